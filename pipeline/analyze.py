@@ -152,9 +152,6 @@ def summary(analysis: Analysis) -> str:
     return text(analysis.chosen)
 
 
-# ---- the command line
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """As `muster analyze`: for spark-submit, and for `python -m muster.pipeline.analyze`; the exit status."""
     form = argparse.RawDescriptionHelpFormatter

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from muster.pipeline.decode_commits import decode_commits
 from muster.pipeline.decode_records import Row, decode_record
-from muster.pipeline.gather import Binary, Mask
+from muster.pipeline.gather import Binary, Mask, batch_of
 from muster.pipeline.schema import DECODED, LOGGED, MALFORMED, OFFSET_COMMIT
 
 _RAW_NAMES = {"log_partition": "partition", "log_offset": "offset", "log_timestamp_ms": "timestamp_ms"}
@@ -41,7 +41,8 @@ def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
     found: list[pa.RecordBatch] = []
     count = int(np.count_nonzero(taken))
     if count:
-        commits = _batch({**logged, **columns}, raw.num_rows, OFFSET_COMMIT)
+        kind = pa.repeat(pa.scalar(OFFSET_COMMIT), raw.num_rows)
+        commits = batch_of(DECODED, raw.num_rows, {"kind": kind, **logged, **columns})
         found.append(commits if count == raw.num_rows else commits.filter(pa.array(taken)))
     if count < raw.num_rows:
         rest = pa.array(np.flatnonzero(~taken))
@@ -49,7 +50,7 @@ def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
         decoded = pa.RecordBatch.from_pylist(rows, pa.schema([f for f in DECODED if f.name not in logged]))
         whole = {name: decoded.column(name) for name in decoded.schema.names}
         whole |= {name: column.take(rest) for name, column in logged.items()}
-        found.append(pa.RecordBatch.from_arrays([whole[f.name] for f in DECODED], schema=DECODED))
+        found.append(batch_of(DECODED, len(rest), whole))
     return found
 
 
@@ -77,16 +78,3 @@ def _rows(raw: pa.RecordBatch, wanted: pa.Array) -> list[Row]:
         decode_record(key, value) if damage is None else {"kind": MALFORMED, "reason": damage, "raw_value": value}
         for key, value, damage in zip(keys, values, damages, strict=True)
     ]
-
-
-def _batch(columns: dict[str, pa.Array], rows: int, kind: str) -> pa.RecordBatch:
-    """The columns there are, the others null."""
-    arrays = [
-        pa.repeat(pa.scalar(kind), rows)
-        if field.name == "kind"
-        else columns[field.name]
-        if field.name in columns
-        else pa.nulls(rows, field.type)
-        for field in DECODED
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=DECODED)

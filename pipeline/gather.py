@@ -5,6 +5,7 @@ Positions are int64 arrays. The caller makes sure that they lie in the buffer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -152,3 +153,9 @@ def numbers(values: Ints, kind: pa.DataType, valid: Mask | None = None) -> pa.Ar
     """An integer column, null where not `valid`."""
     narrow = values.astype(kind.to_pandas_dtype())
     return pa.array(narrow, kind) if valid is None or valid.all() else pa.array(narrow, kind, mask=~valid)
+
+
+def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    """The columns there are, the others null."""
+    arrays = [columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

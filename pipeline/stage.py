@@ -143,9 +143,6 @@ def _read(spark: SparkSession, folder: str, schema: pa.Schema) -> DataFrame:
     return spark.read.schema(from_arrow_schema(schema)).parquet(folder).select(*schema.names)
 
 
-# ---- what there is
-
-
 def _as_rows(spark: SparkSession, source: Source) -> Source:
     """A path that is a table of raw rows, read."""
     kind = None if source.path is None else table_kind(source.path)

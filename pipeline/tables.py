@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final
@@ -44,11 +44,6 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
             yield from batch.slice(start, ROWS_AT_ONCE).to_pylist()
 
 
-def groups_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[dict[str, Any]]]]:
-    """The rows of each group, of batches that have them one group after the other."""
-    return groupby(rows_of(batches), itemgetter("group"))
-
-
 def as_row(value: Any) -> Any:
     """A named tuple as the dictionary that Arrow takes, with all that is in it."""
     if not isinstance(value, tuple):
@@ -62,3 +57,20 @@ def batches_of(rows: Iterable[dict[str, Any]], schema: pa.Schema) -> Iterator[pa
     remaining = iter(rows)
     while some := list(islice(remaining, ROWS_AT_ONCE)):
         yield pa.RecordBatch.from_pylist(some, schema)
+
+
+def by_group(
+    rows: DataFrame,
+    order: str,
+    make: Callable[[str, Iterator[dict[str, Any]]], Iterable[dict[str, Any]]],
+    schema: pa.Schema,
+) -> DataFrame:
+    """The rows that `make` makes of those of each group, which it is given in this order."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        groups = groupby(rows_of(batches), itemgetter("group"))
+        return batches_of((row for group, some in groups for row in make(group, some)), schema)
+
+    # all of a group together
+    in_order = rows.repartition("group").sortWithinPartitions("group", order)
+    return in_order.mapInArrow(run, from_arrow_schema(schema))

@@ -127,8 +127,6 @@ class _Judge:
             return events.PARTITIONS_CHANGED, None, 0.95
         return None, None, NOT_KNOWN
 
-    # ---- who went
-
     def _departures(self, epoch: Epoch, change: Change) -> list[tuple[str, str, float]]:
         """Of each one that is gone: the cause that it is, how its time ended, and how sure that is."""
         gone = {one.member.member_id: one for one in change.gone}

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.facts.commit_activity import activity
 from muster.pipeline.facts.epoch_causes import Epoch, Raised, raised
 from muster.pipeline.facts.epoch_values import Change, Gone, Member, Share
 from muster.pipeline.facts.infer_evidence import Activity
 from muster.pipeline.facts.inferred_rebalances import INFERRED, triggered_by
-from muster.pipeline.tables import batches_of, groups_of
+from muster.pipeline.tables import by_group
 
 
 def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
@@ -24,8 +22,7 @@ def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -
     columns = ("group", "state", "is_tombstone", "generation", "state_timestamp_ms", "at_ms", "members", "change")
     rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns)
     rows = rows.join(activity(commits), ["group", "state"], "left")
-    in_order = rows.repartition("group").sortWithinPartitions("group", "state")
-    return in_order.mapInArrow(_judge, from_arrow_schema(INFERRED))
+    return by_group(rows, "state", _judge, INFERRED)
 
 
 def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
@@ -41,9 +38,8 @@ def without_conversions(inferred: DataFrame, states: DataFrame) -> DataFrame:
     ).select(*inferred.columns)
 
 
-def _judge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found = (row_of(group, one) for group, rows in groups_of(batches) for one in raised(map(epoch_of, rows)))
-    return batches_of(found, INFERRED)
+def _judge(group: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    return (row_of(group, one) for one in raised(map(epoch_of, rows)))
 
 
 def epoch_of(row: Mapping[str, Any]) -> Epoch | None:

@@ -11,13 +11,13 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.facts.epoch_values import CLASSIC, PARTITION_METADATA, Hold, Record, State
 from muster.pipeline.facts.epochs import fold
 from muster.pipeline.facts.schema import MEMBER_FACT
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS, columns
-from muster.pipeline.tables import as_row, batches_of, groups_of, table
+from muster.pipeline.tables import as_row, by_group, table
 
 _PLACE: Final = columns("topic string, partition int")
 _OWNER: Final = ("member_id", "instance_id", "client_id")
@@ -78,14 +78,9 @@ def epoch_states(decoded: DataFrame, names: Mapping[str, str]) -> DataFrame:
     records = table(decoded, CONSUMER_GROUP).select(*wanted)
     # a classic group that becomes one of these ends with a tombstone
     ends = table(decoded, CLASSIC_GROUP).where("is_tombstone").select(*wanted)
-    rows = records.unionByName(ends).repartition("group").sortWithinPartitions("group", "log_offset")
     known = dict(names)
-
-    def play(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = (one for group, rows in groups_of(batches) for one in rows_of_group(group, rows, known))
-        return batches_of(found, EPOCHS)
-
-    return rows.mapInArrow(play, from_arrow_schema(EPOCHS))
+    rows = records.unionByName(ends)
+    return by_group(rows, "log_offset", lambda group, rows: rows_of_group(group, rows, known), EPOCHS)
 
 
 def rows_of_group(group: str, rows: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -147,9 +142,6 @@ def _hold(one: Hold) -> dict[str, Any]:
         "first_generation": one.first_epoch,
         "last_generation": one.last_epoch,
     }
-
-
-# ---- views
 
 
 def states_of(epochs: DataFrame) -> DataFrame:

@@ -7,30 +7,24 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.coordinator.groups.common.events import (
-    GROUP_DELETED,
-    GROUP_EMPTIED,
-    REBALANCE_COMPLETED,
-    REBALANCE_FAILED,
-    REBALANCE_STARTED,
-)
+from muster.coordinator.groups.common import events as kinds
 from muster.pipeline.facts.schema import EVENTS_LOG
 
-_ENDS: Final = (REBALANCE_COMPLETED, GROUP_EMPTIED, GROUP_DELETED)
+_ENDS: Final = (kinds.REBALANCE_COMPLETED, kinds.GROUP_EMPTIED, kinds.GROUP_DELETED)
 _TRIGGER: Final = {"member_id": "member", "instance_id": "instance", "client_id": "client_id", "host": "host"}
 
 
 def told(events: DataFrame) -> DataFrame:
     """Each rebalance that ended: the columns of the table `rebalances` without `paused_partition_ms`, and leader,
     is_cooperative. Counts of partitions are null for one that left no members."""
-    rows = events.where(F.col("kind").isin(REBALANCE_STARTED, REBALANCE_FAILED, *_ENDS))
+    rows = events.where(F.col("kind").isin(kinds.REBALANCE_STARTED, kinds.REBALANCE_FAILED, *_ENDS))
     in_order = Window.partitionBy("group").orderBy("log_partition", "log_offset")
     ended = F.when(F.col("kind").isin(*_ENDS), 1).otherwise(0)
     rows = rows.withColumn(
         "round", F.coalesce(F.sum(ended).over(in_order.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
     )
-    is_end = F.col("kind").isin(REBALANCE_COMPLETED, GROUP_EMPTIED)
-    started, failed = F.col("kind") == REBALANCE_STARTED, F.col("kind") == REBALANCE_FAILED
+    is_end = F.col("kind").isin(kinds.REBALANCE_COMPLETED, kinds.GROUP_EMPTIED)
+    started, failed = F.col("kind") == kinds.REBALANCE_STARTED, F.col("kind") == kinds.REBALANCE_FAILED
     ids = F.transform("members", lambda one: one.member)
     whole = F.struct(
         *("generation", "time_ms", "cause", "trigger", "join_phase_ms", "sync_phase_ms", "took_ms", "moves"),

@@ -271,9 +271,6 @@ def _gave_up(state: State) -> Member | None:
     return next((member for member in state.members if member.owned > member.assigned), None)
 
 
-# ---- when
-
-
 def _start_ms(before: State, after: State, cause: str | None, first: Gone | None) -> int:
     """When the members were told to join again, as far as can be told: between the two records."""
     end_ms = after.joined_ms

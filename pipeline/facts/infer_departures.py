@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from muster.pipeline.defaults import HEARTBEAT_MS
-from muster.pipeline.facts.infer_evidence import Activity, Member, State, rested_ms, survivors
+from muster.pipeline.facts.infer_evidence import Activity, Member, State, committed, rested_ms, survivors
 from muster.pipeline.facts.infer_habits import JOIN_MS, Habits
 
 LEFT: Final = "left"
@@ -147,7 +147,7 @@ def began(before: State, after: State, habits: Habits, waits: bool = False) -> i
     neither often nor when they give partitions up, or (cooperative) go on while they join. In a cooperative group they
     are silent only during a join phase that waits for another member: others came or went (`waits`).
     """
-    stayed = _committed(before, after)
+    stayed = committed(before, after)
     if not stayed or (before.is_cooperative and not waits):
         return None
     final = max(stayed, key=lambda one: one.last_ms)
@@ -166,10 +166,10 @@ def began(before: State, after: State, habits: Habits, waits: bool = False) -> i
 def _was_waited_for(before: State, after: State, habits: Habits) -> bool:
     """Did the join phase go on after all that stayed had given up their partitions, and so waited for a dead member?"""
     stayed = survivors(before, after)
-    committed = _committed(before, after)
-    if before.is_cooperative or habits.commits_at_parting <= 0.8 or not stayed or len(committed) < len(stayed):
+    commits = committed(before, after)
+    if before.is_cooperative or habits.commits_at_parting <= 0.8 or not stayed or len(commits) < len(stayed):
         return False
-    gave_up = [one.last_ms for one in committed if _parted(one, after)]
+    gave_up = [one.last_ms for one in commits if _parted(one, after)]
     return len(gave_up) == len(stayed) and after.joined_ms - max(gave_up) > _AT_ONCE_MS
 
 
@@ -194,18 +194,13 @@ def had_ended(before: State, after: State, alive_ms: int, usual_ms: int | None) 
     return rest_ms <= alive_ms + usual_ms and after.joined_ms - rest_ms > _OVERDUE * usual_ms
 
 
-def _committed(before: State, after: State) -> list[Activity]:
-    """What those committed that stayed."""
-    return [before.activity[one.member_id] for one in survivors(before, after) if one.member_id in before.activity]
-
-
 def _parted(activity: Activity, after: State) -> bool:
     """Somebody's last commit looks like one that was made to give partitions up."""
     return activity.is_off_beat or after.joined_ms - activity.last_ms <= JOIN_MS
 
 
 def _some_parted(before: State, after: State) -> bool:
-    return not before.is_cooperative and any(_parted(one, after) for one in _committed(before, after))
+    return not before.is_cooperative and any(_parted(one, after) for one in committed(before, after))
 
 
 def _parts_with_commit(before: State, after: State, habits: Habits) -> float:

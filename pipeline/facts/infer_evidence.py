@@ -115,11 +115,11 @@ def survivors(before: State, after: State) -> list[Member]:
     return [member for member in before.members if member.key in stayed]
 
 
+def committed(before: State, after: State) -> list[Activity]:
+    """What those committed that stayed."""
+    return [before.activity[one.member_id] for one in survivors(before, after) if one.member_id in before.activity]
+
+
 def rested_ms(before: State, after: State) -> int | None:
     """When those that stayed made their last commit; None: none of them committed."""
-    last = [
-        before.activity[member.member_id].last_ms
-        for member in survivors(before, after)
-        if member.member_id in before.activity
-    ]
-    return max(last, default=None)
+    return max((one.last_ms for one in committed(before, after)), default=None)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.facts import epoch_values
 from muster.pipeline.facts.commit_activity import activity
@@ -18,7 +18,7 @@ from muster.pipeline.facts.infer_history import Rebalance, rebalances, start_ms
 from muster.pipeline.facts.inputs import HOLDER, Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS, columns
-from muster.pipeline.tables import batches_of, groups_of
+from muster.pipeline.tables import by_group
 
 _NOT_CONCLUDED: Final = ("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source")
 INFERRED: Final = pa.schema(
@@ -33,10 +33,8 @@ INFERRED: Final = pa.schema(
 
 def inferred(inputs: Inputs, commits: DataFrame) -> DataFrame:
     """Rows of INFERRED. `commits`: rows of `commits.placed`."""
-    rows = _summaries(inputs, commits)
-    # all of a group together and in order: what a state is judged by lies just before it
-    in_order = rows.repartition("group").sortWithinPartitions("group", "state")
-    return in_order.mapInArrow(_infer, from_arrow_schema(INFERRED))
+    # what a state is judged by lies just before it
+    return by_group(_summaries(inputs, commits), "state", _infer, INFERRED)
 
 
 def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
@@ -74,9 +72,8 @@ def _count(shares: Any) -> Any:
     return F.coalesce(F.aggregate(shares, F.lit(0), lambda total, share: total + F.size(share.partitions)), F.lit(0))
 
 
-def _infer(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found = (row_of(group, one) for group, rows in groups_of(batches) for one in rebalances(map(state_of, rows)))
-    return batches_of(found, INFERRED)
+def _infer(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    return (row_of(group, one) for one in rebalances(map(state_of, rows)))
 
 
 def state_of(row: dict[str, Any]) -> State | None:

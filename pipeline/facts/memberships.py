@@ -7,17 +7,16 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.coordinator.groups.common.events import (
-    MEMBER_EXPIRED,
-    MEMBER_JOINED,
-    MEMBER_LEFT,
-    MEMBER_REMOVED,
-    MEMBER_REPLACED,
-)
+from muster.coordinator.groups.common import events as kinds
 from muster.pipeline.facts.inputs import HOLDER
 from muster.pipeline.facts.schema import EVENTS_LOG, conform
 
-_HOW: Final = {MEMBER_LEFT: "left", MEMBER_EXPIRED: "expired", MEMBER_REMOVED: "removed", MEMBER_REPLACED: "replaced"}
+_HOW: Final = {
+    kinds.MEMBER_LEFT: "left",
+    kinds.MEMBER_EXPIRED: "expired",
+    kinds.MEMBER_REMOVED: "removed",
+    kinds.MEMBER_REPLACED: "replaced",
+}
 
 
 def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame | None) -> DataFrame:
@@ -41,7 +40,7 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
     # a static member that comes back in time gets a new id without a rebalance
     of_instance = Window.partitionBy("group", "instance_id").orderBy("start_ms", "last_generation")
     took_over = F.col("instance_id").isNotNull() & (F.lead("start_ms").over(of_instance) == F.col("end_ms"))
-    replaced = F.when(took_over, _HOW[MEMBER_REPLACED])
+    replaced = F.when(took_over, _HOW[kinds.MEMBER_REPLACED])
     found = found.withColumn("end_cause", F.coalesce("end_cause", replaced))
     if events is None:
         return conform(found, "memberships")
@@ -68,13 +67,13 @@ def _with_events(found: DataFrame, events: DataFrame) -> DataFrame:
 
 def _told(events: DataFrame) -> DataFrame:
     """When members came and went by the events."""
-    rows = events.where(F.col("kind").isin(MEMBER_JOINED, *_HOW)).where(F.col("member").isNotNull())
+    rows = events.where(F.col("kind").isin(kinds.MEMBER_JOINED, *_HOW)).where(F.col("member").isNotNull())
     how = F.create_map(*(F.lit(text) for pair in _HOW.items() for text in pair))[F.col("kind")]
-    came = F.col("kind").isin(MEMBER_JOINED, MEMBER_REPLACED)
+    came = F.col("kind").isin(kinds.MEMBER_JOINED, kinds.MEMBER_REPLACED)
     # a static member that comes back begins a membership under its new id, and ends that of the old one
-    ends = rows.where(F.col("kind") != MEMBER_JOINED).select(
+    ends = rows.where(F.col("kind") != kinds.MEMBER_JOINED).select(
         "group",
-        F.when(F.col("kind") == MEMBER_REPLACED, F.col("replaced"))
+        F.when(F.col("kind") == kinds.MEMBER_REPLACED, F.col("replaced"))
         .otherwise(F.col("member.member"))
         .alias("member_id"),
         F.col("time_ms").alias("end_ms"),

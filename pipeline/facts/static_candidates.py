@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS
-from muster.pipeline.facts.returning_members import Return, Stay, pair_returns
+from muster.pipeline.facts.returning_members import Stay, pair_returns
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.schema import columns
 
@@ -71,8 +71,5 @@ def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:
 def _returns_of(stays: pa.Table) -> pa.Table:
     """The returns of one group."""
     group = stays.column("group")[0].as_py()
-    values = zip(*(stays.column(name).to_pylist() for name in Stay._fields), strict=True)
-    found = pair_returns(Stay(*one) for one in values)
-    rows = {"group": [group] * len(found)}
-    rows |= {name: [getattr(one, name) for one in found] for name in Return._fields}
-    return pa.table(rows, schema=_RETURNS)
+    found = pair_returns(Stay(**row) for row in stays.select(Stay._fields).to_pylist())
+    return pa.Table.from_pylist([{"group": group, **one._asdict()} for one in found], schema=_RETURNS)

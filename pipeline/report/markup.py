@@ -67,8 +67,12 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Content]], left: in
     return join([tag("table", tag("thead", head), tag("tbody", body)), more])
 
 
-def listing(columns: Mapping[Column, Callable[[Any], Content]], rows: Iterable[Any], left: int = 0) -> Html:
-    """A table of rows, with what makes each column's cell of a row."""
+Columns = Mapping[Column, Callable[[Mapping[str, Any]], Content]]
+"""Columns of a table, each with what makes its cell of a row."""
+
+
+def listing(columns: Columns, rows: Iterable[Mapping[str, Any]], left: int = 0) -> Html:
+    """A table of rows."""
     return table(list(columns), ([cell(row) for cell in columns.values()] for row in rows), left)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Final
 
 from muster.pipeline.report.content import Chosen, Row, Some
 from muster.pipeline.report.formatting import duration, moment, number
-from muster.pipeline.report.markup import Column, Content, Html, join, listing, section, tag
+from muster.pipeline.report.markup import Column, Columns, Html, join, listing, section, tag
 
 REGRESSIONS: Final = {
     "reset": "reset by a tool or a new start",
@@ -63,8 +62,6 @@ def _place(row: Row) -> str:
 def _who(row: Row) -> str:
     return row["client_id"] or ""
 
-
-Columns = Mapping[Column, Callable[[Row], Content]]
 
 _REGRESSIONS: Final[Columns] = {
     Column("when (UTC)"): lambda row: moment(row["time_ms"]),

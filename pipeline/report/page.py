@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from muster.pipeline.report import offsets, settings
 from muster.pipeline.report.content import Chosen, Row, Story
 from muster.pipeline.report.formatting import cause_words, duration, moment, number, odd_times, percent, plural, why
-from muster.pipeline.report.markup import Column, Content, Html, join, listing, section, table, tag
+from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
 from muster.pipeline.report.pictures import group_picture, legend, mark, over_time
 from muster.pipeline.report.style import sheet
 
@@ -42,9 +42,6 @@ def render(chosen: Chosen) -> str:
 def anchor(group: str) -> str:
     """The place of a group on the page."""
     return f"group-{group.encode().hex()}"
-
-
-# ---- the top
 
 
 def _lead(chosen: Chosen) -> Html:
@@ -82,7 +79,7 @@ def _overview(chosen: Chosen) -> Html:
     ]
     if chosen.about.has_ends:
         figures.append((number(lag), "records behind"))
-    causes: Mapping[Column, Callable[[Row], Content]] = {
+    causes: Columns = {
         Column("cause"): lambda row: [mark(row["cause"]), " ", cause_words(row["cause"]).title],
         Column("rebalances", True): lambda row: number(row["rebalances"]),
         Column("took (mean)", True): lambda row: duration(row["took_ms"]),
@@ -112,7 +109,7 @@ def _groups(chosen: Chosen) -> Html:
         group = row["group"]
         return tag("a", group, href=f"#{anchor(group)}") if group in drawn else group
 
-    columns: Mapping[Column, Callable[[Row], Content]] = {
+    columns: Columns = {
         Column("group"): name,
         Column("members", True): lambda row: number(row["members"]),
         Column("rebalances", True): lambda row: number(row["rebalances"]),
@@ -138,9 +135,6 @@ def _mostly(row: Row) -> Content:
     share = row["top_trigger_share"]
     by = f" ({row['top_trigger_client_id']}: {percent(share)})" if row["top_trigger_client_id"] and share else ""
     return [mark(row["top_cause"]), f" {cause_words(row['top_cause']).title}{by}"]
-
-
-# ---- one group
 
 
 def _story(story: Story, chosen: Chosen) -> Html:
@@ -197,9 +191,6 @@ def cost(row: Row) -> str:
     if row["failed_attempts"]:
         parts.append(plural(row["failed_attempts"], "failed attempt"))
     return "; ".join(parts)
-
-
-# ---- the end
 
 
 def _about(chosen: Chosen) -> Html:

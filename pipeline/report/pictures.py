@@ -35,9 +35,6 @@ def legend(causes: Sequence[str | None]) -> Html:
     return tag("p", ((tag("span", mark(one), " ", cause_words(one).title)) for one in causes), class_="legend")
 
 
-# ---- rebalances over time
-
-
 def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: int) -> Html:
     """Columns of rebalances, stacked by cause; the most frequent cause is at the bottom."""
     start = first_ms // bucket_ms * bucket_ms
@@ -80,9 +77,6 @@ def over_time(buckets: Sequence[Row], bucket_ms: int, first_ms: int, last_ms: in
     )
     ends = tag("div", (tag("span", moment(one, seconds=False)) for one in (start, last_ms)), class_="axis")
     return join([tag("p", f"{label}.", class_="dim"), picture, ends, legend(list(order))])
-
-
-# ---- one group
 
 
 def group_picture(story: Story, first_ms: int, last_ms: int) -> Html:
@@ -170,9 +164,6 @@ class _Scale:
             edge = "first" if at < _EDGE else "last" if at > 100 - _EDGE else None
             told.append(tag("span", text, style=f"left:{at:.3f}%", class_=edge))
         return tag("div", told, class_="ticks")
-
-
-# ---- what-if
 
 
 def meter(value: float | None, actual: float | None) -> Html | None:

@@ -79,9 +79,6 @@ def bucket_size(span_ms: int) -> int:
     return next(fitting, -(-span_ms // BUCKETS // DAY) * DAY)
 
 
-# ---- groups
-
-
 def _groups(tables: Tables) -> Some:
     rebalances = tables["rebalances"]
     members = tables["generations"].groupBy("group").agg(F.max("member_count").alias("members"))
@@ -166,9 +163,6 @@ def _rebalances_of(rebalances: DataFrame, groups: list[str]) -> dict[str, Some]:
     return {group: Some(some, some[0]["total"]) for group, some in found.items()}
 
 
-# ---- what-if
-
-
 _FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s", "unread_partition_s")
 
 
@@ -218,9 +212,6 @@ def _odd_times(commits: DataFrame) -> Some:
     rows = commits.where("stated_ms is not null").groupBy("group")
     counted = rows.agg(F.count("*").alias("commits"), F.min("stated_ms").alias("stated_ms"))
     return _some(counted, F.desc("commits"), F.asc("group"))
-
-
-# ---- rows
 
 
 def _some(rows: DataFrame, *order: Column, limit: int = LINES) -> Some:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Final
+
 from muster.pipeline.facts.schema import LOG
-from muster.pipeline.report.content import Chosen
+from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import duration, number, percent, plural, setting_words
-from muster.pipeline.report.markup import Column, Html, join, section, table, tag
+from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
 from muster.pipeline.report.pictures import compared
 
 
@@ -20,26 +24,10 @@ def _all(chosen: Chosen) -> Html:
     if not chosen.grid:
         return tag("p", "No group's history could be replayed faithfully enough.", class_="warn")
     first = chosen.grid[0]
-    figures = ("rebalances", "partitions moved", "paused", "silent", "a death is noticed after")
-    columns = [Column("setting"), *(Column(figure, True) for figure in figures)]
-    actual = (
-        tag("b", "what happened"),
-        tag("b", number(first["actual_rebalances"])),
-        tag("b", number(first["actual_moved_partitions"])),
-        tag("b", _seconds(first["actual_paused_partition_s"])),
-        tag("b", _seconds(first["actual_silent_partition_s"])),
-        tag("b", duration(first["actual_detect_ms"])),
-    )
+    columns = [Column("setting"), *(Column(title, True) for title, _, _ in _FIGURES)]
+    actual = (tag("b", "what happened"), *(tag("b", shown(first[f"actual_{name}"])) for _, name, shown in _FIGURES))
     rows = (
-        (
-            join([tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]),
-            compared(row, "rebalances", number(row["rebalances"])),
-            compared(row, "moved_partitions", number(row["moved_partitions"])),
-            compared(row, "paused_partition_s", _seconds(row["paused_partition_s"])),
-            compared(row, "silent_partition_s", _seconds(row["silent_partition_s"])),
-            compared(row, "detect_ms", duration(row["detect_ms"])),
-        )
-        for row in chosen.grid
+        (_setting(row), *(compared(row, name, shown(row[name])) for _, name, shown in _FIGURES)) for row in chosen.grid
     )
     about = (
         f"The histories of {plural(first['groups'], 'group')} were played again by the coordinator's own code under "
@@ -67,20 +55,34 @@ def _seconds(value: float | None) -> str:
     return duration(None if value is None else value * 1000)
 
 
+_FIGURES: Final[Sequence[tuple[str, str, Callable[[float | None], str]]]] = (
+    ("rebalances", "rebalances", number),
+    ("partitions moved", "moved_partitions", number),
+    ("paused", "paused_partition_s", _seconds),
+    ("silent", "silent_partition_s", _seconds),
+    ("a death is noticed after", "detect_ms", duration),
+)
+
+
+def _setting(row: Row) -> Content:
+    return [tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]
+
+
 def _best(chosen: Chosen) -> Html | None:
     if not chosen.better.rows:
         return None
-    columns = [Column("group"), Column("setting"), Column("rebalances", True), Column("unread", True)]
-    rows = (
-        (
-            row["group"],
-            join([tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]),
-            f"{number(row['rebalances'])} instead of {number(row['actual_rebalances'])}",
-            f"{_seconds(row['unread_partition_s'])} instead of {_seconds(row['actual_unread_partition_s'])}",
-        )
-        for row in chosen.better.rows
-    )
-    return join([tag("h3", "What would have helped most"), table(columns, rows, chosen.better.left)])
+    columns: Columns = {
+        Column("group"): itemgetter("group"),
+        Column("setting"): _setting,
+        Column("rebalances", True): lambda row: _instead(row, "rebalances", number),
+        Column("unread", True): lambda row: _instead(row, "unread_partition_s", _seconds),
+    }
+    found = listing(columns, chosen.better.rows, chosen.better.left)
+    return join([tag("h3", "What would have helped most"), found])
+
+
+def _instead(row: Row, name: str, shown: Callable[[float | None], str]) -> str:
+    return f"{shown(row[name])} instead of {shown(row[f'actual_{name}'])}"
 
 
 def _withheld(chosen: Chosen) -> Html:

@@ -20,6 +20,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it is there
 
+from muster.pipeline.gather import batch_of
 from muster.pipeline.schema import RAW
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
@@ -303,19 +304,12 @@ class _Wave:
 
 
 def _batch(messages: Sequence[Any], topic: str) -> pa.RecordBatch:
-    count = len(messages)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.repeat(pa.scalar(topic), count),
-            pa.array([message.partition() for message in messages], pa.int32()),
-            pa.array([message.offset() for message in messages], pa.int64()),
-            pa.array([message.timestamp()[1] for message in messages], pa.int64()),
-            pa.array([message.key() for message in messages], pa.binary()),
-            pa.array([message.value() for message in messages], pa.binary()),
-            pa.nulls(count, pa.int64()),
-            pa.nulls(count, pa.int16()),
-            pa.nulls(count, pa.bool_()),
-            pa.nulls(count, pa.string()),
-        ],
-        schema=RAW,
-    )
+    columns = {
+        "topic": pa.repeat(pa.scalar(topic), len(messages)),
+        "partition": pa.array([message.partition() for message in messages], pa.int32()),
+        "offset": pa.array([message.offset() for message in messages], pa.int64()),
+        "timestamp_ms": pa.array([message.timestamp()[1] for message in messages], pa.int64()),
+        "key": pa.array([message.key() for message in messages], pa.binary()),
+        "value": pa.array([message.value() for message in messages], pa.binary()),
+    }
+    return batch_of(RAW, len(messages), columns)

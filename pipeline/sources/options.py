@@ -17,15 +17,11 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 _NAMES: Final = {
-    "path": "path",
-    "rows": "rows",
-    "topic": "topic",
-    "isolationlevel": "isolationLevel",
-    "failondamage": "failOnDamage",
-    "numpartitions": "numPartitions",
-    "startingoffsets": "startingOffsets",
-    "maxrowspertrigger": "maxRowsPerTrigger",
-    "waitfortopic": "waitForTopic",
+    name.lower(): name
+    for name in (
+        *("path", "rows", "topic", "isolationLevel", "failOnDamage", "numPartitions", "startingOffsets"),
+        *("maxRowsPerTrigger", "waitForTopic"),
+    )
 }
 """Spark takes names of options in any case."""
 

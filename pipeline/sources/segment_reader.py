@@ -9,6 +9,7 @@ import gzip
 import struct
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import BinaryIO, Final, NamedTuple
 
 import cramjam
@@ -69,38 +70,29 @@ class Stretch(NamedTuple):
     damages: list[Damage]
 
 
+@dataclass(slots=True)
 class Walk:
     """The batches of one segment file in order. `Damage` tells of a torn tail, of a damaged batch, which is skipped,
     and of bytes that are no batch, after which nothing more of the file can be found. Zeros at the end are reserved
     space and no damage; nor is the end of a file that `goes_on` behind `size`.
     """
 
-    def __init__(
-        self,
-        name: str,
-        stream: BinaryIO,
-        size: int,
-        first_offset: int,
-        *,
-        check_crc: bool = True,
-        goes_on: bool = False,
-    ) -> None:
-        self._name = name
-        self._stream = stream
-        self._size = size
-        self._next_offset = first_offset
-        self._check_crc = check_crc
-        self._goes_on = goes_on
-        self._done = False
+    name: str
+    stream: BinaryIO
+    size: int
+    next_offset: int
+    check_crc: bool = field(default=True, kw_only=True)
+    goes_on: bool = field(default=False, kw_only=True)
+    _done: bool = field(default=False, init=False)
 
     def __iter__(self) -> Iterator[Stretch]:
         data, before, wanted = b"", 0, CHUNK_BYTES
         while not self._done:
             if wanted:
-                more = self._stream.read(max(0, min(wanted, self._size - before - len(data))))
+                more = self.stream.read(max(0, min(wanted, self.size - before - len(data))))
                 data += more
                 if not more:
-                    self._size = before + len(data)
+                    self.size = before + len(data)
             stretch, at, lacking = self._old_stretch(data, before) if _is_old(data, 0) else self._stretch(data, before)
             if stretch.batches or stretch.damages:
                 yield stretch
@@ -120,16 +112,16 @@ class Walk:
                 self._give_up(found, data, at, before, magic, length)
                 return found, len(data), 0
             if end > len(data):
-                if before + end <= self._size:
+                if before + end <= self.size:
                     return found, at, end - len(data)
                 break
-            if self._check_crc and crc32c(data[at + _CRC_START : end]) != crc:
+            if self.check_crc and crc32c(data[at + _CRC_START : end]) != crc:
                 found.damages.append(
-                    Damage(offset, f"{self._name}: the CRC of the batch of {end - at} bytes at {before + at} is wrong")
+                    Damage(offset, f"{self.name}: the CRC of the batch of {end - at} bytes at {before + at} is wrong")
                 )
             else:
                 found.batches.append(at)
-                self._next_offset = offset + last_delta + 1
+                self.next_offset = offset + last_delta + 1
             at = end
         if not _is_old(data, at):
             self._end_at(found, data, at, before)
@@ -137,12 +129,12 @@ class Walk:
 
     def _end_at(self, found: Stretch, data: bytes, at: int, before: int) -> None:
         """No whole batch follows at `at` in `data`: when that is all of the file, tell of what is left."""
-        if before + len(data) < self._size:
+        if before + len(data) < self.size:
             return
         self._done = True
-        if any(data[at:]) and not self._goes_on:
-            text = f"{self._name}: the file ends in the middle of the batch at {before + at} (torn tail)"
-            found.damages.append(Damage(self._next_offset, text))
+        if any(data[at:]) and not self.goes_on:
+            text = f"{self.name}: the file ends in the middle of the batch at {before + at} (torn tail)"
+            found.damages.append(Damage(self.next_offset, text))
 
     def _old_stretch(self, data: bytes, before: int) -> tuple[Stretch, int, int]:
         """The same for messages of an old format, which begin `data`: those that follow one another, as batches."""
@@ -150,7 +142,7 @@ class Walk:
         while _is_old(data, end):
             size = LENGTH_OVERHEAD + int.from_bytes(data[end + 8 : end + 12], "big")
             if end + size > len(data):
-                lacking = end + size - len(data) if before + end + size <= self._size else 0
+                lacking = end + size - len(data) if before + end + size <= self.size else 0
                 break
             end += size
         parts: list[bytes] = []
@@ -174,9 +166,9 @@ class Walk:
             batch = bytes(message_sets.as_batch(run, unpacked))
         except (MalformedMessageSet, *UNREADABLE) as error:
             if last.size == len(run):
-                text = f"{self._name}: the message at {position} cannot be read: {error}"
+                text = f"{self.name}: the message at {position} cannot be read: {error}"
                 found.damages.append(Damage(last.offset, text))
-                self._next_offset = last.offset + 1
+                self.next_offset = last.offset + 1
                 return
             at = 0
             while at < len(run):
@@ -186,18 +178,18 @@ class Walk:
                 at += head.size
             return
         offset, last_delta = _END(batch, 0)
-        self._next_offset = offset + last_delta + 1
+        self.next_offset = offset + last_delta + 1
         yield batch
 
     def _give_up(self, found: Stretch, data: bytes, at: int, before: int, magic: int, length: int) -> None:
         """Tell of bytes that are no batch: nothing after them can be found again."""
         self._done = True
         if any(data[at:]) or self._more_than_zeros():
-            text = f"{self._name}: no batch at {before + at} (length {length}, magic {magic}), the rest is not read"
-            found.damages.append(Damage(self._next_offset, text))
+            text = f"{self.name}: no batch at {before + at} (length {length}, magic {magic}), the rest is not read"
+            found.damages.append(Damage(self.next_offset, text))
 
     def _more_than_zeros(self) -> bool:
-        while more := self._stream.read(CHUNK_BYTES):
+        while more := self.stream.read(CHUNK_BYTES):
             if any(more):
                 return True
         return False

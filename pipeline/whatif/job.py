@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
@@ -110,12 +111,8 @@ def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
     yield {
         "is_whatif": False,
         "group": history.group,
-        "source": fidelity.source,
-        "generations": fidelity.generations,
-        "reproduced": fidelity.reproduced,
+        **asdict(fidelity),
         "share": fidelity.share if fidelity.generations else None,
-        "withheld": fidelity.withheld,
-        "why": fidelity.why,
     }
     actual = {f"actual_{name}": value for name, value in _figures(found.actual).items()}
     for row in found.whatif:

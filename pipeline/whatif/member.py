@@ -326,8 +326,6 @@ class Actor:
         if group is not None and not self.is_away and group.generation == generation and group.state != PREPARING:
             self.join()
 
-    # ---- a member from before the history began
-
     def is_there(self, member_id: str, share: int, generation: int) -> None:
         """It is a member already."""
         self.member_id = member_id

@@ -25,19 +25,7 @@ from muster.pipeline.whatif.history import FAILED, FAR, Owned
 from muster.pipeline.whatif.leader import Book, is_cooperative
 from muster.pipeline.whatif.member import Actor, initial_record
 from muster.pipeline.whatif.processes import Met
-from muster.pipeline.whatif.schedule import (
-    ASK,
-    BACK,
-    COUNTS,
-    DELETE,
-    LEAD,
-    LEAVE,
-    REJOIN,
-    START,
-    VANISH,
-    Fact,
-    Schedule,
-)
+from muster.pipeline.whatif.schedule import Act, Fact, Schedule
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
@@ -297,14 +285,14 @@ _TOLD: Final[Mapping[str, Callable[[Replay, Event], None]]] = {
     events.MEMBER_REMOVED: Replay._gone,
     events.MEMBER_REPLACED: Replay._replaced,
 }
-_ACTS: Final[Mapping[str, Callable[[Replay, Fact], None]]] = {
-    ASK: lambda replay, fact: replay.actors[fact.who].ask(),
-    START: lambda replay, fact: replay.actors[fact.who].start(),
-    LEAVE: Replay._leave,
-    VANISH: lambda replay, fact: replay.actors[fact.who].vanish(),
-    BACK: lambda replay, fact: replay.actors[fact.who].come_back(),
-    REJOIN: lambda replay, fact: replay._again(replay.actors[fact.who], changed=True),
-    LEAD: Replay._lead,
-    COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),
-    DELETE: Replay._delete,
+_ACTS: Final[Mapping[Act, Callable[[Replay, Fact], None]]] = {
+    Act.ASK: lambda replay, fact: replay.actors[fact.who].ask(),
+    Act.START: lambda replay, fact: replay.actors[fact.who].start(),
+    Act.LEAVE: Replay._leave,
+    Act.VANISH: lambda replay, fact: replay.actors[fact.who].vanish(),
+    Act.BACK: lambda replay, fact: replay.actors[fact.who].come_back(),
+    Act.REJOIN: lambda replay, fact: replay._again(replay.actors[fact.who], changed=True),
+    Act.LEAD: Replay._lead,
+    Act.COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),
+    Act.DELETE: Replay._delete,
 }

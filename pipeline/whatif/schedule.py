@@ -6,32 +6,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from enum import Enum
+from typing import NamedTuple
 
 from muster.pipeline.whatif.deploys import GAP_MS, shifted
 from muster.pipeline.whatif.history import AFTER, BEFORE, FAR, Offer, Offers
 from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Absence, Cast, Process
 from muster.pipeline.whatif.settings import Setting
 
-ASK: Final = "ask"
-START: Final = "start"
-LEAVE: Final = "leave"
-VANISH: Final = "vanish"
-BACK: Final = "back"
-REJOIN: Final = "rejoin"
-LEAD: Final = "lead"
-COUNTS: Final = "counts"
-DELETE: Final = "delete"
-"""Kinds of facts: what a process does, that the leader joins again, topics change, or the group is deleted."""
+
+class Act(Enum):
+    """What happens in a fact: Act.LEAD is that the leader joins again, Act.COUNTS that topics have other partitions."""
+
+    ASK = "ask"
+    START = "start"
+    LEAVE = "leave"
+    VANISH = "vanish"
+    BACK = "back"
+    REJOIN = "rejoin"
+    LEAD = "lead"
+    COUNTS = "counts"
+    DELETE = "delete"
 
 
 class Fact(NamedTuple):
-    """One thing that happens. `who`: the index of a process; `value`: of COUNTS the partition counts."""
+    """One thing that happens. `who`: the index of a process; `value`: of Act.COUNTS the partition counts."""
 
     ms: int
     rank: int
     order: int
-    kind: str
+    kind: Act
     who: int = -1
     value: dict[str, int] | None = None
 
@@ -142,17 +146,17 @@ def plan(cast: Cast, setting: Setting) -> Schedule:
 
 def _facts(cast: Cast, parts: list[Part]) -> list[Fact]:
     history = cast.history
-    facts = [Fact(ms, -1, 0, COUNTS, value=counts) for ms, counts in history.counts]
-    facts += [Fact(ms, AFTER, 0, DELETE) for ms in history.deleted]
+    facts = [Fact(ms, -1, 0, Act.COUNTS, value=counts) for ms, counts in history.counts]
+    facts += [Fact(ms, AFTER, 0, Act.DELETE) for ms in history.deleted]
     for part in parts:
         facts += _start(part)
         for absence in part.absences:
             facts += _absence(part.process, absence)
     for ms, member_id, rank in history.rejoins:
         if member_id is None:
-            facts.append(Fact(ms, rank, 0, LEAD))
+            facts.append(Fact(ms, rank, 0, Act.LEAD))
         elif member_id in cast.by_member:
-            facts.append(Fact(ms, rank, 0, REJOIN, cast.by_member[member_id].index))
+            facts.append(Fact(ms, rank, 0, Act.REJOIN, cast.by_member[member_id].index))
     return sorted(fact._replace(order=order) for order, fact in enumerate(facts))
 
 
@@ -160,15 +164,15 @@ def _start(part: Part) -> Iterator[Fact]:
     process, spell = part.process, part.process.spells[0]
     if part.start_ms is not None:
         if spell.asked_ms is not None and part.start_ms == process.start_ms:
-            yield Fact(spell.asked_ms, BEFORE, 0, ASK, process.index)
-        yield Fact(part.start_ms, spell.joined_rank, 0, START, process.index)
+            yield Fact(spell.asked_ms, BEFORE, 0, Act.ASK, process.index)
+        yield Fact(part.start_ms, spell.joined_rank, 0, Act.START, process.index)
 
 
 def _absence(process: Process, absence: Absence) -> Iterator[Fact]:
     if absence.kind != SLOW:
-        kind = LEAVE if absence.kind == LEAVES else VANISH
+        kind = Act.LEAVE if absence.kind == LEAVES else Act.VANISH
         yield Fact(absence.from_ms, absence.rank, 0, kind, process.index)
     back = next((one for one in process.spells if one.joined_ms == absence.until_ms), None)
     # one that was only slow joins again by itself then
     if absence.until_ms != FAR and (absence.kind != SLOW or back is not None):
-        yield Fact(absence.until_ms, BEFORE if back is None else back.joined_rank, 0, BACK, process.index)
+        yield Fact(absence.until_ms, BEFORE if back is None else back.joined_rank, 0, Act.BACK, process.index)
