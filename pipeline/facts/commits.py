@@ -83,24 +83,20 @@ def _stated_ms() -> Column:
 
 
 def _state_marks(inputs: Inputs) -> DataFrame:
-    """The states of groups; the end of a group leaves it without generation and without members."""
-    gone = F.col("is_tombstone")
-    mark = F.struct(
-        F.col("state").alias("state"),
-        F.when(~gone, F.col("generation")).alias("generation"),
-        F.when(gone, F.lit(_NO_MEMBERS)).otherwise(F.size("members")).alias("members"),
-    )
-    return states(inputs).select("group", "log_partition", "log_offset", mark.cast(f"struct<{_MARK}>").alias("mark"))
+    """The states of groups."""
+    return _marks(states(inputs), F.col("state"), F.col("generation"), F.size("members"))
 
 
 def _epoch_marks(inputs: Inputs) -> DataFrame:
     """The epochs of Streams groups (KIP-1071), and of KIP-848 groups without states. They have no number of members."""
-    gone = F.col("is_tombstone")
-    mark = F.struct(
-        F.lit(None).alias("state"),
-        F.when(~gone, F.get_json_object("value_json", "$.epoch").try_cast("int")).alias("generation"),
-        F.when(gone, F.lit(_NO_MEMBERS)).alias("members"),
-    )
     keys = (EPOCH, _STREAMS_KEY) if inputs.epochs is None else (_STREAMS_KEY,)
     rows = inputs.decoded.where(F.col("kind").isin(CONSUMER_GROUP, STREAMS_GROUP) & F.col("key_type").isin(*keys))
+    nothing, epoch = F.lit(None), F.get_json_object("value_json", "$.epoch").try_cast("int")
+    return _marks(rows, nothing, epoch, nothing)
+
+
+def _marks(rows: DataFrame, state: Column, generation: Column, members: Column) -> DataFrame:
+    """What records say; the end of a group leaves it without generation and without members."""
+    gone = F.col("is_tombstone")
+    mark = F.struct(state, F.when(~gone, generation), F.when(gone, F.lit(_NO_MEMBERS)).otherwise(members))
     return rows.select("group", "log_partition", "log_offset", mark.cast(f"struct<{_MARK}>").alias("mark"))

@@ -29,22 +29,12 @@ class Share(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stretch:
-    """A time in which a member had the same partitions."""
-
-    start_ms: int
-    end_ms: int
-    partitions: int
-    assigned: str
-    member_id: str
-
-
-@dataclass(slots=True)
 class Lane:
     """One process."""
 
     name: str
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: list[Share] = field(default_factory=list)
+    """Times in which it had the same partitions, one after the other."""
 
 
 def share_of(row: Mapping[str, Any], until_ms: int) -> Share:
@@ -107,13 +97,9 @@ def _lane_for(share: Share, same: Sequence[Lane]) -> Lane | None:
 
 def _add(lane: Lane, share: Share) -> None:
     last = lane.stretches[-1] if lane.stretches else None
-    if (
-        last is not None
-        and last.end_ms >= share.start_ms
-        and (last.member_id, last.assigned, last.partitions) == (share.member_id, share.assigned, share.partitions)
-    ):
-        last.end_ms = share.end_ms
-        return
-    if last is not None and last.end_ms > share.start_ms:
-        last.end_ms = share.start_ms
-    lane.stretches.append(Stretch(share.start_ms, share.end_ms, share.partitions, share.assigned, share.member_id))
+    if last is not None and last.end_ms >= share.start_ms:
+        if (last.member_id, last.assigned, last.partitions) == (share.member_id, share.assigned, share.partitions):
+            lane.stretches[-1] = last._replace(end_ms=share.end_ms)
+            return
+        lane.stretches[-1] = last._replace(end_ms=share.start_ms)
+    lane.stretches.append(share)

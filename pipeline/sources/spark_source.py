@@ -57,57 +57,42 @@ class MusterSource(DataSource):
 
 def open_reader(options: Mapping[str, str]) -> DataSourceReader:
     """What reads a batch with these options. Raises BadOption."""
-    known = options_of(options)
-    return SegmentsReader(known) if known.path is not None else ClusterReader(known)
+    return BatchReader(options_of(options))
 
 
-def _as_asked(batches: Iterator[pa.RecordBatch], options: Options) -> Iterator[pa.RecordBatch]:
+class BatchReader(DataSourceReader):
+    """Segment files, or a live cluster as far as its partitions reach when the plan is made."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each share; shares are of about the same size. Raises NoSource, ClusterError."""
+        options = self._options
+        if options.path is None:
+            return [InputPartition(share) for share in _shares_of_cluster(options)]
+        return [InputPartition(share) for share in share_out(options.path, options.partitions, options.reading.topic)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a share. Raises DamagedSegment when asked to, ClusterError."""
+        return _read(partition, self._options)
+
+
+def _shares_of_cluster(options: Options) -> list[list[Range]]:
+    knock(options.kafka)
+    start, end = bounds(options.kafka, options.reading)
+    shares = share_ranges(start, end, options.partitions)
+    if not shares:
+        raise NoSource(f"{options.kafka['bootstrap.servers']}: {options.reading.topic} holds nothing that can be read")
+    return shares
+
+
+def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+    if options.path is not None:
+        batches = read_share(Share(*partition.value), options.reading)
+    else:
+        batches = read_ranges(options.kafka, options.reading, [Range(*one) for one in partition.value])
     return decode_all(batches) if options.rows == DECODED_ROWS else batches
-
-
-class SegmentsReader(DataSourceReader):
-    """Segment files, in shares of about the same size."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """One for each share. Raises NoSource."""
-        options = self._options
-        shares = share_out(options.path or "", options.partitions, options.reading.topic)
-        return [InputPartition(share) for share in shares]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a share. Raises DamagedSegment when asked to."""
-        return _as_asked(read_share(Share(*partition.value), self._options.reading), self._options)
-
-
-class ClusterReader(DataSourceReader):
-    """A live cluster, as far as its partitions reach when the plan is made."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Shares of ranges. Raises NoSource, ClusterError."""
-        options = self._options
-        knock(options.kafka)
-        start, end = bounds(options.kafka, options.reading)
-        shares = share_ranges(start, end, options.partitions)
-        if not shares:
-            raise NoSource(
-                f"{options.kafka['bootstrap.servers']}: {options.reading.topic} holds nothing that can be read"
-            )
-        return [InputPartition(share) for share in shares]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a share. Raises ClusterError."""
-        return _read_partition(partition, self._options)
-
-
-def _read_partition(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
-    ranges = [Range(*one) for one in partition.value]
-    return _as_asked(read_ranges(options.kafka, options.reading, ranges), options)
 
 
 class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -170,7 +155,7 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a share. Raises ClusterError."""
-        return _read_partition(partition, self._options)
+        return _read(partition, self._options)
 
 
 def _as_json(offsets: Offsets) -> dict[str, int]:
