@@ -8,6 +8,8 @@ import pyarrow as pa
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
+PARTITIONS: Final = pa.list_(pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]))
+
 _TYPES: Final = {
     "string": pa.string(),
     "binary": pa.binary(),
@@ -16,14 +18,22 @@ _TYPES: Final = {
     "int": pa.int32(),
     "long": pa.int64(),
     "double": pa.float64(),
+    "strings": pa.list_(pa.string()),
+    "partitions": PARTITIONS,
 }
 
 Columns = tuple[tuple[str, pa.DataType], ...]
 
 
-def columns(text: str) -> Columns:
-    """Names and types of columns, out of `name type, name type …`, the types by Spark's names."""
-    return tuple((name, _TYPES[kind]) for name, kind in (one.split() for one in text.split(",")))
+def columns(text: str, **types: pa.DataType) -> Columns:
+    """Names and types of columns, out of `name type, name type …`, the types by Spark's names or those given."""
+    known = _TYPES | types
+    return tuple((name, known[kind]) for name, kind in (one.split() for one in text.split(",")))
+
+
+def structs(text: str, **types: pa.DataType) -> pa.DataType:
+    """The type of a list of structs with these columns."""
+    return pa.list_(pa.struct(columns(text, **types)))
 
 
 RAW: Final = pa.schema(
@@ -34,17 +44,12 @@ RAW: Final = pa.schema(
 )
 """A row of a source; only segment files tell of the producer. `damage`: what could not be read, else null."""
 
-PARTITIONS: Final = pa.list_(pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32()))]))
-
 MEMBER: Final = pa.struct(
-    [
-        *columns("member_id string, group_instance_id string, client_id string, client_host string"),
-        *columns("rebalance_timeout_ms int, session_timeout_ms int, subscription binary, assignment binary"),
-        ("topics", pa.list_(pa.string())),
-        ("owned", PARTITIONS),
-        ("rack", pa.string()),
-        ("assigned", PARTITIONS),
-    ]
+    columns(
+        "member_id string, group_instance_id string, client_id string, client_host string, rebalance_timeout_ms int, "
+        "session_timeout_ms int, subscription binary, assignment binary, topics strings, owned partitions, "
+        "rack string, assigned partitions"
+    )
 )
 """A member of a classic group; the last four are what consumers embed, null if it cannot be read as that."""
 
@@ -61,9 +66,9 @@ COMMIT: Final = columns(
     "expire_timestamp_ms long, topic_id string"
 )
 
-CLASSIC: Final = (
-    *columns("protocol_type string, generation int, protocol string, leader string, state_timestamp_ms long"),
-    ("members", pa.list_(MEMBER)),
+CLASSIC: Final = columns(
+    "protocol_type string, generation int, protocol string, leader string, state_timestamp_ms long, members members",
+    members=pa.list_(MEMBER),
 )
 
 RECORD: Final = columns("record_name string, key_json string, value_json string")

@@ -15,37 +15,30 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.facts.epoch_values import CLASSIC, PARTITION_METADATA, Hold, Record, State
 from muster.pipeline.facts.epochs import fold
-from muster.pipeline.facts.schema import MEMBER_FACT
-from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS, columns
+from muster.pipeline.facts.schema import MEMBER_FACT, WHO
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT, PARTITIONS, columns, structs
 from muster.pipeline.tables import as_row, by_group, table
 
-_PLACE: Final = columns("topic string, partition int")
+_PLACE: Final = "topic string, partition int"
 _OWNER: Final = ("member_id", "instance_id", "client_id")
-_TEXTS: Final = pa.list_(pa.string())
-_GONE: Final = pa.struct([("member", MEMBER_FACT), *columns("at_ms long, heard_ms long, away_ms long, owes_ms long")])
 _CHANGE: Final = pa.struct(
-    [
-        *columns("before int, members_before int"),
-        ("joined", _TEXTS),
-        ("gone", pa.list_(_GONE)),
-        ("resubscribed", _TEXTS),
-        *columns("topics_changed boolean, is_conversion boolean"),
-    ]
-)
-_HOLD: Final = columns(
-    "member_id string, instance_id string, client_id string, host string, start_ms long, end_ms long, "
-    "first_generation int, last_generation int"
+    columns(
+        "before int, members_before int, joined strings, gone gone, resubscribed strings, topics_changed boolean, "
+        "is_conversion boolean",
+        gone=structs("member member, at_ms long, heard_ms long, away_ms long, owes_ms long", member=MEMBER_FACT),
+    )
 )
 EPOCHS: Final = pa.schema(
-    [
-        *columns("group string, log_partition int, log_offset long, at_ms long, is_tombstone boolean, generation int"),
-        *columns("protocol string, state_timestamp_ms long"),
-        ("members", pa.list_(MEMBER_FACT)),
-        ("owners", pa.list_(pa.struct([*_PLACE, *columns("from_offset long, member_id string")]))),
-        ("takes", pa.list_(pa.struct([*_PLACE, *columns("at_ms long, paused_ms long")]))),
-        ("change", _CHANGE),
-        ("holds", pa.list_(pa.struct([*_PLACE, *_HOLD]))),
-    ]
+    columns(
+        "group string, log_partition int, log_offset long, at_ms long, is_tombstone boolean, generation int, "
+        "protocol string, state_timestamp_ms long, members members, owners owners, takes takes, change change, "
+        "holds holds",
+        members=pa.list_(MEMBER_FACT),
+        owners=structs(f"{_PLACE}, from_offset long, member_id string"),
+        takes=structs(f"{_PLACE}, at_ms long, paused_ms long"),
+        change=_CHANGE,
+        holds=structs(f"{_PLACE}, {WHO}, start_ms long, end_ms long, first_generation int, last_generation int"),
+    )
 )
 """A state of a KIP-848 group (`epoch_values.State`): log_offset of the record of its epoch, state_timestamp_ms when the
 epoch began, at_ms when its rebalance ended. `holds` are those that had ended. The last row of a group has no

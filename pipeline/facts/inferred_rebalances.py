@@ -17,7 +17,7 @@ from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from muster.pipeline.facts.infer_history import Rebalance, rebalances, start_ms
 from muster.pipeline.facts.inputs import HOLDER, Inputs, states
 from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.schema import PARTITIONS, columns
+from muster.pipeline.schema import PARTITIONS, columns, structs
 from muster.pipeline.tables import by_group
 
 _NOT_CONCLUDED: Final = ("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source")
@@ -25,7 +25,7 @@ INFERRED: Final = pa.schema(
     [
         *(field for field in TABLES["rebalances"] if field.name not in _NOT_CONCLUDED),
         *columns("leader string, is_cooperative boolean"),
-        ("gone", pa.list_(pa.struct(columns("member_id string, end_cause string, end_ms long")))),
+        ("gone", structs("member_id string, end_cause string, end_ms long")),
     ]
 )
 """What can be inferred of a rebalance; `gone` are the members that are no more, and how each one ended."""

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.schema import KEYED, LOGGED, PARTITIONS, RAW_BYTES, columns
+from muster.pipeline.schema import KEYED, LOGGED, MALFORMED, RAW_BYTES, UNKNOWN, columns, structs
 
 LOG: Final = "log"
 """Values of the columns `source`: from the offsets log alone (generations, memberships),"""
@@ -20,157 +20,109 @@ INFERRED: Final = "inferred"
 EVENTS_LOG: Final = "events"
 """from `__group_events`."""
 
-_TEXTS: Final = pa.list_(pa.string())
-
-_WHO: Final = "member_id string, instance_id string, client_id string, host string"
+WHO: Final = "member_id string, instance_id string, client_id string, host string"
 
 MEMBER_FACT: Final = pa.struct(
-    [
-        *columns(f"{_WHO}, session_timeout_ms int, rebalance_timeout_ms int, rack string"),
-        ("topics", _TEXTS),
-        ("assigned", PARTITIONS),
-    ]
+    columns(
+        f"{WHO}, session_timeout_ms int, rebalance_timeout_ms int, rack string, topics strings, assigned partitions"
+    )
 )
 """A member as a generation has it."""
 
 _PARTITION: Final = "group string, topic string, partition int"
 
-_RAW_ROWS: Final = pa.schema(
-    [*columns("group string, log_topic string"), *LOGGED, *KEYED[:-1], *RAW_BYTES],
-)
+_RAW_ROWS: Final = pa.schema([*columns("group string, log_topic string"), *LOGGED, *KEYED[:-1], *RAW_BYTES])
+
+_COLUMNS: Final = {
+    "commits": (
+        f"{_PARTITION}, time_ms long, committed_offset long, leader_epoch int, metadata string, is_deleted boolean, "
+        "generation int, members int, member_id string, instance_id string, client_id string, log_partition int, "
+        "log_offset long, stated_ms long"
+    ),
+    "generations": (
+        "group string, generation int, start_ms long, end_ms long, protocol_type string, protocol string, "
+        "leader string, member_count int, members members, log_offset long, source string"
+    ),
+    "memberships": (
+        f"group string, {WHO}, start_ms long, end_ms long, first_generation int, last_generation int, generations int, "
+        "end_cause string, source string"
+    ),
+    "ownership": f"{_PARTITION}, {WHO}, start_ms long, end_ms long, first_generation int, last_generation int",
+    "rebalances": (
+        "group string, generation int, before_generation int, start_ms long, end_ms long, cause string, "
+        "trigger_member_id string, trigger_instance_id string, trigger_client_id string, trigger_host string, "
+        "reason string, join_phase_ms long, sync_phase_ms long, took_ms long, members_before int, members_after int, "
+        "members_joined int, members_left int, kept int, moved int, gained int, lost int, failed_attempts int, "
+        "paused_partition_ms long, source string, confidence double"
+    ),
+    "moves": (
+        "group string, generation int, topic string, partition int, kind string, from_member_id string, "
+        "from_client_id string, to_member_id string, to_client_id string, time_ms long, paused_ms long"
+    ),
+    "balance": (
+        "group string, generation int, start_ms long, members int, partitions int, least int, most int, skew double, "
+        "stickiness double"
+    ),
+    "regressions": (
+        f"{_PARTITION}, time_ms long, from_offset long, to_offset long, back long, cause string, member_id string, "
+        "client_id string, generation int, log_offset long"
+    ),
+    "stalls": (
+        f"{_PARTITION}, start_ms long, end_ms long, status string, complete double, first_offset long, "
+        "last_offset long, lag long, lag_known boolean, member_id string, client_id string"
+    ),
+    "lag": (
+        f"{_PARTITION}, committed_offset long, committed_ms long, end_offset long, end_ms long, lag long, "
+        "behind_ms long, client_id string"
+    ),
+    "flapping": (
+        "group string, hours double, rebalances long, rebalances_per_hour double, distinct_triggers long, "
+        "top_trigger_client_id string, top_trigger_share double, short_generations long, score double"
+    ),
+    "static_candidates": (
+        "group string, client_id string, host string, returns long, rebalances_spared long, moves_spared long, "
+        "median_absent_ms long, max_absent_ms long, session_timeout_ms_needed long"
+    ),
+    "fidelity": (
+        "group string, source string, generations long, reproduced long, share double, withheld boolean, why string"
+    ),
+    "whatif": (
+        "group string, setting string, settings_json string, rebalances long, moved_partitions long, "
+        "paused_partition_s double, silent_partition_s double, detect_ms double, actual_rebalances long, "
+        "actual_moved_partitions long, actual_paused_partition_s double, actual_silent_partition_s double, "
+        "actual_detect_ms double, why string"
+    ),
+}
 
 TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
-    {
-        "commits": pa.schema(
-            columns(
-                f"{_PARTITION}, time_ms long, committed_offset long, leader_epoch int, metadata string, "
-                "is_deleted boolean, generation int, members int, member_id string, instance_id string, "
-                "client_id string, log_partition int, log_offset long, stated_ms long"
-            )
-        ),
-        "generations": pa.schema(
-            [
-                *columns(
-                    "group string, generation int, start_ms long, end_ms long, protocol_type string, protocol string, "
-                    "leader string, member_count int"
-                ),
-                ("members", pa.list_(MEMBER_FACT)),
-                *columns("log_offset long, source string"),
-            ]
-        ),
-        "memberships": pa.schema(
-            columns(
-                f"group string, {_WHO}, start_ms long, end_ms long, first_generation int, last_generation int, "
-                "generations int, end_cause string, source string"
-            )
-        ),
-        "ownership": pa.schema(
-            columns(f"{_PARTITION}, {_WHO}, start_ms long, end_ms long, first_generation int, last_generation int")
-        ),
-        "rebalances": pa.schema(
-            columns(
-                "group string, generation int, before_generation int, start_ms long, end_ms long, cause string, "
-                "trigger_member_id string, trigger_instance_id string, trigger_client_id string, "
-                "trigger_host string, reason string, join_phase_ms long, sync_phase_ms long, took_ms long, "
-                "members_before int, members_after int, members_joined int, members_left int, kept int, moved int, "
-                "gained int, lost int, failed_attempts int, paused_partition_ms long, source string, "
-                "confidence double"
-            )
-        ),
-        "moves": pa.schema(
-            columns(
-                "group string, generation int, topic string, partition int, kind string, from_member_id string, "
-                "from_client_id string, to_member_id string, to_client_id string, time_ms long, paused_ms long"
-            )
-        ),
-        "balance": pa.schema(
-            columns(
-                "group string, generation int, start_ms long, members int, partitions int, least int, most int, "
-                "skew double, stickiness double"
-            )
-        ),
-        "regressions": pa.schema(
-            columns(
-                f"{_PARTITION}, time_ms long, from_offset long, to_offset long, back long, cause string, "
-                "member_id string, client_id string, generation int, log_offset long"
-            )
-        ),
-        "stalls": pa.schema(
-            columns(
-                f"{_PARTITION}, start_ms long, end_ms long, status string, complete double, first_offset long, "
-                "last_offset long, lag long, lag_known boolean, member_id string, client_id string"
-            )
-        ),
-        "lag": pa.schema(
-            columns(
-                f"{_PARTITION}, committed_offset long, committed_ms long, end_offset long, end_ms long, lag long, "
-                "behind_ms long, client_id string"
-            )
-        ),
-        "flapping": pa.schema(
-            columns(
-                "group string, hours double, rebalances long, rebalances_per_hour double, distinct_triggers long, "
-                "top_trigger_client_id string, top_trigger_share double, short_generations long, score double"
-            )
-        ),
-        "static_candidates": pa.schema(
-            columns(
-                "group string, client_id string, host string, returns long, rebalances_spared long, "
-                "moves_spared long, median_absent_ms long, max_absent_ms long, session_timeout_ms_needed long"
-            )
-        ),
-        "malformed": _RAW_ROWS,
-        "unknown": _RAW_ROWS,
-        "fidelity": pa.schema(
-            columns(
-                "group string, source string, generations long, reproduced long, share double, withheld boolean, "
-                "why string"
-            )
-        ),
-        "whatif": pa.schema(
-            columns(
-                "group string, setting string, settings_json string, rebalances long, moved_partitions long, "
-                "paused_partition_s double, silent_partition_s double, detect_ms double, actual_rebalances long, "
-                "actual_moved_partitions long, actual_paused_partition_s double, actual_silent_partition_s double, "
-                "actual_detect_ms double, why string"
-            )
-        ),
-    }
+    {name: pa.schema(columns(text, members=pa.list_(MEMBER_FACT))) for name, text in _COLUMNS.items()}
+    | {MALFORMED: _RAW_ROWS, UNKNOWN: _RAW_ROWS}
 )
 """Every table of the pipeline by its name."""
 
 _EVENT_WHO: Final = "member string, instance string, client_id string, host string"
 _TRIGGER: Final = pa.struct(columns(f"{_EVENT_WHO}, reason string"))
 _EVENT_MEMBER: Final = pa.struct(
-    [
-        *columns(
-            f"{_EVENT_WHO}, session_timeout_ms int, rebalance_timeout_ms int, joined long, synced long, heard long"
-        ),
-        ("protocols", pa.list_(pa.struct(columns("name string, metadata string")))),
-        ("assignment", PARTITIONS),
-        ("assignment_base64", pa.string()),
-    ]
+    columns(
+        f"{_EVENT_WHO}, session_timeout_ms int, rebalance_timeout_ms int, joined long, synced long, heard long, "
+        "protocols protocols, assignment partitions, assignment_base64 string",
+        protocols=structs("name string, metadata string"),
+    )
 )
-_EVENT_MOVES: Final = pa.list_(pa.struct(columns("topic string, kept int, moved int, gained int, lost int")))
 
-EVENT_FIELDS: Final = (
-    *columns("generation int, cause string"),
-    ("trigger", _TRIGGER),
-    ("reason", pa.string()),
-    ("member", _EVENT_MEMBER),
-    ("members", pa.list_(_EVENT_MEMBER)),
-    ("member_count", pa.int32()),
-    ("before", _TEXTS),
-    *columns("replaced string, protocol_type string, protocol string"),
-    ("votes", pa.map_(pa.string(), pa.int32())),
-    *columns("leader string, state string, join_phase_ms long, sync_phase_ms long, took_ms long"),
-    ("topic_counts", pa.map_(pa.string(), pa.int32())),
-    ("topic_partitions", pa.map_(pa.string(), pa.list_(pa.int32()))),
-    ("settings", pa.map_(pa.string(), pa.int64())),
-    ("moves", _EVENT_MOVES),
-    ("synced", pa.map_(pa.string(), pa.int64())),
-    *columns("api string, error string, error_code int, client_id string, host string, instance string, count long"),
-    *columns("partition int, groups long, records long"),
+EVENT_FIELDS: Final = columns(
+    "generation int, cause string, trigger trigger, reason string, member member, members members, member_count int, "
+    "before strings, replaced string, protocol_type string, protocol string, votes ints, leader string, state string, "
+    "join_phase_ms long, sync_phase_ms long, took_ms long, topic_counts ints, topic_partitions lists, settings longs, "
+    "moves moves, synced longs, api string, error string, error_code int, client_id string, host string, "
+    "instance string, count long, partition int, groups long, records long",
+    trigger=_TRIGGER,
+    member=_EVENT_MEMBER,
+    members=pa.list_(_EVENT_MEMBER),
+    ints=pa.map_(pa.string(), pa.int32()),
+    lists=pa.map_(pa.string(), pa.list_(pa.int32())),
+    longs=pa.map_(pa.string(), pa.int64()),
+    moves=structs("topic string, kept int, moved int, gained int, lost int"),
 )
 """The fields of docs/events.md. Two have other names, because they differ between kinds: `members` of a
 rebalance_started is `member_count`, `topics` is `topic_counts` (rebalance_completed) or `topic_partitions` (deleted
