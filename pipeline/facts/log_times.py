@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.schema import DECODED
+from muster.pipeline.schema import DECODED, columns
 
 DAY_MS: Final = 86_400_000
 YEARS_MS: Final = 10 * 365 * DAY_MS
@@ -27,9 +27,7 @@ YEARS_MS: Final = 10 * 365 * DAY_MS
 _FEW: Final = 10
 """So many records of a partition, and of each thousand, may be in the future before that is believed."""
 
-ODD: Final = pa.schema(
-    [("log_partition", pa.int32()), ("log_offset", pa.int64()), ("was_ms", pa.int64()), ("sound_ms", pa.int64())]
-)
+ODD: Final = pa.schema(columns("log_partition int, log_offset long, was_ms long, sound_ms long"))
 """A record with an impossible time: that time, and the time of the records around it."""
 
 

@@ -43,8 +43,8 @@ CAUSES: Final[Mapping[str, CauseWords]] = {
         (events.LEADER_REJOINED, "R", "#b97a00", "the leader, {who}, joined again"),
         (events.STATIC_MEMBER_BACK, "I", "#3f7fd0", "{who} came back under its instance id"),
         (events.JOIN_TIMEOUT, "T", "#d9541e", "{who} did not join again within the rebalance timeout"),
-        (events.SYNC_TIMEOUT, "T", "#d9541e", "{who} did not sync within the rebalance timeout"),
         (REVOCATION_TIMEOUT, "T", "#c2410c", "{who} did not give its partitions up within the rebalance timeout"),
+        (events.SYNC_TIMEOUT, "T", "#d9541e", "{who} did not sync within the rebalance timeout"),
         (
             events.ASSIGNMENT_TOO_LARGE,
             "B",

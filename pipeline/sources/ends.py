@@ -20,13 +20,12 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from pyarrow import fs
 
 from muster.pipeline.clock import now_ms
+from muster.pipeline.schema import columns
 from muster.pipeline.sources.cluster import ANSWER_TIMEOUT_S, asking
 from muster.pipeline.sources.segment_files import READERS, Folder, folders_among, listed
 from muster.pipeline.sources.segment_reader import Stretch, Walk
 
-ENDS: Final = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("end_offset", pa.int64()), ("time_ms", pa.int64())]
-)
+ENDS: Final = pa.schema(columns("topic string, partition int, end_offset long, time_ms long"))
 
 INTERNAL: Final = frozenset(
     ("__cluster_metadata", "__consumer_offsets", "__group_events", "__share_group_state", "__transaction_state")

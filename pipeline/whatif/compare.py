@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from muster.pipeline.whatif.costs import Costs, Figures
 from muster.pipeline.whatif.fidelity import Fidelity, judge, withheld
-from muster.pipeline.whatif.history import EMPTIED, REPLACED, History
+from muster.pipeline.whatif.history import EMPTIED, REPLACED, Generation, History, Owned
 from muster.pipeline.whatif.leader import Book, NoAssignment, is_cooperative
 from muster.pipeline.whatif.processes import Cast
 from muster.pipeline.whatif.replay import NoRest, Outcome, Replay
@@ -80,45 +81,35 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
 def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:
     """The figures of the real generations, by the rules that hold for replayed ones. `wanted`: see Schedule."""
     history = cast.history
-    costs, cooperative = Costs(wanted), False
+    costs = Costs(wanted)
     names = {spell.member_id: spell.instance_id or spell.member_id for spell in history.spells}
     if history.given is not None:
-        costs.given({names.get(name, name): share for name, share in history.given.shares.items()})
-        cooperative = is_cooperative(history.given.protocol)
-    for ms, _, what, about in sorted(_told(cast), key=lambda one: one[:2]):
-        match what:
-            case "completed":
-                cooperative = is_cooperative(about.protocol)
-                shares = {names.get(name, name): share for name, share in about.shares.items()}
-                costs.completed(ms, shares, cooperative=cooperative)
-            case "began":
-                costs.began(ms)
-            case "emptied":
-                costs.emptied(ms)
-            case "vanished":
-                costs.vanished(names[about], ms)
-            case _:
-                costs.gone(names[about], ms)
+        costs.given(_named(history.given, names), cooperative=is_cooperative(history.given.protocol))
+    for *_, tell in sorted(_told(cast, costs, names), key=lambda one: one[:2]):
+        tell()
     unassigned = sum(history.counts[-1][1].values()) if history.counts else 0
-    return costs.figures(history.end_ms, cooperative=cooperative, unassigned=unassigned)
+    return costs.figures(history.end_ms, unassigned=unassigned)
 
 
-def _told(cast: Cast) -> Iterator[tuple[int, int, str, Any]]:
-    """What the costs are told: when, rank among what happens at the same time, what, and a generation or member id."""
+def _named(generation: Generation, names: Mapping[str, str]) -> dict[str, Owned]:
+    return {names.get(name, name): share for name, share in generation.shares.items()}
+
+
+def _told(cast: Cast, costs: Costs, names: Mapping[str, str]) -> Iterator[tuple[int, int, Callable[[], None]]]:
+    """What the costs are told: when, its rank among what happens at the same time, and how."""
     history = cast.history
-    for number, generation in enumerate(history.generations):
-        yield generation.stopped_ms, 2 * number, "began", None
-        yield generation.start_ms, 2 * number + 1, "completed", generation
-    if history.open_ms is not None:
-        yield history.open_ms, _LAST, "began", None
-    for one in history.rounds:
-        if one.outcome == EMPTIED:
-            yield one.began_ms, _LAST, "began", None
+    for number, one in enumerate(history.generations):
+        shares, cooperative = _named(one, names), is_cooperative(one.protocol)
+        yield one.stopped_ms, 2 * number, partial(costs.began, one.stopped_ms)
+        yield one.start_ms, 2 * number + 1, partial(costs.completed, one.start_ms, shares, cooperative=cooperative)
+    emptied = [one.began_ms for one in history.rounds if one.outcome == EMPTIED]
+    for ms in emptied if history.open_ms is None else (history.open_ms, *emptied):
+        yield ms, _LAST, partial(costs.began, ms)
     for ms in history.emptied:
-        yield ms, _LAST + 1, "emptied", None
+        yield ms, _LAST + 1, partial(costs.emptied, ms)
     for spell in history.spells:
-        vanished_ms = cast.vanished_ms(spell)
+        vanished_ms, name = cast.vanished_ms(spell), names[spell.member_id]
         if vanished_ms is not None:
-            yield vanished_ms, _LAST + 2, "vanished", spell.member_id
+            yield vanished_ms, _LAST + 2, partial(costs.vanished, name, vanished_ms)
         if spell.end_ms is not None and spell.end != REPLACED:
-            yield spell.end_ms, -1, "gone", spell.member_id
+            yield spell.end_ms, -1, partial(costs.gone, name, spell.end_ms)

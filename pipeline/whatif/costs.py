@@ -44,8 +44,8 @@ class Figures:
 class Costs:
     """Adds up the costs of events that are given in order. `who` is a name that an owner keeps."""
 
-    __slots__ = ("_away", "_began_ms", "_detected", "_last", "_left", "_moved", "_orphaned_ms", "_orphans", "_owned",
-                 "_paused", "_rebalances", "_silent", "_waiting", "_wanted")  # fmt: skip
+    __slots__ = ("_away", "_began_ms", "_cooperative", "_detected", "_last", "_left", "_moved", "_orphaned_ms",
+                 "_orphans", "_owned", "_paused", "_rebalances", "_silent", "_waiting", "_wanted")  # fmt: skip
 
     def __init__(self, wanted: Sequence[tuple[int, int]] = ALWAYS) -> None:
         """`wanted`: when a process wants to read, as intervals in order."""
@@ -56,6 +56,8 @@ class Costs:
         """The last owner of each partition."""
         self._owned: dict[str, list[Partition]] = {}
         """What is consumed, or was when the rebalance began."""
+        self._cooperative = False
+        """The strategy of the last assignment is."""
         self._began_ms: int | None = None
         self._away: dict[str, tuple[int, int]] = {}
         """Members that are silent: since when, and from when on it is not counted yet."""
@@ -67,8 +69,9 @@ class Costs:
         """Partitions that the group had when its last member went."""
         self._orphaned_ms = 0
 
-    def given(self, shares: Mapping[str, Owned]) -> None:
+    def given(self, shares: Mapping[str, Owned], *, cooperative: bool = False) -> None:
         """Who has what when the history begins."""
+        self._cooperative = cooperative
         self._take(shares)
 
     def began(self, ms: int) -> None:
@@ -83,11 +86,11 @@ class Costs:
         """Nothing is heard of a member from now on."""
         self._away[who] = ms, ms
 
-    def back(self, who: str, ms: int, *, cooperative: bool) -> None:
+    def back(self, who: str, ms: int) -> None:
         """It is heard of again, or another process is in its place. It was a member all the time."""
         away = self._away.pop(who, None)
         # in a rebalance of an eager group no member reads
-        if away is not None and (self._began_ms is None or cooperative):
+        if away is not None and (self._began_ms is None or self._cooperative):
             self._silent += self._wanted_ms(away[1], ms) * len(self._owned.get(who, ()))
 
     def gone(self, who: str, ms: int) -> None:
@@ -102,6 +105,7 @@ class Costs:
     def completed(self, ms: int, shares: Mapping[str, Owned], *, cooperative: bool) -> None:
         """The assignment is there."""
         self._rebalances += 1
+        self._cooperative = cooperative
         began_ms = ms if self._began_ms is None else self._began_ms
         if cooperative:
             self._hush(ms)
@@ -129,16 +133,16 @@ class Costs:
         self._waiting.clear()
         self._left.clear()
 
-    def figures(self, ms: int, *, cooperative: bool, unassigned: int = 0) -> Figures:
+    def figures(self, ms: int, *, unassigned: int = 0) -> Figures:
         """The sums at the end; what still lasts counts until then. `unassigned`: partitions that never had an owner."""
         paused, began_ms = self._paused, self._began_ms
-        if began_ms is None or cooperative:
+        if began_ms is None or self._cooperative:
             self._hush(ms)
         if began_ms is None:
             self._silent += self._wanted_ms(self._orphaned_ms, ms) * self._orphans
         elif not self._owned:
             paused += (ms - began_ms) * (self._orphans or unassigned)
-        elif cooperative:
+        elif self._cooperative:
             paused += (ms - began_ms) * len(self._left) + sum(ms - since_ms for since_ms in self._waiting.values())
         else:
             paused += (ms - began_ms) * sum(map(len, self._owned.values()))

@@ -48,7 +48,6 @@ class Surroundings(Protocol):
     met: Met | None
     """The real rebalance that is being replayed."""
     assignor: str | None
-    cooperative: bool
     counts: dict[str, Topic]
     counts_id: tuple[tuple[str, int], ...]
     book: Book
@@ -128,7 +127,7 @@ class Actor:
         if group is None or member is None:
             self._join_anew()
             return
-        replay.costs.back(self.name, replay.ms, cooperative=replay.cooperative)
+        replay.costs.back(self.name, replay.ms)
         self.be_heard()
         if group.state == PREPARING and member.parked_join is None:
             self.join()

@@ -74,7 +74,6 @@ class Replay:
         """Counts the rebalances: actions of an earlier one are dropped."""
         self.met: Met | None = None
         """The real rebalance that is being replayed."""
-        self.cooperative = False
         self.counts: dict[str, Topic] = {}
         self.counts_id: tuple[tuple[str, int], ...] = ()
         self.actors: list[Actor] = [Actor(self, part) for part in schedule.parts]
@@ -122,7 +121,7 @@ class Replay:
                 at += 1
                 _ACTS[fact.kind](self, fact)
         unassigned = sum(topic.partitions for topic in self.counts.values())
-        figures = self.costs.figures(end_ms, cooperative=self.cooperative, unassigned=unassigned)
+        figures = self.costs.figures(end_ms, unassigned=unassigned)
         return Outcome(self.generations, figures)
 
     def later(self, ms: int, act: Callable[..., None], *what: Any) -> None:
@@ -152,9 +151,9 @@ class Replay:
             return
         self.core.replay([initial_record(self, given)], self.now)
         if given is not None:
-            self.cooperative = is_cooperative(given.protocol)
             self.core.loaded(self.now)
-            self.costs.given({self.by_member[name].name: share for name, share in given.shares.items()})
+            shares = {self.by_member[name].name: share for name, share in given.shares.items()}
+            self.costs.given(shares, cooperative=is_cooperative(given.protocol))
             for actor in self.by_member.values():
                 actor.be_heard()
 
@@ -222,9 +221,8 @@ class Replay:
         facts: dict[str, Any] = event.facts
         read = self.book.read
         shares = {one.member: read(one.assignment) for one in facts["members"]}
-        self.cooperative = is_cooperative(facts["protocol"])
         names = {self.by_member[member_id].name: share for member_id, share in shares.items()}
-        self.costs.completed(self.ms, names, cooperative=self.cooperative)
+        self.costs.completed(self.ms, names, cooperative=is_cooperative(facts["protocol"]))
         self.generations.append(Made(facts["generation"], self.ms, shares))
 
     def _gone(self, event: Event) -> None:
@@ -237,7 +235,7 @@ class Replay:
         facts: dict[str, Any] = event.facts
         old = self.by_member.pop(facts["replaced"], None)
         if old is not None:
-            self.costs.back(old.name, self.ms, cooperative=self.cooperative)
+            self.costs.back(old.name, self.ms)
             old.fenced()
 
     # ---- what comes from outside

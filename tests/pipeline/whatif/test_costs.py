@@ -13,7 +13,7 @@ def test_an_eager_rebalance_pauses_everything() -> None:
     costs.completed(1_000, {"a": {"t": [0, 1, 2, 3]}}, cooperative=False)
     costs.began(2_000)
     costs.completed(2_500, {"a": {"t": [0, 1]}, "b": {"t": [2, 3]}}, cooperative=False)
-    assert costs.figures(9_000, cooperative=False) == Figures(2, 2, 4 * 500, 0, None)
+    assert costs.figures(9_000) == Figures(2, 2, 4 * 500, 0, None)
 
 
 def test_a_failed_attempt_is_part_of_the_pause() -> None:
@@ -22,7 +22,7 @@ def test_a_failed_attempt_is_part_of_the_pause() -> None:
     costs.began(2_000)
     costs.began(2_400)
     costs.completed(3_000, {"a": {"t": [0]}}, cooperative=False)
-    assert costs.figures(9_000, cooperative=False).paused_partition_ms == 1_000
+    assert costs.figures(9_000).paused_partition_ms == 1_000
 
 
 def test_a_cooperative_rebalance_pauses_what_moves_from_one_round_to_the_next() -> None:
@@ -32,7 +32,7 @@ def test_a_cooperative_rebalance_pauses_what_moves_from_one_round_to_the_next() 
     costs.completed(2_500, {"a": {"t": [0, 1]}, "b": {}}, cooperative=True)
     costs.began(2_600)
     costs.completed(3_000, {"a": {"t": [0, 1]}, "b": {"t": [2, 3]}}, cooperative=True)
-    assert costs.figures(9_000, cooperative=True) == Figures(2, 2, 2 * 500, 0, None)
+    assert costs.figures(9_000) == Figures(2, 2, 2 * 500, 0, None)
 
 
 def test_under_a_cooperative_strategy_nobody_has_the_partitions_of_who_is_gone() -> None:
@@ -42,7 +42,7 @@ def test_under_a_cooperative_strategy_nobody_has_the_partitions_of_who_is_gone()
     costs.gone("b", 6_000)
     costs.began(6_000)
     costs.completed(6_300, {"a": {"t": [0, 1]}}, cooperative=True)
-    assert costs.figures(9_000, cooperative=True) == Figures(1, 1, 300, 5_000, 5_000.0)
+    assert costs.figures(9_000) == Figures(1, 1, 300, 5_000, 5_000.0)
 
 
 def test_what_nobody_subscribes_to_any_more_is_not_paused_for_ever() -> None:
@@ -53,14 +53,14 @@ def test_what_nobody_subscribes_to_any_more_is_not_paused_for_ever() -> None:
         costs.completed(ms, {"a": {"t": [0]}}, cooperative=True)
     costs.began(50_000)
     costs.completed(50_000, {"a": {"t": [0], "u": [0]}}, cooperative=True)
-    assert costs.figures(90_000, cooperative=True).paused_partition_ms == 0
+    assert costs.figures(90_000).paused_partition_ms == 0
 
 
 def test_what_is_on_at_the_end_counts_so_far() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0, 1]}})
     costs.began(2_000)
-    assert costs.figures(2_700, cooperative=False).paused_partition_ms == 1_400
+    assert costs.figures(2_700).paused_partition_ms == 1_400
 
 
 @pytest.mark.parametrize("cooperative", [False, True])
@@ -72,7 +72,7 @@ def test_an_empty_group_wants_nothing_but_when_somebody_comes(cooperative: bool)
     costs.emptied(2_000)
     costs.began(9_000)
     costs.completed(9_500, {"b": {"t": [0, 1]}}, cooperative=cooperative)
-    assert costs.figures(20_000, cooperative=cooperative) == Figures(1, 2, 2 * 500, 0, None)
+    assert costs.figures(20_000) == Figures(1, 2, 2 * 500, 0, None)
 
 
 def test_between_the_last_that_leaves_and_one_that_takes_its_place_nobody_reads() -> None:
@@ -82,27 +82,27 @@ def test_between_the_last_that_leaves_and_one_that_takes_its_place_nobody_reads(
     costs.began(2_000)
     costs.emptied(2_000)
     costs.began(9_000)
-    assert costs.figures(10_000, cooperative=False) == Figures(0, 0, 2 * 1_000, 2 * 7_000, None)
+    assert costs.figures(10_000) == Figures(0, 0, 2 * 1_000, 2 * 7_000, None)
 
 
 def test_the_wait_of_a_new_group_is_a_pause_of_what_it_gets() -> None:
     costs = Costs()
     costs.began(1_000)
     costs.completed(4_000, {"a": {"t": [0, 1]}}, cooperative=False)
-    assert costs.figures(9_000, cooperative=False) == Figures(1, 0, 2 * 3_000, 0, None)
+    assert costs.figures(9_000) == Figures(1, 0, 2 * 3_000, 0, None)
 
 
 def test_a_new_group_that_still_waits() -> None:
     costs = Costs()
     costs.began(1_000)
-    assert costs.figures(9_000, cooperative=False, unassigned=3).paused_partition_ms == 3 * 8_000
+    assert costs.figures(9_000, unassigned=3).paused_partition_ms == 3 * 8_000
 
 
 def test_who_is_dead_when_the_history_ends_is_silent_until_then() -> None:
     costs = Costs()
     costs.given({"a": {"t": [0]}, "b": {"t": [1, 2]}})
     costs.vanished("b", 1_000)
-    assert costs.figures(61_000, cooperative=False) == Figures(0, 0, 0, 2 * 60_000, None)
+    assert costs.figures(61_000) == Figures(0, 0, 0, 2 * 60_000, None)
 
 
 def test_when_nobody_is_left_that_wants_to_read_silence_costs_nothing() -> None:
@@ -110,7 +110,7 @@ def test_when_nobody_is_left_that_wants_to_read_silence_costs_nothing() -> None:
     costs.given({"a": {"t": [0]}, "b": {"t": [1]}})
     costs.vanished("a", 1_000)
     costs.vanished("b", 3_000)
-    assert costs.figures(61_000, cooperative=False).silent_partition_ms == 2_000
+    assert costs.figures(61_000).silent_partition_ms == 2_000
 
 
 def test_a_rebalance_that_waits_for_the_dead_counts_once() -> None:
@@ -120,7 +120,7 @@ def test_a_rebalance_that_waits_for_the_dead_counts_once() -> None:
     costs.began(2_000)
     costs.gone("b", 11_000)
     costs.completed(11_000, {"a": {"t": [0]}, "c": {"t": [1]}}, cooperative=False)
-    assert costs.figures(20_000, cooperative=False) == Figures(1, 1, 2 * 9_000, 1_000, 10_000.0)
+    assert costs.figures(20_000) == Figures(1, 1, 2 * 9_000, 1_000, 10_000.0)
 
 
 def test_a_cooperative_one_pauses_only_what_the_dead_had() -> None:
@@ -130,7 +130,7 @@ def test_a_cooperative_one_pauses_only_what_the_dead_had() -> None:
     costs.began(2_000)
     costs.gone("b", 11_000)
     costs.completed(11_000, {"a": {"t": [0]}, "c": {"t": [1]}}, cooperative=True)
-    assert costs.figures(20_000, cooperative=True) == Figures(1, 1, 9_000, 1_000, 10_000.0)
+    assert costs.figures(20_000) == Figures(1, 1, 9_000, 1_000, 10_000.0)
 
 
 def test_who_is_away_over_a_rebalance_is_silent_before_and_after_it() -> None:
@@ -139,5 +139,5 @@ def test_who_is_away_over_a_rebalance_is_silent_before_and_after_it() -> None:
     costs.vanished("b", 1_000)
     costs.began(2_000)
     costs.completed(5_000, {"a": {"t": [0]}, "b": {"t": [1]}}, cooperative=False)
-    costs.back("b", 6_000, cooperative=False)
-    assert costs.figures(20_000, cooperative=False) == Figures(1, 0, 2 * 3_000, 1_000 + 1_000, None)
+    costs.back("b", 6_000)
+    assert costs.figures(20_000) == Figures(1, 0, 2 * 3_000, 1_000 + 1_000, None)
