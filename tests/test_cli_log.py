@@ -227,7 +227,7 @@ class TestCheckAndRepair:
         (tmp_path / "u-0" / "partition.metadata").write_text("nonsense")
         capsys.readouterr()
         assert main(["log", "repair", str(tmp_path), "--partition", "u-0"]) == 1
-        assert "knows no such topic" in capsys.readouterr().err
+        assert "the metadata log has none of that name" in capsys.readouterr().err
 
     def test_looking_needs_no_right_to_write(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         opened = os.open
