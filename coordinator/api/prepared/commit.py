@@ -24,25 +24,27 @@ _NUMBERS: Final = {12: "qi", 8: "q"}
 """What varies in a commit: an offset with its leader epoch, or (below v6) an offset alone."""
 
 
-class PreparedCommit:
+class PreparedCommit(FrameTemplate):
     """See `PreparedRequest`. All its topics and partitions exist.
 
     It is also the `Respond` of its request: a connection has one request at a time, and the answer is known already.
+    And it is its own template: with two objects on each connection, 1,000 connections that commit in turn cost 6 % more
+    CPU (`bench.scenarios.commits`).
     """
 
     __slots__ = (
         "_after_id", "_authorizer", "_before_id", "_commit", "_correlation", "_image", "_no_epochs", "_permissions",
-        "_requests", "_route", "_shard", "_template", "_topics", "size", "was_repeated",
+        "_requests", "_response", "_route", "_shard", "_topics", "was_repeated",
     )  # fmt: skip
 
     def __init__(
-        self, node: Node, route: Route, template: FrameTemplate, no_epochs: Sequence[int] | None, shard: GroupShard,
-        commit: CommitTemplate,
+        self, node: Node, route: Route, frame: bytes, runs: Sequence[Run], no_epochs: Sequence[int] | None,
+        shard: GroupShard, commit: CommitTemplate,
     ) -> None:  # fmt: skip
         """`no_epochs`: the leader epochs of requests that have none (below v6), which is -1 for each row."""
+        super().__init__(frame, runs)
         self.was_repeated = False
-        self.size = template.size
-        self._template = template
+        self._response = commit.response
         self._no_epochs = no_epochs
         self._route = route
         self._authorizer, self._permissions = node.authorizer, node.authorizer.version
@@ -59,7 +61,7 @@ class PreparedCommit:
 
     def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
         """See `PreparedRequest`."""
-        parts = self._template.match(data, start)
+        parts = self.match(data, start)
         if parts is None or self._topics.image is not self._image or self._permissions != self._authorizer.version:
             return NOT_PREPARED
         self.was_repeated = True
@@ -80,7 +82,7 @@ class PreparedCommit:
         requests = self._requests
         if requests.current is not self:
             requests.not_awaited(self._route)
-        elif response is self._commit.response:
+        elif response is self._response:
             requests.current = None
             requests.sink.answer(self._before_id + self._correlation + self._after_id)
         else:
@@ -109,7 +111,7 @@ def prepare_commit(node: Node, route: Route, context: RequestContext, frame: byt
     if commit is None:
         return None
     no_epochs = None if len(runs[0][1]) == 2 else (-1,) * count
-    return PreparedCommit(node, route, template, no_epochs, shard, commit)
+    return PreparedCommit(node, route, frame, runs, no_epochs, shard, commit)
 
 
 def _set_all(request: OffsetCommitRequest, number: int) -> int:
