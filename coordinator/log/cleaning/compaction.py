@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from muster.coordinator.log.cleaning.offset_map import OffsetMap
 from muster.coordinator.log.cleaning.producers import Fact, ProducersInLog, Undecided
@@ -27,8 +27,7 @@ CHUNK_BYTES = 48 * 1024
 """What is done between two looks at the clock: half a millisecond of work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """One segment as it was when the compaction was planned."""
 
     name: str
@@ -40,8 +39,7 @@ class Part:
     created_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """What to compact: all segments from the start of the log to the first that must be left alone."""
 
     parts: tuple[Part, ...]
@@ -94,7 +92,7 @@ class Compaction:
             except Undecided as undecided:
                 # the segment where it begins, and all behind it, wait for its end
                 parts = tuple(part for part in self.plan.parts if part.next_base <= undecided.offset)
-                self.plan = replace(self.plan, parts=parts)
+                self.plan = self.plan._replace(parts=parts)
         self.end_offset = max(self._map.end_offset, self.plan.first_dirty)
         if not self._map.is_full:
             self.end_offset = max(self.plan.end_offset, self.plan.first_dirty)

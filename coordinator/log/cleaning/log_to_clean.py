@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from muster.coordinator.log.cleaning.compaction import Part, Plan
 from muster.coordinator.log.cleaning.offset_map import BYTES_PER_KEY
@@ -13,8 +13,7 @@ from muster.coordinator.log.settings import MAX_INT64, LogSettings
 from muster.coordinator.log.unified_log import UnifiedLog
 
 
-@dataclass(frozen=True, slots=True)
-class LogToClean:
+class LogToClean(NamedTuple):
     """A compacted log as it is now."""
 
     log: UnifiedLog

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -14,8 +14,7 @@ from muster.coordinator.log.storage.interfaces import Storage
 _logger = structlog.get_logger("muster.log")
 
 
-@dataclass(frozen=True, slots=True)
-class LastStop:
+class LastStop(NamedTuple):
     """What the data directory says of the last stop, for one partition."""
 
     was_clean: bool

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -47,20 +46,36 @@ _CHUNK: Final = 1024 * 1024
 _logger = structlog.get_logger("muster.log")
 
 
-@dataclass(slots=True)
 class LogLoader:
     """Opens the log in one directory, which must exist."""
 
-    storage: Storage
-    directory: str
-    topic: str
-    partition: int
-    config: LogConfig
-    last_stop: LastStop
-    wall_ms: int = 0
-    sync: SharedSync | None = None
-    wait_for_sync: bool = False
-    _segments: list[Segment] = field(default_factory=list, init=False)
+    __slots__ = (
+        "_segments", "config", "directory", "last_stop", "partition", "storage", "sync", "topic", "wait_for_sync",
+        "wall_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        storage: Storage,
+        directory: str,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        last_stop: LastStop,
+        wall_ms: int = 0,
+        sync: SharedSync | None = None,
+        wait_for_sync: bool = False,
+    ) -> None:
+        self.storage = storage
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.last_stop = last_stop
+        self.wall_ms = wall_ms
+        self.sync = sync
+        self.wait_for_sync = wait_for_sync
+        self._segments: list[Segment] = []
 
     @property
     def _facts(self) -> dict[str, Any]:
