@@ -45,7 +45,6 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
 from muster.coordinator.slices import Job
 
-_tuple = tuple.__new__
 _COPY_LIMIT = 32 * 1024
 """Batches above it are written in two pieces rather than copied."""
 _logger = structlog.get_logger("muster.log")
@@ -202,8 +201,7 @@ class UnifiedLog:
         segment.note(size, last_offset, max_timestamp)
         segments.end_offset = last_offset + 1
         self.durability.appended(delta + 1)
-        # what AppendResult(…) does, without the call of its own: this runs once per commit
-        return _tuple(AppendResult, (base_offset, last_offset, wall_ms if stamps else -1, segments.start_offset))
+        return AppendResult(base_offset, last_offset, wall_ms if stamps else -1, segments.start_offset)
 
     def _append_each(self, leader_epoch: int, data: Buffer, wall_ms: int) -> AppendResult:
         view, found = memoryview(data), _whole_batches(data)
