@@ -1,0 +1,41 @@
+"""What the shell tells the transaction core besides plain requests, and what it is asked for. No behaviour."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from muster.coordinator.core.interface import Client, Command, Respond
+from muster.protocol.message import Message
+
+
+class TransactionCommand(Command):
+    """A request about a transactional id (InitProducerId, AddPartitionsToTxn, EndTxn, DescribeTransactions,
+    ListTransactions), in the newest shape of its message.
+
+    `client_transaction_version`: what the version of the request tells of its client (Kafka's TransactionVersion:
+    2 from EndTxn 5 and AddPartitionsToTxn 5 on, else 0). `spare_producer_id`: a fresh id, durably taken from its
+    block, for InitProducerId and EndTxn; -1 for others. It was used when the answer names it.
+    """
+
+    __slots__ = ("client_transaction_version", "spare_producer_id")
+
+    def __init__(
+        self,
+        request: Message,
+        respond: Respond,
+        client: Client,
+        client_transaction_version: int = 0,
+        spare_producer_id: int = -1,
+    ) -> None:
+        super().__init__(request, respond, client)
+        self.client_transaction_version = client_transaction_version
+        self.spare_producer_id = spare_producer_id
+
+
+class MarkersWritten(NamedTuple):
+    """Each partition of a transaction that is about to end has its marker, durably, or is no longer there."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    """As in the WriteTxnMarkersRequest that asked for them."""
