@@ -1,0 +1,107 @@
+"""What the transaction core reports for the history: kinds of events, causes, and the facts that go with them.
+
+Decides nothing. Each transaction is one BEGUN, any number of PARTITIONS_ADDED, one ENDING (cause), and COMMITTED or
+ABORTED when each partition has its marker. After a restart ENDING is not told again. Kinds and causes are words of the
+schema in `docs/events.md`: they are never renamed. Facts of each kind are named at its constant. Times are wall ms;
+"topics" are partitions by topic: `__consumer_offsets` stands among them when offsets are part of the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.coordinator.core.interface import Client
+from muster.protocol.message import Message
+
+
+class Event(NamedTuple):
+    """Something that happened to a transactional id; the producer id and epoch are those of the transaction, or of the
+    request that was refused.
+    """
+
+    kind: str
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    facts: dict[str, object]
+
+
+# ---- kinds
+
+INITIALIZED: Final = "producer_initialized"
+"""A producer got this producer id and epoch: cause (NEW_ID, NEW_PRODUCER, SAME_PRODUCER), timeout_ms, client_id, host,
+fenced_producer_id and fenced_producer_epoch (of the producer before it, which is fenced from now on; -1: none was).
+"""
+BEGUN: Final = "transaction_begun"
+"""start_ms, timeout_ms, client_id, host. PARTITIONS_ADDED of its first partitions follows."""
+PARTITIONS_ADDED: Final = "partitions_added"
+"""topics (only the new ones), start_ms, partitions (how many the transaction has now)."""
+ENDING: Final = "transaction_ending"
+"""is_committed, cause (BY_CLIENT, TIMED_OUT, NEW_PRODUCER), start_ms, open_ms, partitions (how many), version (Kafka's
+transaction version: 0 or 2), client_id and host ("" when no client asked). Producer id and epoch are those of the
+transaction: the epoch that its records have.
+"""
+COMMITTED: Final = "transaction_committed"
+"""Facts of both ends: cause (as in ENDING; None when that was before a restart), start_ms, took_ms (from its begin),
+markers_ms (from ENDING), topics, version, next_producer_id and next_producer_epoch (of the next transaction).
+"""
+ABORTED: Final = "transaction_aborted"
+"""As COMMITTED."""
+FENCED: Final = "producer_fenced"
+"""A request of a producer was refused, for a newer one has the id: api, error (Kafka's code), client_id, host,
+current_producer_id, current_producer_epoch. Each such request is told.
+"""
+EXPIRED: Final = "transactional_id_expired"
+"""idle_ms (since its last change), state (Empty, CompleteCommit or CompleteAbort)."""
+REQUEST_REFUSED: Final = "request_refused"
+"""Any other error: api, error, client_id, host. Not told: CONCURRENT_TRANSACTIONS, which only says "try again"."""
+
+KINDS: Final = (
+    INITIALIZED,
+    BEGUN,
+    PARTITIONS_ADDED,
+    ENDING,
+    COMMITTED,
+    ABORTED,
+    FENCED,
+    EXPIRED,
+    REQUEST_REFUSED,
+)
+
+# ---- causes
+NEW_ID: Final = "new_id"
+NEW_PRODUCER: Final = "new_producer"
+SAME_PRODUCER: Final = "same_producer"
+BY_CLIENT: Final = "client"
+TIMED_OUT: Final = "timeout"
+
+WORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        NEW_ID: "the transactional id is new",
+        NEW_PRODUCER: "another producer took the transactional id over",
+        SAME_PRODUCER: "the producer asked for a new epoch after an error",
+        BY_CLIENT: "its producer asked for it",
+        TIMED_OUT: "it was open for longer than its timeout",
+    }
+)
+"""Each cause in plain words."""
+
+
+def refused(
+    kind: str,
+    request: Message,
+    client: Client,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    error: int,
+    **facts: object,
+) -> Event:
+    """A request was refused: FENCED with its facts, or REQUEST_REFUSED."""
+    facts["api"] = type(request).__name__.removesuffix("Request")
+    facts["error"] = error
+    facts["client_id"] = client.client_id
+    facts["host"] = client.host
+    return Event(kind, transactional_id, producer_id, producer_epoch, facts)
