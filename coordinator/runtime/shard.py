@@ -129,26 +129,43 @@ class CoordinatorShard(Generic[S]):
         if core is not None and core.deadlines.earliest_ms < self.timer.due_ms:
             self.rearm()
 
-    def complete_transaction(self, producer: Producer, *, is_committed: bool) -> None:
-        """End the transaction of a producer with a marker in the log; out of office nothing happens."""
+    def complete_transaction(
+        self,
+        producer: Producer,
+        *,
+        is_committed: bool,
+        coordinator_epoch: int = 0,
+        ended: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """End the transaction of a producer with a marker in the log. `ended` gets NONE once the marker is durable, or
+        why it is not written; out of office that is what commands are refused with.
+
+        `coordinator_epoch`: of the transaction coordinator that says so.
+        """
         self._flush()
         core = self.core
         if core is None:
+            ended(self.state_error)
             return
         now = self._clock.now()
-        core.replay_end_transaction(EndTransaction(*producer, is_committed), now)
         marker = batches.build_control(
             batches.CONTROL_COMMIT if is_committed else batches.CONTROL_ABORT,
             timestamp_ms=now.wall_ms,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
+            coordinator_epoch=coordinator_epoch,
         )
         try:
             self.log.append(self._leader_epoch, marker, wall_ms=now.wall_ms)
         except (LogError, OSError) as error:
             self._failed("an append failed", error)
+            ended(append_error(error))
             return
+        core.replay_end_transaction(EndTransaction(*producer, is_committed), now)
         self._tell_and_answer((), (), now, now.mono_ms)
+        self.log.when_durable(
+            self.log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else append_error(error))
+        )
 
     def is_settled(self) -> bool:
         """Whether all that an answer could show is durable."""

@@ -33,6 +33,7 @@ class ApiKey:
     ADD_PARTITIONS_TO_TXN: Final = 24
     ADD_OFFSETS_TO_TXN: Final = 25
     END_TXN: Final = 26
+    WRITE_TXN_MARKERS: Final = 27
     TXN_OFFSET_COMMIT: Final = 28
     DESCRIBE_ACLS: Final = 29
     CREATE_ACLS: Final = 30
@@ -105,6 +106,7 @@ APIS: Final[tuple[tuple[int, str, str, int, int, int], ...]] = (
     (24, "AddPartitionsToTxn", "add_partitions_to_txn", 0, 5, 3),
     (25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4, 3),
     (26, "EndTxn", "end_txn", 0, 5, 3),
+    (27, "WriteTxnMarkers", "write_txn_markers", 1, 2, 1),
     (28, "TxnOffsetCommit", "txn_offset_commit", 0, 5, 3),
     (29, "DescribeAcls", "describe_acls", 1, 3, 2),
     (30, "CreateAcls", "create_acls", 1, 3, 2),

@@ -23,8 +23,8 @@ def test_by_key_and_by_name() -> None:
 def test_unknown_apis() -> None:
     with pytest.raises(UnknownApi, match="unknown API 4"):
         api(4)  # LeaderAndIsr: brokers only
-    with pytest.raises(UnknownApi, match="unknown API 'WriteTxnMarkers'"):
-        api_named("WriteTxnMarkers")
+    with pytest.raises(UnknownApi, match="unknown API 'WriteShareGroupState'"):
+        api_named("WriteShareGroupState")
 
 
 @pytest.mark.parametrize("version", [-1, 5])

@@ -31,7 +31,6 @@ SOURCES = {
 
 # Listed for "broker" listeners, but sent by brokers only (or served with a metrics receiver only: telemetry).
 BROKER_TO_BROKER = (
-    "WriteTxnMarkers",
     "InitializeShareGroupState",
     "ReadShareGroupState",
     "WriteShareGroupState",

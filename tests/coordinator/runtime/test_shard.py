@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.core.deadlines import Deadline
 from muster.coordinator.core.interface import Now, Output, Producer
-from muster.coordinator.log import DamagedLog, LogOffline
+from muster.coordinator.log import DamagedLog, LogOffline, batches
 from muster.coordinator.log.position import Place
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.runtime.toy import Add, Answer, Answers, Bench, Look, Sums
@@ -48,7 +50,9 @@ class TestCommands:
         bench.shard.resign()
         assert waiting == bench.ask(Add("a", 3)) == [(0, ErrorCode.NOT_COORDINATOR)]
         bench.shard.run(lambda core, now: pytest.fail("it is out of office"))
-        bench.shard.complete_transaction(A, is_committed=True)
+        ended: list[int] = []
+        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        assert ended == [ErrorCode.NOT_COORDINATOR]
         assert bench.log.end_offset == 0
 
     def test_rows_that_are_ready_are_appended_and_answered(self, bench: Bench) -> None:
@@ -99,13 +103,26 @@ class TestProducers:
 
     def test_the_marker_stands_behind_what_was_gathered_and_is_waited_for(self) -> None:
         bench = Bench(linger_ms=-1, wait_for_sync=True).load()
-        added = bench.ask(Add("a", 1), A)
-        bench.shard.complete_transaction(A, is_committed=True)
+        added, ended = bench.ask(Add("a", 1), A), list[int]()
+        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
         seen = bench.ask(Look("a"))
         assert [batch[2] for batch in bench.written()] == [False, True]
-        assert added == seen == []
+        assert added == seen == ended == []
         bench.later.settle()
-        assert (added, seen) == ([(1, 0)], [(1, 0)])
+        assert (added, seen, ended) == ([(1, 0)], [(1, 0)], [ErrorCode.NONE])
+
+    def test_the_marker_names_the_epoch_of_the_coordinator_that_ended_the_transaction(self, bench: Bench) -> None:
+        bench.shard.complete_transaction(A, is_committed=True, coordinator_epoch=12)
+        ((_, (marker,)),) = batches.read(bench.log.read(0, 1_000))
+        assert bytes(marker.value or b"") == struct.pack(">hi", 0, 12)
+
+    def test_a_marker_whose_sync_fails_is_not_there(self) -> None:
+        bench = Bench(wait_for_sync=True).load()
+        ended: list[int] = []
+        bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        bench.log.go_offline("sums-0", OSError("the disk is gone"))
+        assert ended == [ErrorCode.NOT_COORDINATOR]
+        assert bench.shard.core is None
 
     @pytest.mark.parametrize("gathered", [False, True])
     def test_a_marker_that_cannot_be_written_has_the_state_built_anew(
@@ -120,7 +137,9 @@ class TestProducers:
 
         with monkeypatch.context() as patch:
             patch.setattr(bench.log, "append", fail)
-            bench.shard.complete_transaction(A, is_committed=True)
+            ended: list[int] = []
+            bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
+        assert ended == [ErrorCode.NOT_COORDINATOR if not gathered else ErrorCode.COORDINATOR_NOT_AVAILABLE]
         assert bench.shard.core is None
         bench.clock.advance(1_000)
         assert bench.core.sums == {}
