@@ -176,7 +176,7 @@ def produce(target: Target) -> Figures:
 
 def fetch_large(target: Target) -> Figures:
     """Answers of one batch of a megabyte."""
-    frames = records.fetch_frames("mega", FETCH_PARTITIONS, FETCH_OFFSETS, MEGABYTE + 200)
+    frames = records.fetch_frames("mega", FETCH_PARTITIONS, range(FETCH_OFFSETS), MEGABYTE + 200)
     load = target.load(frames, connections=4, answer_bytes=LARGE_ANSWER)
     must_carry(load, MEGABYTE)
     # a little more than a megabyte each: the batch and what is around it
@@ -190,7 +190,7 @@ def fetch_large(target: Target) -> Figures:
 
 def fetch_small(target: Target) -> Figures:
     """Answers of one batch of 4 KB, from 20 connections."""
-    frames = records.fetch_frames("kilo", FETCH_PARTITIONS, FETCH_OFFSETS, 4096)
+    frames = records.fetch_frames("kilo", FETCH_PARTITIONS, range(FETCH_OFFSETS), 4096)
     load = target.load(frames, connections=20)
     must_carry(load, FOUR_KB)
     return of_load("fetch, 4 KB answers", load)

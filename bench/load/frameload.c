@@ -1,12 +1,15 @@
 /* Load from a file of request frames, for any Kafka-protocol server: each connection sends its frames in turn and keeps DEPTH in flight.
    usage: frameload PORT CONNS SECONDS FRAMES [DEPTH [ERR [ANSWER [REQUESTS [WARM]]]]]
    ERR is where the response's int16 error code lies, from the start of the frame (12: Heartbeat v3) or, if negative, from its end
-   (-2: OffsetCommit v2-7 of one partition); 0: not looked at. Default depth 1, ERR 12.
+   (-2: OffsetCommit v2-7 of one partition); 0: not looked at. Default depth 1, ERR 12. Several with commas between: those of the
+   answers to a connection's requests, in turn.
+   RETRY in the environment, as CODE:MS: a request that is answered with this code is sent again after so many ms, and does not
+   count (51:20, as Java clients do while their last transaction is ending); for depth 1.
    SERVER_PID in the environment: the CPU time (user and system, in ms) that process took meanwhile, connecting not counted.
    ANSWER is the largest response in bytes (default 65536); REQUESTS ends the run after so many answers (0, the default: none).
    WARM answers for each connection, on average, come before anything counts (default 0): clients stay for hours, and what
    a server does at their first requests is not what they cost it.
-   Prints one JSON line: requests, bytes received, req/s, errors (codes that are not 0), the last such code, p50/p99/max latency in us. Build: cc -O2 -o frameload frameload.c */
+   Prints one JSON line: requests, bytes received, req/s, errors (codes that are not 0), the first such code, p50/p99/max latency in us. Build: cc -O2 -o frameload frameload.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +23,7 @@
 #include <time.h>
 #define MAXDEPTH 256
 #define BUF (4 << 20)
-typedef struct { int fd, cur; unsigned head, tail; double sent[MAXDEPTH]; unsigned char *buf; int len; } Conn;
+typedef struct { int fd, cur; unsigned head, tail, done; double again; double sent[MAXDEPTH]; unsigned char *buf; int len; } Conn;
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
 static int cmp(const void *a, const void *b) { float x = *(float *)a, y = *(float *)b; return x < y ? -1 : x > y; }
 static uint32_t be32(const unsigned char *p) { return (uint32_t)p[0] << 24 | p[1] << 16 | p[2] << 8 | p[3]; }
@@ -45,7 +48,8 @@ static int put(Conn *c, int k) {                     /* the next k frames in one
 }
 int main(int ac, char **v) {
     if (ac < 5) { fprintf(stderr, "usage: frameload PORT CONNS SECONDS FRAMES [DEPTH [ERR [ANSWER [REQUESTS [WARM]]]]]\n"); return 2; }
-    int port = atoi(v[1]); n = atoi(v[2]); double secs = atof(v[3]); int depth = ac > 5 ? atoi(v[5]) : 1, eo = ac > 6 ? atoi(v[6]) : 12;
+    int port = atoi(v[1]); n = atoi(v[2]); double secs = atof(v[3]); int depth = ac > 5 ? atoi(v[5]) : 1, eos[16], ne = 0;
+    for (char *at = ac > 6 ? v[6] : "12"; at && ne < 16; at = strchr(at, ',') ? strchr(at, ',') + 1 : 0) eos[ne++] = atoi(at);
     int room = ac > 7 ? atoi(v[7]) : 65536; long most = ac > 8 ? atol(v[8]) : 0, warm = ac > 9 ? atol(v[9]) * n : 0; double bytes = 0;
     if (depth < 1 || depth > MAXDEPTH) { fprintf(stderr, "depth is 1 to %d\n", MAXDEPTH); return 2; }
     FILE *f = fopen(v[4], "rb"); if (!f) { perror(v[4]); return 2; }
@@ -61,11 +65,13 @@ int main(int ac, char **v) {
         setsockopt(cs[i].fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); cs[i].cur = i % nf; cs[i].buf = malloc(room);
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = i}; epoll_ctl(ep, EPOLL_CTL_ADD, cs[i].fd, &e);
     }
-    long cap = 4000000, cnt = 0, err = 0; int last = 0; float *lat = malloc(cap * sizeof(float)); double t0 = now(); long c0 = cpu_ms();
+    char *retry = getenv("RETRY"), *ms = retry ? strchr(retry, ':') : 0; int again = retry ? atoi(retry) : 0, waiting = 0; double pause = ms ? atof(ms + 1) * 1e-3 : 0;
+    long cap = 4000000, cnt = 0, err = 0; int first = 0; float *lat = malloc(cap * sizeof(float)); double t0 = now(); long c0 = cpu_ms();
     for (int i = 0; i < n; i++) if (put(&cs[i], depth)) return 1;
     struct epoll_event ev[512];
     while (now() - t0 < (warm ? 60 : secs) && (warm || !most || cnt < most)) {
-        int m = epoll_wait(ep, ev, 512, 100);
+        int m = epoll_wait(ep, ev, 512, waiting ? 1 : 100);
+        if (waiting) for (int i = 0; i < n; i++) if (cs[i].again && cs[i].again <= now()) { cs[i].again = 0; waiting--; if (put(&cs[i], 1)) return 1; }
         for (int j = 0; j < m; j++) {
             Conn *c = &cs[ev[j].data.u32]; int r = recv(c->fd, c->buf + c->len, room - c->len, 0);
             if (r <= 0) { printf("{\"closed_by_server_after\":%ld}\n", cnt); return 1; }
@@ -73,9 +79,14 @@ int main(int ac, char **v) {
             while (c->len - p >= 4) {
                 int l = be32(c->buf + p) + 4; if (l > room) { fprintf(stderr, "response of %d bytes\n", l); return 1; }
                 if (c->len - p < l) break;
-                if (eo) { unsigned char *q = c->buf + p + (eo < 0 ? l + eo : eo); int code = q[0] << 8 | q[1]; if (code) { err++; last = (int16_t)code; } }
+                int eo = eos[c->done % ne];
+                if (eo && retry) {
+                    unsigned char *q = c->buf + p + (eo < 0 ? l + eo : eo);
+                    if ((q[0] << 8 | q[1]) == again) { c->cur = (c->cur - n + nf) % nf; c->again = x + pause; c->head++; waiting++; p += l; continue; }
+                }
+                if (eo) { unsigned char *q = c->buf + p + (eo < 0 ? l + eo : eo); int code = q[0] << 8 | q[1]; if (code && !err++) first = (int16_t)code; }
                 if (cnt < cap) lat[cnt] = (x - c->sent[c->head % MAXDEPTH]) * 1e6;
-                c->head++; cnt++; got++; p += l;
+                c->head++; c->done++; cnt++; got++; p += l;
             }
             memmove(c->buf, c->buf + p, c->len - p); c->len -= p;
             if (got && put(c, got)) return 1;
@@ -85,6 +96,6 @@ int main(int ac, char **v) {
     if (warm) { fprintf(stderr, "not warm after a minute\n"); return 1; }
     double el = now() - t0; long spent = cpu_ms() - c0, q = cnt < cap ? cnt : cap; if (!q) { printf("{\"req_s\":0}\n"); return 1; }
     qsort(lat, q, sizeof(float), cmp);
-    printf("{\"conns\":%d,\"depth\":%d,\"requests\":%ld,\"bytes\":%.0f,\"cpu_ms\":%ld,\"req_s\":%.0f,\"errors\":%ld,\"last_error\":%d,\"p50_us\":%.0f,\"p99_us\":%.0f,\"max_us\":%.0f}\n", n, depth, cnt, bytes, spent, cnt / el, err, last, lat[q / 2], lat[(long)(q * .99)], lat[q - 1]);
+    printf("{\"conns\":%d,\"depth\":%d,\"requests\":%ld,\"bytes\":%.0f,\"cpu_ms\":%ld,\"req_s\":%.0f,\"errors\":%ld,\"first_error\":%d,\"p50_us\":%.0f,\"p99_us\":%.0f,\"max_us\":%.0f}\n", n, depth, cnt, bytes, spent, cnt / el, err, first, lat[q / 2], lat[(long)(q * .99)], lat[q - 1]);
     return 0;
 }

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ class Load(NamedTuple):
     server_cpu_us: float
     """CPU time of the server's process, user and system, while the load ran."""
     errors: int
-    last_error: int
+    first_error: int
     p99_us: float
 
     @property
@@ -59,21 +59,24 @@ class FrameLoad:
         connections: int,
         seconds: float,
         depth: int = 1,
-        error_at: int = 12,
+        error_at: int | Sequence[int] = 12,
         answer_bytes: int = 65536,
         requests: int = 0,
         warm: int = WARM_ANSWERS,
+        retry: str | None = None,
     ) -> Load:
-        """Send the frames in turn from so many connections; see frameload.c for the numbers.
+        """Send the frames in turn from so many connections; see frameload.c for the numbers. `error_at` with several
+        numbers: one for each of a connection's requests, in turn.
 
         Raises RuntimeError when the server closed a connection or answered any request with an error.
         """
         path = self.workdir / "frames"
         path.write_bytes(b"".join(frames))
-        words = [self.program, port, connections, seconds, path, depth, error_at, answer_bytes, requests, warm]
+        errors_at = error_at if isinstance(error_at, int) else ",".join(map(str, error_at))
+        words = [self.program, port, connections, seconds, path, depth, errors_at, answer_bytes, requests, warm]
         done = subprocess.run(
             [str(word) for word in words],
-            env={**os.environ, "SERVER_PID": str(pid)},
+            env={**os.environ, "SERVER_PID": str(pid), **({"RETRY": retry} if retry else {})},
             capture_output=True,
             text=True,
             check=False,
@@ -87,11 +90,11 @@ class FrameLoad:
             int(told["bytes"]),
             told["cpu_ms"] * 1000,
             told["errors"],
-            told["last_error"],
+            told["first_error"],
             told["p99_us"],
         )
         if load.errors:
             raise RuntimeError(
-                f"{load.errors} of {load.requests} answers carried an error, the last one {load.last_error}"
+                f"{load.errors} of {load.requests} answers carried an error, the first one {load.first_error}"
             )
         return load

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -35,10 +36,14 @@ def produce_frames(topic: str, partitions: int, value_bytes: int) -> list[bytes]
     return [wire.frame(wire.produce(topic, partition, records)) for partition in range(partitions)]
 
 
-def fetch_frames(topic: str, partitions: int, offsets: int, max_bytes: int) -> list[bytes]:
-    """Fetch frames for each of the first `offsets` offsets of each partition; an answer has at most `max_bytes`."""
+def fetch_frames(
+    topic: str, partitions: int, offsets: Iterable[int], max_bytes: int, *, read_committed: bool = False
+) -> list[bytes]:
+    """Fetch frames for each of these offsets of each partition; an answer has at most `max_bytes`."""
     return [
-        wire.frame(wire.fetch(topic, partition, offset, max_wait_ms=500, max_bytes=max_bytes))
-        for offset in range(offsets)
+        wire.frame(
+            wire.fetch(topic, partition, offset, max_wait_ms=500, max_bytes=max_bytes, read_committed=read_committed)
+        )
+        for offset in offsets
         for partition in range(partitions)
     ]

@@ -182,11 +182,18 @@ def offset_commit(group: str, generation: int, member: str, topic: str, partitio
 
 
 def fetch(
-    topic: str, partition: int, offset: int, *, max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20
+    topic: str,
+    partition: int,
+    offset: int,
+    *,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    max_bytes: int = 1 << 20,
+    read_committed: bool = False,
 ) -> Request:
     """Fetch v10 of one partition, outside any fetch session."""
     row = struct.pack(">iiqqi", partition, -1, offset, -1, max_bytes)
-    head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, 0, 0, -1)
+    head = struct.pack(">iiiibii", -1, max_wait_ms, min_bytes, max_bytes, read_committed, 0, -1)
     return Request(1, 10, head + array([string(topic) + array([row])]) + array([]))
 
 

@@ -1,0 +1,184 @@
+"""What transactions cost a server: from the first record of one to its end, and reading what was committed.
+
+`python -m bench.transactions` measures these alone, Muster beside Kafka when Java is there, and prints the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import socket
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from bench.load import records
+from bench.load import transactions as load
+from bench.load.frameload import WARM_ANSWERS, FrameLoad, Load
+from bench.scenarios import FOUR_KB, Figures, Target, must_carry, of_load
+from muster.protocol.errors import ErrorCode
+from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
+
+CONNECTIONS: Final = 100
+IDS_EACH: Final = 10
+"""A connection's transactions are of so many producers in turns, so that none begins while its last one is ending."""
+TOPIC, PARTITIONS = "txns", 10
+RETRY: Final = f"{ErrorCode.CONCURRENT_TRANSACTIONS:d}:20"
+"""What a client does that begins a transaction while its last one is ending still."""
+MEASURED: Final = 4_000
+"""Transactions of one load."""
+SLACK: Final = 1.5
+"""A connection has so many times the transactions ready that it needs on average."""
+READ_PARTITIONS: Final = 4
+READ_IDS_EACH: Final = 20
+READ_TRANSACTIONS: Final = 400
+"""In each partition that is read."""
+ABORTED: Final = {"no": 0, "some": 10, "many": 2}
+"""Of the transactions that are read, one in so many is aborted."""
+READS: Final = ((4_096, "4 KB"), (262_144, "256 KB"))
+NAMES: Final = {2: "a transaction of ten records and an offset", 1: "the same as clients of version 1 send it"}
+
+
+def committed(target: Target, *, version: int, count: int = MEASURED) -> Load:
+    """Transactions of ten records and an offset commit, one request under way on each connection."""
+    connections, requests = CONNECTIONS, 3 if version == 2 else 5
+    producers = _producers(target, connections * IDS_EACH)
+    rows = []
+    for number in range(connections):
+        own = producers[number * IDS_EACH : (number + 1) * IDS_EACH]
+        place = load.Place(TOPIC, number % PARTITIONS, f"commit-{number}")
+        each = int(count / connections * SLACK) + WARM_ANSWERS
+        rows.append(
+            [
+                frame
+                for at in range(each)
+                for frame in load.transaction(own[at % IDS_EACH], place, at // IDS_EACH, version=version)
+            ]
+        )
+    frames = itertools.chain.from_iterable(zip(*rows, strict=True))
+    return target.load(
+        frames,  # type: ignore[arg-type]  # any iterable will do
+        connections=connections,
+        error_at=load.error_positions(TOPIC, version=version),
+        requests=count * requests,
+        seconds=120,
+        retry=RETRY,
+    )
+
+
+def _producers(target: Target, count: int) -> list[load.Producer]:
+    serial = next(target.serial)
+    with socket.create_connection(target.server.address, timeout=60) as connection:
+        return [load.connect(connection, f"bench-{serial}-{number}") for number in range(count)]
+
+
+def of_transactions(where: str, measured: Load, *, version: int) -> Figures:
+    """What a transaction cost the server, and how much time passed for each by the clock."""
+    requests = 3 if version == 2 else 5
+    return {row: value * requests for row, value in of_load(f"{NAMES[version]}{where}", measured).items()}
+
+
+def prepare(target: Target) -> None:
+    """Topics, and partitions full of transactions to be read."""
+    target.create_topic(TOPIC, PARTITIONS)
+    value = bytes(FOUR_KB - 200)
+    for name, one_in in ABORTED.items():
+        topic = f"read-{name}"
+        target.create_topic(topic, READ_PARTITIONS)
+        producers = _producers(target, READ_PARTITIONS * READ_IDS_EACH)
+        rows = []
+        for partition in range(READ_PARTITIONS):
+            own = producers[partition * READ_IDS_EACH : (partition + 1) * READ_IDS_EACH]
+            place = load.Place(topic, partition, None)
+            rows.append(
+                [
+                    frame
+                    for at in range(READ_TRANSACTIONS + 20)
+                    for frame in load.transaction(
+                        own[at % READ_IDS_EACH], place, at // READ_IDS_EACH, version=2, values=[value],
+                        commits=not one_in or bool(at % one_in),
+                    )
+                ]
+            )  # fmt: skip
+        frames = list(itertools.chain.from_iterable(zip(*rows, strict=True)))
+        produce_at, _, end_at = load.error_positions(topic, version=2)
+        target.load(
+            frames,
+            connections=READ_PARTITIONS,
+            error_at=[produce_at, end_at],
+            requests=READ_PARTITIONS * READ_TRANSACTIONS * 2,
+            seconds=120,
+            warm=0,
+            retry=RETRY,
+        )
+
+
+def reads(target: Target) -> Iterable[tuple[str, float]]:
+    """Fetches of the same answers, read_committed and not, in turns; the figure is the one beside the other."""
+    for max_bytes, size in READS:
+        for name in ABORTED:
+            # offsets that are all a batch's first one: a transaction takes two
+            offsets = range(0, READ_TRANSACTIONS, 2)
+            spent = {}
+            for is_committed in (False, True):
+                frames = records.fetch_frames(
+                    f"read-{name}", READ_PARTITIONS, offsets, max_bytes, read_committed=is_committed
+                )
+                measured = target.load(frames, connections=20, answer_bytes=1 << 19)
+                must_carry(measured, min(FOUR_KB - 200, max_bytes))
+                spent[is_committed] = measured.cpu_us_per_request
+            yield f"read_committed beside read_uncommitted, {size}, {name} aborted", spent[True] / spent[False]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.transactions", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--only", nargs="*", default=[], help="kafka, page-cache, synced, by name")
+    parser.add_argument("--without-reads", action="store_true")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+        workdir = Path(folder)
+        servers: dict[str, ServerProcess] = {
+            "page-cache": MusterServer(workdir / "page-cache", {"muster.offsets.durability": "os"}),
+            "synced": MusterServer(workdir / "synced", {}),
+        }
+        if kafka_available():
+            servers["kafka"] = KafkaServer(workdir / "kafka", {})
+        servers = {name: one for name, one in servers.items() if not options.only or name in options.only}
+        found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        frameload = FrameLoad(workdir)
+        targets: dict[str, Target] = {}
+        try:
+            for name, server in servers.items():
+                server.start()
+                target = targets[name] = Target(server, frameload, options.seconds)
+                target.prepare_commits()
+                prepare(target)
+                for version in (1, 2):
+                    committed(target, version=version, count=20_000 if name == "kafka" else 1_000)
+            for _ in range(options.rounds):
+                for name, target in targets.items():
+                    figures: dict[str, float] = {}
+                    for version in (2, 1):
+                        figures |= of_transactions("", committed(target, version=version), version=version)
+                    if not options.without_reads:
+                        figures |= dict(reads(target))
+                    for row, value in figures.items():
+                        found[row][name].append(value)
+        finally:
+            for server in servers.values():
+                if server.running:
+                    server.stop()
+    medians: Mapping[str, Mapping[str, float]] = {
+        row: {name: statistics.median(values) for name, values in by_server.items()} for row, by_server in found.items()
+    }
+    print(json.dumps(medians, indent=2))
+
+
+if __name__ == "__main__":
+    main()
