@@ -8,6 +8,7 @@ have the shape in which Kafka says it: an error of the whole, or on each row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Final
 
 from muster.coordinator.groups.offsets.commit import same_for_all
@@ -96,6 +97,16 @@ _MAKERS: Final[dict[type, _Make]] = {
     ),
 }
 
+_SELDOM: Final = {"TxnOffsetCommitRequest": "offsets.txn_commit", "TxnOffsetCommitResponse": "offsets.txn_commit"}
+"""More of them, by name: the module whose `same_for_all` it is, which is there once such a request was."""
+
+
+def _maker(kind: type[Message]) -> _Make:
+    found = _MAKERS.get(kind)
+    if found is None:
+        found = _MAKERS[kind] = import_module(f"muster.coordinator.groups.{_SELDOM[kind.__name__]}").same_for_all
+    return found
+
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:
     """The answer to `request` that says only `error_code`, and `why` where there is room for words. KeyError for a
@@ -104,7 +115,7 @@ def refuse(request: Message, error_code: int, why: Exception | None = None) -> M
     if error_code in _NOT_ASKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
         # Kafka looks at the group id before it asks whether it coordinates the group
         error_code = ErrorCode.INVALID_GROUP_ID
-    response = _MAKERS[type(request)](request, error_code)
+    response = _maker(type(request))(request, error_code)
     if why is not None and isinstance(response, DescribeGroupsResponse):
         for row in response.groups:
             row.error_message = f"{why}; {why.advice}" if isinstance(why, DamagedLog) else str(why)
@@ -115,4 +126,4 @@ def with_error(response: Message, error_code: int) -> Message:
     """`response`, had its records not been written: one with an error already stays, others say `error_code`."""
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
-    return _MAKERS[type(response)](response, error_code)
+    return _maker(type(response))(response, error_code)

@@ -11,12 +11,12 @@ import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Client, Now, Producer, Respond
+from muster.coordinator.core.interface import Client, EndTransaction, Now, Producer, Respond
 from muster.coordinator.group_coordinator import error_responses
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
-from muster.coordinator.groups.common.events import request_refused
+from muster.coordinator.groups.common.events import Event, request_refused
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
@@ -121,7 +121,7 @@ class GroupShard:
             if over_ms > now.mono_ms:
                 next_ms = min(next_ms, over_ms)
                 continue
-            self.runtime.complete_transaction(Producer(one.producer_id, one.producer_epoch), is_committed=False)
+            self.complete_transaction(Producer(one.producer_id, one.producer_epoch), is_committed=False)
             if core is not self.runtime.core:
                 return
             log.warning("a transaction that was left open is aborted: nobody could end it here",
@@ -129,6 +129,21 @@ class GroupShard:
                         idle_ms=now.wall_ms - one.newest_ms)  # fmt: skip
         if next_ms != NEVER:
             self._clock.call_at(next_ms, lambda: self._abort_left_open(core))
+
+    def complete_transaction(
+        self,
+        producer: Producer,
+        *,
+        is_committed: bool,
+        coordinator_epoch: int = 0,
+        ended: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """End the transaction of a producer here: see `CoordinatorShard`. Its offsets count from now on, or never, and
+        the groups' history says so.
+        """
+        self.runtime.complete_transaction(
+            producer, is_committed=is_committed, coordinator_epoch=coordinator_epoch, ended=ended, events=_events_of_end
+        )
 
     # ---- the groups as they are now
 
@@ -207,3 +222,7 @@ class GroupShard:
             return False
         runtime.append(rows, commit.size, respond, commit.response)
         return True
+
+
+def _events_of_end(core: GroupCore, end: EndTransaction, now: Now) -> Sequence[Event]:
+    return core.events_of_end(end, now)

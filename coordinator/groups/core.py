@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from muster.coordinator.core.interface import Command, EndTransaction, Now, Output, Reply, TransactionalBatch
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
-from muster.coordinator.groups import replay
+from muster.coordinator.groups import dispatch, replay
 from muster.coordinator.groups.classic import heartbeat
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -43,7 +44,7 @@ class GroupCore:
         """`first_check_ms`: how long after loading retention is checked first; None: as long as ever after."""
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
-        self._state = State(settings, image, replay.RECORDS, replay.OTHERS)
+        self._state = State(settings, image, replay.RECORDS, replay.OTHERS, replay.transactional)
         self.deadlines = self._state.deadlines
 
     @property
@@ -74,6 +75,8 @@ class GroupCore:
         elif type(request) in MEMBER_REQUESTS:
             group = self._state.groups.get(request.group_id)
             MEMBER_REQUESTS[type(request)][type(group)](step, command, request, group)
+        elif (seldom := dispatch.seldom(type(request))) is not None:
+            seldom(step, command, request)
         else:
             raise TypeError(f"the core does not answer {type(request).__name__}")
         return step
@@ -132,11 +135,15 @@ class GroupCore:
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
         """Take over records of a transaction, which count when it is committed: how many these were."""
-        return replay.transactional(self._state, batch)
+        return self._state.evolve_transactional(batch)
 
     def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:  # noqa: ARG002  # every entry point takes the time
         """Take over the marker that ends a transaction."""
         self._state.offsets.end_transaction(end.producer_id, is_committed=end.is_committed)
+
+    def events_of_end(self, end: EndTransaction, now: Now) -> Sequence[Event]:  # noqa: ARG002  # every entry point takes the time
+        """What is to be told when this transaction ends now: to be asked for before it has."""
+        return replay.events_of_end(self._state, end)
 
     def open_transactions(self) -> Collection[OpenTransaction]:
         """Those that have committed offsets here and have not ended."""

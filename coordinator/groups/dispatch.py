@@ -8,6 +8,7 @@ are of the new class: for its own requests, for classic requests to it, and for 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from types import NoneType
 from typing import Any, Final, TypeVar
 
@@ -53,6 +54,20 @@ REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     DeleteGroupsRequest: deletion.delete_groups,
 }
 """Requests that are handled alike for groups of all types: function(step, command, request)."""
+
+SELDOM: Final[Mapping[str, str]] = {"TxnOffsetCommitRequest": "offsets.txn_commit"}
+"""More of them, by name: the module whose `handle` is asked, imported at the first such request. A server without
+transactions does not pay for them.
+"""
+
+
+def seldom(request: type[Message]) -> Callable[[Step, Any, Any], None] | None:
+    """The function of `SELDOM` for such a request; None when it has none."""
+    module = SELDOM.get(request.__name__)
+    if module is None:
+        return None
+    handle: Callable[[Step, Any, Any], None] = import_module(f"muster.coordinator.groups.{module}").handle
+    return handle
 
 
 def _as_if_absent(answer: Callable[..., T]) -> Callable[..., T]:

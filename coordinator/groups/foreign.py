@@ -121,6 +121,12 @@ class ForeignGroup:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY and epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
 
+    def validate_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+        """For nobody in particular, or as `validate_commit`."""
+        if self.kind != SHARE and epoch == -1 and not member_id and instance_id is None:
+            return 0
+        return self.validate_commit(member_id, instance_id, epoch)
+
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
         """No session: it has no members here."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Final
 
-from muster.coordinator.core.interface import TransactionalBatch
+from muster.coordinator.core.interface import EndTransaction, TransactionalBatch
 from muster.coordinator.groups import foreign
 from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import pack
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.state import Replay, State
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
@@ -59,3 +61,22 @@ def transactional(state: State, batch: TransactionalBatch) -> int:
         else:
             state.evolve(key, value)
     return len(batch.records)
+
+
+def events_of_end(state: State, end: EndTransaction) -> Sequence[Event]:
+    """What the groups are told of the end of a transaction, before it has ended."""
+    newest_ms = state.offsets.pending.newest_ms(end.producer_id)
+    kind = events.TRANSACTION_COMMITTED if end.is_committed else events.TRANSACTION_ABORTED
+    return [
+        Event(
+            kind,
+            group_id,
+            {
+                "producer_id": end.producer_id,
+                "producer_epoch": end.producer_epoch,
+                "offsets": offsets,
+                "since_ms": newest_ms,
+            },
+        )
+        for group_id, offsets in state.offsets.pending_of(end.producer_id).items()
+    ]

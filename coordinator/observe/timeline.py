@@ -152,6 +152,13 @@ def _partitions(value: Value) -> str:
     return ", ".join(f"{topic}: {' '.join(map(str, rows))}" for topic, rows in value["topics"].items())
 
 
+def _offsets(value: Value) -> str:
+    rows = (
+        (topic, " ".join(f"{row}={offset}" for row, offset in rows.items())) for topic, rows in value["offsets"].items()
+    )
+    return ", ".join(f"{topic}: {offsets}" for topic, offsets in rows)
+
+
 def _unknown(value: Value) -> str:
     return f"{value['kind'].replace('_', ' ')}"
 
@@ -221,6 +228,12 @@ _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "rebalance_started": _started,
     "rebalance_failed": _failed,
     "offsets_deleted": lambda value: f"offsets were deleted ({value['cause'].replace('_', ' ')}): {_partitions(value)}",
+    "transaction_committed": lambda value: (
+        f"producer {value['producer_id']} committed a transaction: {_offsets(value)}"
+    ),
+    "transaction_aborted": lambda value: (
+        f"a transaction of producer {value['producer_id']} was aborted: {_offsets(value)}"
+    ),
     "offsets_expired": lambda value: f"offsets expired: {_partitions(value)}",
     "requests_refused": _refused,
     "member_fenced": _refused,

@@ -136,11 +136,13 @@ class CoordinatorShard(Generic[S]):
         is_committed: bool,
         coordinator_epoch: int = 0,
         ended: Callable[[int], object] = lambda _: None,
+        events: Callable[[S, EndTransaction, Now], Sequence[Any]] = lambda *_: (),
     ) -> None:
         """End the transaction of a producer with a marker in the log. `ended` gets NONE once the marker is durable, or
         why it is not written; out of office that is what commands are refused with.
 
-        `coordinator_epoch`: of the transaction coordinator that says so.
+        `coordinator_epoch`: of the transaction coordinator that says so. `events(core, end, now)`: what is to be told,
+        asked for before the state changes.
         """
         self._flush()
         core = self.core
@@ -161,8 +163,10 @@ class CoordinatorShard(Generic[S]):
             self._failed("an append failed", error)
             ended(append_error(error))
             return
-        core.replay_end_transaction(EndTransaction(*producer, is_committed), now)
-        self._tell_and_answer((), (), now, now.mono_ms)
+        end = EndTransaction(*producer, is_committed)
+        told = events(core, end, now)
+        core.replay_end_transaction(end, now)
+        self._tell_and_answer(told, (), now, now.mono_ms)
         self.log.when_durable(
             self.log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else append_error(error))
         )

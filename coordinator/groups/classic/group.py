@@ -263,6 +263,15 @@ class ClassicGroup:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == states.COMPLETING else 0
 
+    def validate_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+        """May offsets be committed in a transaction? In each state of the group, and also for nobody in particular:
+        producers before KIP-447 do not say for whom. 0, or an error code.
+        """
+        if epoch < 0 and (self.state == states.EMPTY or (not member_id and instance_id is None)):
+            return 0
+        error = self.validate_member(member_id, instance_id)
+        return error or (ErrorCode.ILLEGAL_GENERATION if epoch != self.generation else 0)
+
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
         """A commit counts as a heartbeat; without members, there are no sessions."""
         if self.state in _WITH_SESSIONS:

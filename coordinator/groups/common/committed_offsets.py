@@ -6,7 +6,7 @@ is looked at by Python's garbage collector.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from struct import Struct
 from sys import intern
@@ -124,6 +124,21 @@ class Offsets:
     ) -> None:
         """A commit in a transaction that is open: it counts once the transaction is committed."""
         self.pending.put(producer_id, (intern(group_id), (intern(topic), partition)), pack(value))
+
+    def pending_of(self, producer_id: int) -> Mapping[str, Mapping[str, Mapping[int, int]]]:
+        """What the open transaction of a producer would commit now: offsets by group, topic and partition. Of what was
+        committed later in another way there is none.
+        """
+        found: dict[str, dict[str, dict[int, int]]] = {}
+        for (group_id, (topic, partition)), (_, packed) in self.pending.of(producer_id).items():
+            if packed is not None:
+                offset, _ = position_of(packed)
+                found.setdefault(group_id, {}).setdefault(topic, {})[partition] = offset
+        return found
+
+    def pending_at(self, group_id: str, topic: str, partition: int) -> Iterator[Packed]:
+        """What open transactions have committed there, and might count yet."""
+        return self.pending.at((group_id, (topic, partition)))
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
         """A transaction has ended: what it has committed counts from now on, or is gone."""

@@ -62,6 +62,12 @@ OFFSETS_DELETED: Final = "offsets_deleted"
 """cause (ASKED, TOPIC_DELETED), topics: partitions by topic."""
 OFFSETS_EXPIRED: Final = "offsets_expired"
 """topics: partitions by topic."""
+TRANSACTION_COMMITTED: Final = "transaction_committed"
+"""A transaction that has committed offsets of this group was committed, so they count: producer_id, producer_epoch,
+offsets (by topic and partition; without those that a later commit stands before), since_ms (wall: its last commit).
+"""
+TRANSACTION_ABORTED: Final = "transaction_aborted"
+"""Its offsets never count: producer_id, producer_epoch, offsets, since_ms."""
 REQUEST_REFUSED: Final = "request_refused"
 """api, error (Kafka's code), client_id, host, member, instance. The server counts them."""
 

@@ -30,6 +30,11 @@ class Group(Protocol):
     def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
         """May this member commit offsets in this epoch (a classic group's generation)? 0, or Kafka's error code."""
 
+    def validate_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+        """May offsets be committed in a transaction for this member and epoch (KIP-447), or for nobody in particular
+        (-1, no member, no instance)? 0, or Kafka's error code.
+        """
+
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
         """A commit that passed `validate_commit` has come: where it counts as a heartbeat, the session begins anew."""
 

@@ -7,7 +7,7 @@ of any, is never replaced by an earlier one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 
 Partition = tuple[str, int]
 """Topic and partition."""
@@ -69,6 +69,23 @@ class PendingOffsets:
         for producer_id in list(self._of(place)):
             del self._transactions[producer_id].offsets[place]
             self._leave(place, producer_id)
+
+    def of(self, producer_id: int) -> Mapping[Place, tuple[int, bytes | None]]:
+        """What the transaction of this producer has committed so far."""
+        transaction = self._transactions.get(producer_id)
+        return {} if transaction is None else transaction.offsets
+
+    def at(self, place: Place) -> Iterator[bytes]:
+        """What open transactions have committed there, but for what a later commit stands instead of."""
+        for producer_id in self._of(place):
+            packed = self._transactions[producer_id].offsets[place][1]
+            if packed is not None:
+                yield packed
+
+    def newest_ms(self, producer_id: int) -> int:
+        """When (wall) the transaction of this producer has committed last; -1: it has none here."""
+        transaction = self._transactions.get(producer_id)
+        return -1 if transaction is None else transaction.newest_ms
 
     def end(self, producer_id: int) -> dict[Place, tuple[int, bytes | None]]:
         """The transaction of this producer has ended: what it had committed."""

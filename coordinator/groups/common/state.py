@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from muster.coordinator.core.deadlines import Deadlines, Due
-from muster.coordinator.core.interface import Reply
+from muster.coordinator.core.interface import Reply, TransactionalBatch
 from muster.coordinator.groups.common.committed_offsets import Offsets
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.image import TopicsImage
@@ -16,18 +16,28 @@ from muster.protocol.message import Message
 
 Replay = Callable[["State", Any, Any], None]
 """Changes the state by one record: its key and its value."""
+ReplayTransactional = Callable[["State", TransactionalBatch], int]
+"""Changes the state by records of a transaction that is open: how many there were."""
 
 
 class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
-    __slots__ = ("_replay", "_replay_other", "deadlines", "groups", "image", "offsets", "orphans", "settings", "shared")
+    __slots__ = (
+        "_replay", "_replay_other", "_replay_transactional", "deadlines", "groups", "image", "offsets", "orphans",
+        "settings", "shared",
+    )  # fmt: skip
 
     def __init__(
-        self, settings: GroupSettings, image: TopicsImage, replay: Mapping[type[Message], Replay], replay_other: Replay
+        self,
+        settings: GroupSettings,
+        image: TopicsImage,
+        replay: Mapping[type[Message], Replay],
+        replay_other: Replay,
+        replay_transactional: ReplayTransactional,
     ) -> None:
         """`replay`: by the type of the record's key; `replay_other`: for keys of other types."""
-        self._replay, self._replay_other = replay, replay_other
+        self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings
         self.image = image
         self.groups: dict[str, Group] = {}
@@ -40,6 +50,10 @@ class State:
     def evolve(self, key: Message, value: Message | None) -> None:
         """Take over one record. One of an unknown type (a later Kafka's) changes nothing."""
         self._replay.get(type(key), self._replay_other)(self, key, value)
+
+    def evolve_transactional(self, batch: TransactionalBatch) -> int:
+        """Take over records of a transaction that is open: how many there were."""
+        return self._replay_transactional(self, batch)
 
     def evolve_all(self, records: Iterable[tuple[Message, Message | None]]) -> int:
         """`evolve` for millions of records: how many there were."""

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.interface import Command, Now, Output, Record, Reply, Respond
+from muster.coordinator.core.interface import (
+    Command,
+    Now,
+    Output,
+    Producer,
+    Record,
+    Reply,
+    Respond,
+    TransactionalBatch,
+)
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
@@ -51,6 +60,12 @@ class Step(Output):
         evolve = self.state.evolve
         for key, value, _ in records:
             evolve(key, value)
+
+    def record_in_transaction(self, records: list[Record], producer: Producer) -> None:
+        """`record` of each, in the transaction of this producer: they count once it is committed."""
+        self.records += records
+        pairs = [(key, value) for key, value, _ in records]
+        self.state.evolve_transactional(TransactionalBatch(*producer, self.now.wall_ms, pairs))
 
     def event(self, kind: str, group_id: str, **facts: object) -> None:
         """Report something for the history; `events` has the kinds and their facts."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from muster.coordinator.core.interface import Command, Record
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.batch_size import is_too_large
-from muster.coordinator.groups.common.committed_offsets import Offsets, topic_id_of
+from muster.coordinator.groups.common.committed_offsets import Offsets, Packed, topic_id_of
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
@@ -119,19 +119,33 @@ def delete_offsets_of_deleted_topics(step: Step) -> None:
 
 def _delete_topics_offsets(step: Step, gone: Mapping[bytes, str], names: Collection[str]) -> None:
     """Delete what was committed for the topics of these ids, and under these names without an id (as Kafka's
-    onTopicsDeleted does).
+    onTopicsDeleted does): also what was committed in transactions that are open, which never have an id.
     """
     offsets = step.state.offsets
     touched = frozenset(gone.values())
+
+    def is_doomed(topic: str, value: Packed) -> bool:
+        topic_id = topic_id_of(value)
+        return topic_id in gone if topic_id != ZERO_UUID else topic in names
+
     for group_id, topics in list(offsets.groups()):
         for topic in [name for name in topics if name in touched]:
-            doomed = []
-            for partition, value in topics[topic].items():
-                topic_id = topic_id_of(value)
-                if topic_id in gone if topic_id != ZERO_UUID else topic in names:
-                    doomed.append(partition)
-            for partition in doomed:
-                step.record(records.offset_tombstone(group_id, topic, partition))
-            if doomed:
-                deleted = {topic: sorted(doomed)}
-                step.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)
+            doomed = [partition for partition, value in topics[topic].items() if is_doomed(topic, value)]
+            _delete(step, group_id, topic, doomed)
+    # those that are committed too have gone with them
+    for group_id in list(offsets.pending.producers):
+        doomed_of: dict[str, list[int]] = {}
+        for topic, partition in list(offsets.pending.producers[group_id]):
+            pending = offsets.pending_at(group_id, topic, partition) if topic in touched else ()
+            if any(is_doomed(topic, one) for one in pending):
+                doomed_of.setdefault(topic, []).append(partition)
+        for topic, doomed in doomed_of.items():
+            _delete(step, group_id, topic, doomed)
+
+
+def _delete(step: Step, group_id: str, topic: str, partitions: list[int]) -> None:
+    for partition in partitions:
+        step.record(records.offset_tombstone(group_id, topic, partition))
+    if partitions:
+        deleted = {topic: sorted(partitions)}
+        step.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)

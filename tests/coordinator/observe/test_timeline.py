@@ -111,6 +111,9 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     events.REBALANCE_FAILED: {"generation": 4, "cause": events.SYNC_TIMEOUT, "join_phase_ms": None,
                               "took_ms": 61_000, "members": ()},
     events.OFFSETS_DELETED: {"cause": events.ASKED, "topics": {"t": [0, 1]}},
+    events.TRANSACTION_COMMITTED: {"producer_id": 7, "producer_epoch": 0,
+                                   "offsets": {"t": {0: 5, 1: 6}}, "since_ms": 1},
+    events.TRANSACTION_ABORTED: {"producer_id": 7, "producer_epoch": 0, "offsets": {"t": {0: 5}}, "since_ms": 1},
     events.OFFSETS_EXPIRED: {"topics": {"t": [0, 1]}},
 }  # fmt: skip
 SHELL: dict[str, dict[str, Any]] = {
@@ -137,6 +140,8 @@ def test_every_kind_has_its_words() -> None:
         "rebalance to generation 4 did not complete, 1 min 1 s: another began, since a member did not sync in time"
     )
     assert words["offsets_deleted"] == "offsets were deleted (asked): t: 0 1"
+    assert words["transaction_committed"] == "producer 7 committed a transaction: t: 0=5 1=6"
+    assert words["transaction_aborted"] == "a transaction of producer 7 was aborted: t: 0=5"
     assert words["requests_refused"] == "3 Heartbeat requests of client c, 1.2.3.4 refused: UNKNOWN_MEMBER_ID"
     assert words["member_fenced"] == (
         "1 Heartbeat request of static member i (client c, 1.2.3.4) refused: FENCED_INSTANCE_ID"

@@ -17,7 +17,7 @@ from tests.coordinator.groups.harness import START, TOPICS
 
 
 def state() -> State:
-    return State(GroupSettings(), TOPICS, replay.RECORDS, replay.OTHERS)
+    return State(GroupSettings(), TOPICS, replay.RECORDS, replay.OTHERS, replay.transactional)
 
 
 def metadata(*members: MemberMetadata, generation: int = 1, protocol: str | None = "range") -> GroupMetadataValue:

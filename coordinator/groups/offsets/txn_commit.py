@@ -1,0 +1,113 @@
+"""TxnOffsetCommit to groups of all types (KIP-98, KIP-447): offsets that count once the transaction of their producer
+is committed. Until then nobody but who asks for stable offsets sees that they are there.
+
+It is no sign of life of the member, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.core.interface import Client, Command, Producer, Record, Respond
+from muster.coordinator.groups.common import records
+from muster.coordinator.groups.common.batch_size import is_too_large
+from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.offsets.commit import A_RECORD, is_longer
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+
+NO_EXPIRY: Final = -1
+
+
+class TxnCommitCommand(Command):
+    """A TxnOffsetCommit. `append_error`: why the log would refuse records of its producer now (its epoch is old, its
+    partition was not verified); 0: it would not.
+    """
+
+    __slots__ = ("append_error",)
+
+    def __init__(self, request: TxnOffsetCommitRequest, respond: Respond, client: Client, append_error: int) -> None:
+        super().__init__(request, respond, client)
+        self.append_error = append_error
+
+
+def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitRequest) -> None:
+    """Answer a TxnOffsetCommit: a row for each partition, in their order. Its handler has refused unknown topics and
+    partitions, and its producer's transaction has the partition of this group's offsets.
+    """
+    group_id = request.group_id
+    error = _error_of(step.state.groups.get(group_id), request)
+    if error:
+        _refuse(step, command, request, error)
+        return
+    max_metadata, wall_ms = step.state.settings.offset_metadata_max_bytes, step.now.wall_ms
+    made: list[Record] = []
+    topics: list[TxnOffsetCommitResponseTopic] = []
+    texts = 0
+    for topic in request.topics:
+        name = topic.name
+        texts += len(topic.partitions) * (len(group_id) + len(name))
+        rows: list[TxnOffsetCommitResponsePartition] = []
+        for one in topic.partitions:
+            partition, metadata = one.partition_index, one.committed_metadata or ""
+            if is_longer(metadata, max_metadata):
+                rows.append(TxnOffsetCommitResponsePartition(partition, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            texts += len(metadata)
+            offset, epoch = one.committed_offset, one.committed_leader_epoch
+            # as on Kafka, without the id of the topic
+            made.append(
+                records.offset_commit(group_id, name, partition, offset, epoch, metadata, wall_ms, NO_EXPIRY, ZERO_UUID)
+            )
+            rows.append(TxnOffsetCommitResponsePartition(partition, 0))
+        topics.append(TxnOffsetCommitResponseTopic(name, rows))
+    if is_too_large(step, made, texts):
+        _refuse(step, command, request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    elif made and command.append_error:
+        _refuse(step, command, request, command.append_error)
+    else:
+        if made:
+            step.record_in_transaction(made, Producer(request.producer_id, request.producer_epoch))
+        step.reply(command.respond, TxnOffsetCommitResponse(0, topics))
+
+
+def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error: int) -> TxnOffsetCommitResponse:
+    """TxnOffsetCommit has no top-level error: every partition has it, or the error that a response has already."""
+    topics = [
+        TxnOffsetCommitResponseTopic(
+            topic.name,
+            [
+                TxnOffsetCommitResponsePartition(one.partition_index, getattr(one, "error_code", 0) or error)
+                for one in topic.partitions
+            ],
+        )
+        for topic in asked.topics
+    ]
+    return TxnOffsetCommitResponse(0, topics)
+
+
+def least_bytes(group_id: str, topic: TxnOffsetCommitRequestTopic) -> int:
+    """What the records of a topic take in the log at least, or nearly."""
+    names = A_RECORD - len(ZERO_UUID) - 2 + len(group_id) + len(topic.name)
+    return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
+
+
+def _refuse(step: Step, command: Command, request: TxnOffsetCommitRequest, error: int) -> None:
+    step.reply(command.respond, same_for_all(request, error))
+    step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
+
+
+def _error_of(group: Group | None, request: TxnOffsetCommitRequest) -> int:
+    epoch = request.generation_id
+    if group is None:
+        # without a generation its first commit makes a simple group
+        return 0 if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
+    return group.validate_transactional_commit(request.member_id, request.group_instance_id, epoch)

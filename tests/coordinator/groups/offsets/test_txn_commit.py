@@ -1,0 +1,321 @@
+"""TxnOffsetCommit: who may, what becomes of the offsets, and what the end of the transaction tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.core.interface import Client, EndTransaction, TransactionalBatch
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.batch_size import HEADER, size_of
+from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.records import pack
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.foreign import SHARE, STABLE, ForeignGroup
+from muster.coordinator.groups.offsets import txn_commit
+from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.coordinator.groups.harness import TOPICS, Room
+
+DAY_MS = 24 * 3_600_000
+UNKNOWN_MEMBER, FENCED = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
+ILLEGAL = ErrorCode.ILLEGAL_GENERATION
+
+
+class Producers(Room):
+    """A room with producers: `txn` commits an offset in the transaction of one, `end` ends it."""
+
+    def txn(
+        self,
+        member: str = "",
+        generation: int = -1,
+        *,
+        instance: str | None = None,
+        group: str = "g",
+        offset: int = 5,
+        topic: str = "t",
+        partition: int = 0,
+        metadata: str | None = "",
+        producer: int = 7,
+        append_error: int = 0,
+    ) -> int:
+        row = TxnOffsetCommitRequestPartition(partition, offset, 3, metadata)
+        topics = [TxnOffsetCommitRequestTopic(topic, [row])]
+        reply = self.ask(
+            TxnOffsetCommitRequest("tx", group, producer, 0, generation, member, instance, topics), append_error
+        )
+        (got,) = reply.topics
+        (answer,) = got.partitions
+        assert (got.name, answer.partition_index) == (topic, partition)
+        return int(answer.error_code)
+
+    def ask(self, request: TxnOffsetCommitRequest, append_error: int = 0) -> Any:
+        self.asked += 1
+        command = TxnCommitCommand(request, self.asked, Client("c", "/10.0.0.1"), append_error)  # type: ignore[arg-type]  # a number stands for the client
+        self.take(self.core.handle(command, self.now, self.most_bytes))
+        self.settle()
+        return self.reply(self.asked)
+
+    def end(self, producer: int = 7, *, is_committed: bool = True) -> None:
+        end = EndTransaction(producer, 0, is_committed)
+        self.events += self.core.events_of_end(end, self.now)
+        self.core.replay_end_transaction(end, self.now)
+
+    def stable_fetch(self, partition: int = 0) -> tuple[int, int]:
+        topics = [OffsetFetchRequestTopics("t", ZERO_UUID, [partition])]
+        reply = self.send(OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)], require_stable=True))
+        row = reply.groups[0].topics[0].partitions[0]
+        return row.committed_offset, row.error_code
+
+    def at(self, partition: int = 0) -> int:
+        return int(self.fetch(partition=partition).committed_offset)
+
+
+@pytest.fixture
+def room() -> Producers:
+    return Producers()
+
+
+def test_what_is_committed_in_a_transaction_waits_for_its_end(room: Producers) -> None:
+    assert room.commit(offset=1) == 0
+    assert room.txn(offset=9, metadata="m") == 0
+    assert (room.at(), room.stable_fetch()) == (1, (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+    room.end()
+    row = room.fetch()
+    assert (row.committed_offset, row.committed_leader_epoch, row.metadata) == (9, 3, "m")
+    assert room.stable_fetch() == (9, 0)
+    room.txn(offset=10)
+    room.end(is_committed=False)
+    assert room.stable_fetch() == (9, 0)
+
+
+def test_the_record_has_no_topic_id(room: Producers) -> None:
+    room.txn(offset=9)
+    (record,) = room.records
+    value: Any = record.value
+    assert (record.value_version, value.offset, value.topic_id) == (4, 9, ZERO_UUID)
+    size = txn_commit.least_bytes("g", TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 9)]))
+    assert size <= size_of([pack(record)]) - HEADER <= size + 8
+
+
+@pytest.mark.parametrize("state", ["PreparingRebalance", "CompletingRebalance", "Stable"])
+def test_who_may_in_a_group_with_members(room: Producers, state: str) -> None:
+    a, b = room.stable(static=True)
+    if state != "Stable":
+        room.join(b, instance="i1", protocols=(("range", b"other"),))
+    if state == "CompletingRebalance":
+        room.join(a, instance="i0")
+    now = room.group().generation
+    assert room.group().state == state
+    assert [room.txn(), room.txn(a, now), room.txn(a, now, instance="i0")] == [0, 0, 0]
+    assert [room.txn(a, now - 1), room.txn(a, -1), room.txn(a, now + 1, instance="i0")] == [ILLEGAL] * 3
+    assert [room.txn("ghost", now), room.txn("", now), room.txn(a, now, instance="j")] == [UNKNOWN_MEMBER] * 3
+    assert [room.txn("ghost", now, instance="i0"), room.txn("", -1, instance="i0")] == [FENCED, FENCED]
+
+
+def test_an_empty_group_takes_all_without_a_generation(room: Producers) -> None:
+    a, b = room.stable()
+    room.leave(a)
+    room.leave(b)
+    assert [room.txn(), room.txn("x"), room.txn("x", instance="i")] == [0, 0, 0]
+    assert room.txn("x", 2) == UNKNOWN_MEMBER
+
+
+def test_what_makes_a_group(room: Producers) -> None:
+    assert room.txn("x", 0) == ILLEGAL
+    assert room.core.state.groups == {}
+    assert room.txn(append_error=ErrorCode.INVALID_PRODUCER_EPOCH) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (room.core.state.groups, room.records) == ({}, [])
+    assert room.txn() == 0
+    assert (room.group().state, room.group().protocol_type) == ("Empty", None)
+
+
+def test_the_log_is_asked_last(room: Producers) -> None:
+    old = ErrorCode.INVALID_PRODUCER_EPOCH
+    assert room.txn("x", 1, append_error=old) == ILLEGAL
+    assert room.txn(metadata="x" * 4_097, append_error=old) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert room.txn(append_error=old) == old
+
+
+def test_metadata_too_large_concerns_its_partition(room: Producers) -> None:
+    rows = [
+        TxnOffsetCommitRequestPartition(0, 1, -1, "x" * 4_097),
+        TxnOffsetCommitRequestPartition(1, 2, -1, None),
+        TxnOffsetCommitRequestPartition(2, 3, -1, "x" * 4_096),
+    ]
+    topics = [TxnOffsetCommitRequestTopic("t", rows), TxnOffsetCommitRequestTopic("u", rows[1:2])]
+    reply = room.ask(TxnOffsetCommitRequest("tx", "g", 7, 0, topics=topics))
+    assert [[one.error_code for one in topic.partitions] for topic in reply.topics] == [[12, 0, 0], [0]]
+    room.end()
+    assert [room.at(0), room.at(1), room.at(2)] == [-1, 2, 3]
+
+
+def test_more_than_a_batch_is_refused_as_a_whole(room: Producers) -> None:
+    room.most_bytes = 200
+    assert room.txn(metadata="x" * 150) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert room.records == []
+
+
+def test_a_commit_is_no_sign_of_life(room: Producers) -> None:
+    a, b = room.stable()
+    room.advance(9_000)
+    assert room.txn(b, 2) == 0
+    room.advance(1_000)
+    assert {a, b} & room.group().members.keys() == set()
+
+
+def test_the_order_of_the_records_counts(room: Producers) -> None:
+    room.txn(offset=1, producer=7)
+    room.txn(offset=2, producer=8)
+    room.end(8)
+    room.end(7)
+    assert room.stable_fetch() == (2, 0)
+    room.txn(offset=3)
+    room.commit(offset=4)
+    assert room.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    room.end()
+    assert room.stable_fetch() == (4, 0)
+
+
+def test_it_is_stable_when_the_last_transaction_has_ended(room: Producers) -> None:
+    room.txn(offset=1, producer=7)
+    room.txn(offset=2, producer=8)
+    room.end(7)
+    assert room.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    room.end(8, is_committed=False)
+    assert room.stable_fetch() == (1, 0)
+
+
+@pytest.mark.parametrize("is_group", [True, False])
+def test_deletion_drops_what_is_pending(room: Producers, is_group: bool) -> None:
+    room.txn(offset=1)
+    if is_group:
+        reply = room.send(DeleteGroupsRequest(["g"]))
+        assert reply.results[0].error_code == 0
+        assert room.core.state.groups == {}
+    else:
+        partitions = [OffsetDeleteRequestPartition(0)]
+        room.send(OffsetDeleteRequest("g", [OffsetDeleteRequestTopic("t", partitions)]))
+    assert room.stable_fetch() == (-1, 0)
+    assert room.txn(offset=2, partition=1) == 0  # the same transaction goes on
+    room.end()
+    assert (room.at(0), room.at(1)) == (-1, 2)
+
+
+def test_a_pending_offset_keeps_the_committed_one_and_the_group(room: Producers) -> None:
+    room.commit(offset=1)
+    room.commit(offset=1, partition=1)
+    room.txn(offset=2)
+    room.advance(8 * DAY_MS)
+    assert (room.at(0), room.at(1)) == (1, -1)
+    room.end(is_committed=False)
+    room.advance(DAY_MS)
+    assert room.core.state.groups == {}
+
+
+def test_a_group_with_only_pending_offsets_is_kept(room: Producers) -> None:
+    room.txn(offset=2)
+    room.advance(8 * DAY_MS)
+    assert list(room.core.state.groups) == ["g"]
+    room.end(is_committed=False)
+    room.advance(DAY_MS)
+    assert room.core.state.groups == {}
+
+
+@pytest.mark.parametrize("is_committed_before", [False, True])
+def test_a_deleted_topic_takes_its_pending_offsets_along(room: Producers, is_committed_before: bool) -> None:
+    if is_committed_before:
+        room.commit(offset=1)
+    room.txn(offset=2)
+    room.txn(offset=3, topic="u")
+    room.take(room.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), room.now))
+    assert room.stable_fetch() == (-1, 0)
+    assert [record.value for record in room.records[-1:]] == [None]
+    assert room.events[-1].facts == {"cause": events.TOPIC_DELETED, "topics": {"t": [0]}}
+    room.end()
+    assert room.core.state.offsets.topics("g").keys() == {"u"}
+
+
+def test_a_topic_made_again_takes_no_pending_offset_over(room: Producers) -> None:
+    # without an id nobody knows which of the two is meant: Kafka drops it as well
+    room.txn(offset=2)
+    image = TopicsImage({"t": TopicImage("t", b"N" * 16, 8), "u": TOPICS.by_name["u"]}, 2)
+    room.take(room.core.handle(TopicsChanged(image), room.now))
+    room.end()
+    assert room.at() == -1
+
+
+def test_the_end_is_told_to_each_group(room: Producers) -> None:
+    room.txn(offset=1)
+    room.txn(offset=2, partition=1)
+    room.txn(offset=3, group="h", topic="u")
+    room.commit(offset=9)
+    room.end()
+    told = [(event.kind, event.group_id, event.facts["offsets"]) for event in room.events]
+    assert told == [
+        (events.TRANSACTION_COMMITTED, "g", {"t": {1: 2}}),
+        (events.TRANSACTION_COMMITTED, "h", {"u": {0: 3}}),
+    ]
+    facts = room.events[0].facts
+    assert (facts["producer_id"], facts["producer_epoch"], facts["since_ms"]) == (7, 0, room.now.wall_ms)
+    room.events.clear()
+    room.txn(offset=5)
+    room.end(is_committed=False)
+    room.end()  # a marker for nothing
+    assert [(event.kind, event.facts["offsets"]) for event in room.events] == [
+        (events.TRANSACTION_ABORTED, {"t": {0: 5}})
+    ]
+
+
+def test_a_refusal_is_told(room: Producers) -> None:
+    room.txn("x", 1)
+    (event,) = room.events
+    assert (event.kind, event.facts["api"], event.facts["error"]) == (
+        events.REQUEST_REFUSED,
+        "TxnOffsetCommit",
+        ILLEGAL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "errors"), [("consumer", [0, UNKNOWN_MEMBER, UNKNOWN_MEMBER]), (SHARE, [ErrorCode.GROUP_ID_NOT_FOUND] * 3)]
+)
+def test_groups_of_other_types(room: Producers, kind: str, errors: list[int]) -> None:
+    group = room.core.state.groups["g"] = ForeignGroup("g", kind)
+    group.state = STABLE
+    assert [room.txn(), room.txn("x", 1), room.txn("x", -1)] == errors
+
+
+def test_a_replay_gives_the_same(room: Producers) -> None:
+    room.commit(offset=1)
+    before = len(room.records)
+    room.txn(offset=2)
+    room.txn(offset=3, partition=1)
+    again = GroupCore(room.settings, TOPICS)
+    again.replay([(one.key, one.value) for one in room.records[:before]], room.now)
+    rows = [(one.key, one.value) for one in room.records[before:]]
+    again.replay_transactional(TransactionalBatch(7, 0, room.now.wall_ms, rows), room.now)
+    for core in (room.core, again):
+        assert core.state.offsets.pending_of(7) == {"g": {"t": {0: 2, 1: 3}}}
+        core.replay_end_transaction(EndTransaction(7, 0, True), room.now)
+        assert {number: core.state.offsets.get("g", "t", number) for number in (0, 1)} == {
+            number: room.core.state.offsets.get("g", "t", number) for number in (0, 1)
+        }
