@@ -74,6 +74,34 @@ class InvalidRecords(BatchError):
         self.record_errors = record_errors
 
 
+class ProducerError(LogError):
+    """What a producer, or the coordinator of its transaction, wants to append does not go with what it appended."""
+
+
+class OutOfOrderSequence(ProducerError):
+    """A gap in a producer's sequence, or a batch older than all that are remembered (OUT_OF_ORDER_SEQUENCE_NUMBER)."""
+
+    error_code = 45
+
+
+class InvalidProducerEpoch(ProducerError):
+    """A newer epoch of the producer was seen (INVALID_PRODUCER_EPOCH)."""
+
+    error_code = 47
+
+
+class InvalidTxnState(ProducerError):
+    """A batch that is part of no open transaction, or should be part of one (INVALID_TXN_STATE)."""
+
+    error_code = 48
+
+
+class TransactionCoordinatorFenced(ProducerError):
+    """A marker of a coordinator that has a successor (TRANSACTION_COORDINATOR_FENCED)."""
+
+    error_code = 52
+
+
 class OffsetOutOfRange(LogError):
     """An offset below the log's start or above its end (OFFSET_OUT_OF_RANGE)."""
 

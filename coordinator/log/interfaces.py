@@ -7,6 +7,8 @@ from typing import Protocol
 
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogOffline
 from muster.coordinator.log.position import AppendResult, TimestampOffset
+from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.producers.tracker import ProducerTracker
 from muster.coordinator.log.records.headers import BatchHeader, Buffer
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.shared_sync import Waiter
@@ -47,10 +49,19 @@ class Log(Protocol):
     def failure(self) -> LogOffline | None:
         """Why nothing can be appended any more; None while all is well."""
 
+    @property
+    def producers(self) -> ProducerTracker:
+        """The producers with an id that write here, and their transactions."""
+
     # -- appending
 
     def append(self, leader_epoch: int, batch: Buffer, *, wall_ms: int) -> AppendResult:
         """Append whole batches under this epoch. Raises FencedLeaderEpoch, BatchError or LogOffline."""
+
+    def append_marker(self, leader_epoch: int, marker: EndMarker, *, wall_ms: int) -> AppendResult:
+        """End the transaction of a producer. Raises InvalidProducerEpoch or TransactionCoordinatorFenced, and the
+        same as `append`.
+        """
 
     def append_as_is(self, data: Buffer, *, wall_ms: int = 0) -> AppendResult:
         """Append batches that have their offsets and epochs already. Raises the same."""

@@ -25,6 +25,9 @@ from muster.coordinator.log.errors import (
     damage,
 )
 from muster.coordinator.log.position import AppendResult, TimestampOffset
+from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.producers.tracker import ProducerTracker
+from muster.coordinator.log.records.batches import CONTROL_ABORT, CONTROL_COMMIT, build_control
 from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -32,6 +35,7 @@ from muster.coordinator.log.records.headers import (
     BatchHeader,
     Buffer,
     iterate,
+    read_header,
     set_log_append_time,
     stamp,
     unpack_for_append,
@@ -72,6 +76,8 @@ class UnifiedLog:
         self.closed_cleanly = False
         self._availability = Availability(topic, partition)
         self.durability = Durability(segments, self._availability, recovery_point, sync, wait_for_sync)
+        self.producers = ProducerTracker(segments)
+        """The producers that write here, and their transactions."""
 
     # -- how it stands
 
@@ -171,7 +177,7 @@ class UnifiedLog:
         size = len(batch)
         if size < HEADER_SIZE:
             raise TruncatedBatch(f"{size} bytes are no batch")
-        length, magic, delta, max_timestamp = unpack_for_append(batch)
+        length, magic, delta, max_timestamp, producer_id = unpack_for_append(batch)
         if length + LENGTH_OVERHEAD != size:
             return self._append_each(leader_epoch, batch, wall_ms)
         if magic != MAGIC or delta < 0:
@@ -200,8 +206,29 @@ class UnifiedLog:
                 raise self._availability.fail(segment.file.path, error) from error
         segment.note(size, last_offset, max_timestamp)
         segments.end_offset = last_offset + 1
+        if producer_id >= 0:
+            self._note_producer(batch, base_offset, max_timestamp)
         self.durability.appended(delta + 1)
         return AppendResult(base_offset, last_offset, wall_ms if stamps else -1, segments.start_offset)
+
+    def _note_producer(self, batch: Buffer, base_offset: int, max_timestamp: int) -> None:
+        if self.producers.is_loaded:
+            self.producers.take(read_header(batch)._replace(max_timestamp=max_timestamp), base_offset, batch)
+
+    def append_marker(self, leader_epoch: int, marker: EndMarker, *, wall_ms: int) -> AppendResult:
+        """Append the control batch that ends a transaction. Harmless when it is there already.
+
+        Raises InvalidProducerEpoch or TransactionCoordinatorFenced, and what `append` raises.
+        """
+        self.producers.check_marker(marker)
+        batch = build_control(
+            CONTROL_COMMIT if marker.is_committed else CONTROL_ABORT,
+            timestamp_ms=wall_ms,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+        )
+        return self.append(leader_epoch, batch, wall_ms=wall_ms)
 
     def _append_each(self, leader_epoch: int, data: Buffer, wall_ms: int) -> AppendResult:
         view, found = memoryview(data), _whole_batches(data)
@@ -228,6 +255,8 @@ class UnifiedLog:
             self._assign_epoch(header.leader_epoch, header.base_offset)
             count = header.next_offset - segments.end_offset
             segments.end_offset = header.next_offset
+            if header.producer_id >= 0 and self.producers.is_loaded:
+                self.producers.take(header, header.base_offset, view[at : at + header.size])
             self.durability.appended(count)
         return AppendResult(found[0][1].base_offset, found[-1][1].last_offset, -1, segments.start_offset)
 
@@ -378,6 +407,7 @@ class UnifiedLog:
         """The log begins at `offset` now, unless it begins later already."""
         if offset > self.segments.start_offset:
             self.segments.start_offset = offset
+            self.producers.forget_before(offset)
             if self.epochs.truncate_from_start(offset):
                 self._store_epochs()
 
@@ -423,6 +453,7 @@ class UnifiedLog:
     def _ends_at(self, end_offset: int) -> None:
         self.segments.end_offset = end_offset
         self.segments.start_offset = min(self.segments.start_offset, end_offset)
+        self.producers.forget()
         self.durability.cut_to(end_offset)
         if self.epochs.truncate_from_end(end_offset):
             self._store_epochs()

@@ -45,11 +45,12 @@ class FetchWait:
     def _grew(self, partition: Partition) -> None:
         if self.over:
             return
+        if partition.closed or (self._committed and not partition.log.producers.is_loaded):
+            self._finish()  # the log was opened anew: its reader looks again
+            return
         size, bound = self._sizes[partition]
         now_size, now_bound = partition.log.size_bytes, self._bound(partition)
-        if partition.closed:
-            self._finish()
-        elif now_bound > bound:
+        if now_bound > bound:
             self._available += max(now_size - size, 0)
             self._sizes[partition] = (now_size, now_bound)
             if self._available >= self._min_bytes:

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import BatchHeader, Log
+from muster.coordinator.log.producers.state import EndMarker, Producer
+from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.log.records.compression import Allowed
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.producer_history import ProducerHistory
-from muster.coordinator.topics.producers import AbortedTransaction, Producers
 from muster.coordinator.topics.validation import Batch, Checked, checked
 from muster.protocol.errors import ErrorCode
 
@@ -44,7 +46,7 @@ class Read(NamedTuple):
 class Partition:
     """A partition and its log. `log` is the very log that a shard of the same index works on."""
 
-    __slots__ = ("_forget", "_waiting", "closed", "history", "index", "leader_epoch", "log", "topic", "topic_id")
+    __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int, log: Log) -> None:
         self.topic = topic
@@ -52,7 +54,6 @@ class Partition:
         self.index = index
         self.leader_epoch = leader_epoch
         self.log = log
-        self.history = ProducerHistory(log)
         self.closed = False
         self._waiting: dict[object, Callable[[Partition], object]] = {}
         self._forget = log.on_append(self._advanced)
@@ -61,7 +62,6 @@ class Partition:
         """Use the log that was opened again after the old one went offline. Waiting readers keep waiting."""
         self._forget()
         self.log = log
-        self.history = ProducerHistory(log)
         self._forget = log.on_append(self._advanced)
         self._advanced()
 
@@ -71,51 +71,66 @@ class Partition:
         """What checks the one batch of a client's row (Produce v3+), in any thread, and says what `append` takes;
         `header` comes from `only_batch`. Raises `ApiError`; what is returned raises that too, or a `BatchError`.
         """
-        name = f"{self.topic}-{self.index}"
-        if header.is_transactional and header.producer_id >= 0:
-            raise ApiError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"The partition {name} is in no transaction of producer {header.producer_id}",
-            )
-        return partial(checked, batch, header, self.log.config, now.wall_ms, name)
+        return partial(checked, batch, header, self.log.config, now.wall_ms, f"{self.topic}-{self.index}")
 
-    def append(self, batch: Batch, header: BatchHeader, now: Now) -> Appended:
-        """Append a batch of a client that was checked.
+    def loading_producers(self) -> Job[None]:
+        """A job after which all that asks for the state of producers takes no time: appends of producers with an id,
+        reads of committed records, markers. Without it they may read the whole log at once. Raises an error of the log.
+        """
+        producers = self.log.producers
+        if not producers.is_loaded:
+            yield from producers.loading()
 
-        Raises `ApiError`, or a `BatchError` or `LogOffline` of the log; each has an `error_code`.
+    def verification(
+        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now: Now
+    ) -> Guard | None:
+        """The guard for `append` with which a producer may begin a transaction here, once the coordinator has said that
+        this partition is part of it (Kafka: maybeStartTransactionVerification). None: the transaction is open here
+        already, nothing is to be asked.
+
+        `sequence`: of the first batch; `supports_epoch_bump`: Produce 12 and later. Raises InvalidProducerEpoch.
+        """
+        return self.log.producers.verification(
+            producer_id, epoch, sequence, supports_epoch_bump=supports_epoch_bump, now_ms=now.wall_ms
+        )
+
+    def append(self, batch: Batch, header: BatchHeader, now: Now, guard: Guard | None = None) -> Appended:
+        """Append a batch of a client that was checked. `guard`: of `verification`, for a batch of a transaction.
+
+        Raises `ApiError`, or an error of the log; each has an `error_code`.
         """
         if self.closed:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         log = self.log
         if header.producer_id >= 0:
-            seen = self.history.current().check(
-                header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence
-            )
+            seen = log.producers.check(header, guard)
             if seen is not None:
                 return Appended(seen.base_offset, seen.last_offset + 1, seen.timestamp_ms)
         result = log.append(self.leader_epoch, batch, wall_ms=now.wall_ms)
-        if header.producer_id >= 0 and result.log_append_time_ms >= 0:
-            header = header._replace(max_timestamp=result.log_append_time_ms)
-        self.history.appended(header, result.base_offset)
+        return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
+
+    def append_marker(self, marker: EndMarker, now: Now) -> Appended:
+        """End a producer's transaction in this partition. Raises as `append` does: INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED.
+        """
+        if self.closed:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        result = self.log.append_marker(self.leader_epoch, marker, wall_ms=now.wall_ms)
         return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
 
     def expire_producers(self, now: Now, after_ms: int) -> None:
         """Forget producers that have been silent for `after_ms`."""
-        if self.history.loaded:
-            self.history.current().expire(now.wall_ms, after_ms)
+        self.log.producers.expire(now.wall_ms, after_ms)
 
     # -- reading
 
-    @property
-    def producers(self) -> Producers:
-        """The state of the producers at the log's end."""
-        return self.history.current()
+    def producers(self) -> list[Producer]:
+        """The state of each producer (DescribeProducers)."""
+        return self.log.producers.producers.all()
 
     def last_stable_offset(self) -> int:
         """The offset that readers of committed records may read up to: no transaction is open below it."""
-        open_from = self.history.current().first_open_offset()
-        high_watermark = self.log.durable_offset
-        return high_watermark if open_from is None else min(open_from, high_watermark)
+        return self.log.producers.last_stable_offset(self.log.durable_offset)
 
     def read(self, offset: int, max_bytes: int, min_one_message: bool, committed: bool) -> Read:
         """Records from `offset` on; raises OffsetOutOfRange of the log."""
@@ -124,7 +139,7 @@ class Partition:
             return Read(log.read(offset, max_bytes, min_one_message=min_one_message, up_to=log.durable_offset), None)
         stable = self.last_stable_offset()
         records = log.read(offset, max_bytes, min_one_message=min_one_message, up_to=stable)
-        return Read(records, self.history.current().aborted_between(offset, stable) if records else [])
+        return Read(records, log.producers.aborted_between(offset, stable) if records else [])
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Does the client know this leader? Raises `ApiError`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320)."""
@@ -160,9 +175,7 @@ class Partition:
             raise ApiError(ErrorCode.POLICY_VIOLATION)
         if before < -1:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        start = self.log.delete_records_before(self.log.durable_offset if before == -1 else before)
-        self.history.forget_before(start)
-        return start
+        return self.log.delete_records_before(self.log.durable_offset if before == -1 else before)
 
     # -- waiting
 

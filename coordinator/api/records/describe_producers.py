@@ -6,11 +6,12 @@ from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, Answer
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
+from muster.coordinator.log import LogError
+from muster.coordinator.log.producers.state import Producer
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import name_fault
-from muster.coordinator.topics.producers import Producer
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -36,20 +37,22 @@ def handle_describe_producers(
         rows = []
         for index in topic.partition_indexes:
             try:
-                producers = _producers(node, context, topic.name, index)
+                producers = yield from _producers(node, context, topic.name, index)
                 if not room.take(_ROW_BYTES * (1 + len(producers))):
                     raise ApiError(TOO_LARGE, TOO_LARGE_TEXT)
                 rows.append(PartitionResponse(index, active_producers=[_row(producer) for producer in producers]))
             except ApiError as refusal:
                 rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
+            except LogError as refusal:
+                rows.append(PartitionResponse(index, refusal.error_code, str(refusal)))
             yield None
         yield None
         topics.append(TopicResponse(topic.name, rows))
     return DescribeProducersResponse(topics=topics)
 
 
-def _producers(node: Node, context: RequestContext, name: str, index: int) -> list[Producer]:
-    """Raises `ApiError`."""
+def _producers(node: Node, context: RequestContext, name: str, index: int) -> Job[list[Producer]]:
+    """Raises `ApiError` or an error of the log."""
     fault = name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
@@ -58,7 +61,9 @@ def _producers(node: Node, context: RequestContext, name: str, index: int) -> li
         topic, code = None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if topic is None:
         raise ApiError(code, error_message(code))
-    return led_here(node, topic, index).producers.all()
+    partition = led_here(node, topic, index)
+    yield from partition.loading_producers()
+    return partition.producers()
 
 
 def _row(producer: Producer) -> ProducerState:

@@ -82,6 +82,8 @@ def read_rows(
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             partition = led_here(node, topic, row.key[2])
             read.partitions.append(partition)
+            if terms.committed and not partition.log.producers.is_loaded:
+                yield from partition.loading_producers()
             room = node.unsent.room()
             data = _read(row, partition, min(left, room), room > 0 and read.bytes == 0, terms)
         except (ApiError, LogError) as refusal:

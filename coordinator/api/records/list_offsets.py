@@ -88,6 +88,8 @@ def _answer(
 def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple[int, int, int]]:
     """(timestamp, offset, leader epoch); -1 in each place where there is nothing to say."""
     log = partition.log
+    if committed:
+        yield from partition.loading_producers()
     end = partition.last_stable_offset() if committed else log.durable_offset
     if timestamp == LATEST:
         return -1, end, partition.leader_epoch

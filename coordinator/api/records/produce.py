@@ -222,6 +222,8 @@ class _Produce:
                 self._unpacking.note(most.unpacked_bytes)
                 raise
         self._unpacking.note(stored.unpacked_bytes)
+        if header.producer_id >= 0 and not partition.log.producers.is_loaded:
+            yield from partition.loading_producers()
         appended = partition.append(stored.batch, stored.header, self._now)
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms

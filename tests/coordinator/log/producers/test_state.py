@@ -4,8 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.producers import KEPT_BATCHES, MAX_SEQUENCE, Producers, SeenBatch
+from muster.coordinator.log.errors import LogError
+from muster.coordinator.log.producers.checks import check_epoch, check_sequence, earlier_append
+from muster.coordinator.log.producers.state import (
+    KEPT_BATCHES,
+    MAX_SEQUENCE,
+    EndMarker,
+    Producer,
+    Producers,
+    SeenBatch,
+)
+from muster.coordinator.log.records.headers import BatchHeader
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.protocol.errors import ErrorCode
 
 
@@ -19,16 +29,20 @@ def append(
     at: int = 0,
     tx: bool = False,
 ) -> SeenBatch | None:
-    """What a partition does with a batch that begins at offset `at`."""
+    """What a log does with a batch that begins at offset `at`."""
     last = (first + count - 1) & MAX_SEQUENCE
-    seen = producers.check(producer_id, epoch, first, last)
+    header = BatchHeader(0, 0, 0, 2, 0, 0, count - 1, 0, 0, producer_id, epoch, first, count)
+    producer = producers.get(producer_id)
+    seen = earlier_append(producer, header)
     if seen is None:
+        check_epoch(producer, producer_id, epoch)
+        check_sequence(producer, header, None)
         producers.appended(producer_id, epoch, SeenBatch(first, last, at, at + count - 1, 1000 + at), tx)
     return seen
 
 
 def refusal(producers: Producers, first: int, count: int = 1, *, epoch: int = 0) -> int:
-    with pytest.raises(ApiError) as caught:
+    with pytest.raises(LogError) as caught:
         append(producers, first, count, epoch=epoch)
     return caught.value.error_code
 
@@ -96,30 +110,41 @@ def test_silent_producers_expire_unless_in_a_transaction() -> None:
     assert [producer.producer_id for producer in producers.all()] == [2, 3]
 
 
+def marker(producer_id: int, *, committed: bool, epoch: int = 0) -> EndMarker:
+    return EndMarker(producer_id, epoch, committed, 0, 0)
+
+
 def test_transactions_hold_the_stable_offset_until_their_marker() -> None:
     producers = Producers()
     append(producers, 0, producer_id=1, at=10, tx=True)
     append(producers, 0, producer_id=2, at=20, tx=True)
     assert producers.first_open_offset() == 10
-    producers.marked(1, 0, 0, 30, committed=False, timestamp_ms=1)
+    assert producers.marked(marker(1, committed=False), 30, 1) == AbortedTransaction(1, 10, 30, 20)
     assert producers.first_open_offset() == 20
-    producers.marked(2, 0, 0, 31, committed=True, timestamp_ms=1)
+    assert producers.marked(marker(2, committed=True), 31, 1) is None
     assert producers.first_open_offset() is None
-    assert [(t.producer_id, t.first_offset, t.last_offset, t.last_stable_offset) for t in producers.aborted] == [
-        (1, 10, 30, 20)
-    ]
+    assert producers.marked(marker(3, committed=False), 32, 1) is None
 
 
-def test_aborted_transactions_are_told_where_they_overlap() -> None:
+def test_a_transaction_is_unstable_until_its_marker_is_durable() -> None:
     producers = Producers()
-    for number, start in enumerate((0, 10, 20)):
-        append(producers, 0, producer_id=number, at=start, tx=True)
-        producers.marked(number, 0, 0, start + 5, committed=False, timestamp_ms=1)
-    assert [t.producer_id for t in producers.aborted_between(0, 100)] == [0, 1, 2]
-    assert [t.producer_id for t in producers.aborted_between(6, 100)] == [1, 2]
-    assert [t.producer_id for t in producers.aborted_between(15, 20)] == [1]
-    producers.forget_before(16)
-    assert [t.producer_id for t in producers.aborted] == [2]
+    append(producers, 0, producer_id=1, at=10, tx=True)
+    append(producers, 0, producer_id=2, at=20, tx=True)
+    producers.marked(marker(1, committed=True), 30, 1)
+    assert producers.first_unstable_offset(30) == 10
+    assert producers.first_unstable_offset(31) == 20
+    producers.marked(marker(2, committed=True), 31, 1)
+    assert producers.first_unstable_offset(31) == 20
+    assert producers.first_unstable_offset(32) is None
+
+
+def test_open_transactions_are_known_in_their_order_whatever_the_order_of_producers() -> None:
+    known = []
+    for producer_id, start in ((5, 30), (6, None), (7, 10)):
+        producer = Producer(producer_id, 0)
+        producer.transaction_start = start
+        known.append(producer)
+    assert Producers(known).first_open_offset() == 10
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3), st.integers(0, 2)), max_size=40))
@@ -142,7 +167,7 @@ def test_against_a_model_that_remembers_everything(batches: list[tuple[int, int,
         seen = None
         try:
             seen = append(producers, first, count, epoch=batch_epoch, at=offset)
-        except ApiError as error:
+        except LogError as error:
             told = {
                 ErrorCode.INVALID_PRODUCER_EPOCH: "fenced",
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "refused",

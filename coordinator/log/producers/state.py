@@ -1,0 +1,147 @@
+"""What one log remembers of its producers: their last batches, by which gaps and duplicates are found, and the
+transactions that are open (KIP-98; Kafka: ProducerStateManager, ProducerStateEntry).
+
+Pure: no clock, no file. What may be appended is decided in `checks`; the log tells `appended` and `marked` what was. A
+log that is read back is told the same way, so that replay gives the live state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction
+
+KEPT_BATCHES = 5
+"""Batches remembered per producer: as many as it may have in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_COORDINATOR_EPOCH = -1
+MAX_SEQUENCE = 2**31 - 1
+
+
+class EndMarker(NamedTuple):
+    """The end of a transaction, as its coordinator has it written into a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    is_committed: bool
+    """Else it is aborted."""
+    coordinator_epoch: int
+    transaction_version: int
+    """2: the coordinator has raised the producer's epoch for this marker (KIP-890); 0 and 1: it has not."""
+
+
+class SeenBatch(NamedTuple):
+    """One batch that a producer appended."""
+
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Producer:
+    """The state of one producer id in one log (Kafka's ProducerStateEntry)."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id", "transaction_start")
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        """`transaction_start`: the first offset of its open transaction, or None."""
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[SeenBatch] = []
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH
+        self.last_timestamp_ms = -1
+        self.transaction_start: int | None = None
+
+    @property
+    def last_sequence(self) -> int:
+        """The last sequence of the newest batch, or -1."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+class Producers:
+    """All producers of one log, and its transactions that are open or ended just now."""
+
+    __slots__ = ("_by_id", "_ended", "_open")
+
+    def __init__(self, producers: Iterable[Producer] = ()) -> None:
+        self._by_id = {producer.producer_id: producer for producer in producers}
+        starts = ((p.transaction_start, p.producer_id) for p in self._by_id.values())
+        self._open = dict(sorted((s, p) for s, p in starts if s is not None))
+        """First offset of each open transaction -> its producer; they begin in this order."""
+        self._ended: list[tuple[int, int]] = []
+        """First and last offset of transactions whose marker was not durable when it was appended."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def all(self) -> list[Producer]:
+        """Every producer, in the order in which they came (DescribeProducers)."""
+        return list(self._by_id.values())
+
+    def get(self, producer_id: int) -> Producer | None:
+        """The state of one producer, if it has any here."""
+        return self._by_id.get(producer_id)
+
+    def appended(self, producer_id: int, epoch: int, batch: SeenBatch, transactional: bool) -> None:
+        """A batch of this producer stands in the log."""
+        producer = self._at_epoch(producer_id, epoch)
+        producer.batches.append(batch)
+        del producer.batches[:-KEPT_BATCHES]
+        producer.last_timestamp_ms = batch.timestamp_ms
+        if transactional and producer.transaction_start is None:
+            producer.transaction_start = batch.base_offset
+            self._open[batch.base_offset] = producer_id
+
+    def marked(self, marker: EndMarker, offset: int, timestamp_ms: int) -> AbortedTransaction | None:
+        """A transaction's end marker (a control batch) stands in the log at `offset`; what is to be noted of it."""
+        producer = self._at_epoch(marker.producer_id, marker.producer_epoch)
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp_ms = timestamp_ms
+        start, producer.transaction_start = producer.transaction_start, None
+        if start is None:
+            return None
+        self._open.pop(start, None)
+        self._ended.append((start, offset))
+        if marker.is_committed:
+            return None
+        return AbortedTransaction(marker.producer_id, start, offset, next(iter(self._open), offset + 1))
+
+    def _at_epoch(self, producer_id: int, epoch: int) -> Producer:
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            producer = self._by_id[producer_id] = Producer(producer_id, epoch)
+        elif producer.epoch != epoch:
+            producer.epoch = epoch
+            producer.batches.clear()
+        return producer
+
+    def first_open_offset(self) -> int | None:
+        """Where the oldest open transaction begins (Kafka's first undecided offset), or None."""
+        return next(iter(self._open), None)
+
+    def first_unstable_offset(self, durable_offset: int) -> int | None:
+        """Where the oldest transaction begins that is open, or whose marker is not durable yet; None: there is none."""
+        ended = self._ended
+        if ended:
+            ended[:] = [(start, last) for start, last in ended if last >= durable_offset]
+        first = next(iter(self._open), None)
+        if not ended:
+            return first
+        waiting = min(ended)[0]
+        return waiting if first is None else min(first, waiting)
+
+    def expire(self, now_ms: int, after_ms: int) -> int:
+        """Forget producers silent for `after_ms` that have no open transaction; how many went."""
+        gone = [
+            producer.producer_id
+            for producer in self._by_id.values()
+            if producer.transaction_start is None and now_ms - producer.last_timestamp_ms >= after_ms
+        ]
+        for producer_id in gone:
+            del self._by_id[producer_id]
+        return len(gone)
