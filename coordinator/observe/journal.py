@@ -2,14 +2,13 @@
 
 Events are appended before an answer that shows them leaves, and at the latest at the end of the turn of the event loop
 in which they happened. So a killed process loses nothing that a client has seen. Only events of a large group take
-several turns, and later events wait for them (`pending_rows`). No answer waits for the disk. If the log fails, events
-are lost until it can be opened again; this is logged once, and groups go on.
+several turns, and later events wait for them (`pending_rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -17,9 +16,8 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.log import batches
-from muster.coordinator.log.errors import LogError, RecordListTooLarge
-from muster.coordinator.observe.pending_rows import PendingRows, Row
+from muster.coordinator.observe.event_writer import EventLog, EventWriter, Row
+from muster.coordinator.observe.pending_rows import PendingRows
 from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, is_cut
 from muster.coordinator.observe.schema import plain_json
 from muster.protocol.errors import ErrorCode, error_name
@@ -32,41 +30,19 @@ REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
 """As REQUESTS_REFUSED: requests of a member whose instance id now belongs to another one."""
-SYNC_MS: Final = 1_000
-"""How long what was appended may wait for the disk: what a power cut may cost."""
-REOPEN_MS: Final = 10_000
-"""How long a log that failed is left alone."""
-
-ROWS_BYTES: Final = 256 * 1024
-"""How much is gathered into one batch."""
-
-
-class EventLog(Protocol):
-    """What a journal asks of the log of its partition (`log.Log`)."""
-
-    def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
-        """Append one batch; raises the log's errors or OSError."""
-
-    def sync_if_older(self, mono_ms: int) -> None:
-        """Begin a sync of what has waited for `flush.ms`."""
 
 
 class Journal:
     """See the module."""
 
     def __init__(self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock) -> None:
-        """`open_log`: the partition's log, opened again when it had failed, and the epoch of its leader."""
+        """`open_log`: see `EventWriter`."""
         self.partition = partition
-        self._open_log = open_log
         self._clock = clock
-        self._leader_epoch = 0
-        self._log: EventLog | None = None
-        self._closed_until_ms = 0
-        self._lost = 0
+        self._writer = EventWriter(partition, open_log, clock)
         self._refused = RefusalCounts()
         self._pending = PendingRows(self._cannot_be_said)
         self._is_asked = False
-        self._sync_is_due = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
         """Take events. They are written by `flush` or at the end of this turn; refusals are counted and written within
@@ -96,16 +72,7 @@ class Journal:
 
     def _write(self) -> None:
         rows, self._pending.rows = self._pending.rows, []
-        now = self._clock.now()
-        some: list[Row] = []
-        size = 0
-        for row in rows:
-            size += len(row[1])
-            if size > ROWS_BYTES and some:
-                self._append(some, now)
-                some, size = [], len(row[1])
-            some.append(row)
-        self._append(some, now)
+        self._writer.write(rows, self._clock.now())
 
     def _cannot_be_said(self, event: Event, why: str) -> None:
         # one member's metadata may be as large as a request
@@ -115,7 +82,7 @@ class Journal:
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The shard has its state from the log."""
         facts = {"partition": self.partition, "groups": groups, "records": records, "took_ms": took_ms}
-        self._append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
+        self._writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
     def close(self) -> None:
         """Write the remaining events and the counted refusals."""
@@ -142,39 +109,4 @@ class Journal:
             key = None if group_id is None or is_cut(group_id) else group_id.encode("utf-8", "surrogatepass")
             facts["error"] = None if code is None else error_name(code)
             rows.append((key, plain_json(kind, group_id, began_ms, facts)))
-        self._append(rows, self._clock.now())
-
-    # ---- the log
-
-    def _append(self, rows: Sequence[Row], now: Now) -> None:
-        if self._log is None and now.mono_ms < self._closed_until_ms:
-            self._lost += len(rows)
-            return
-        try:
-            if self._log is None:
-                self._log, self._leader_epoch = self._open_log()
-                if self._lost:
-                    log.warning("events are written again", partition=self.partition, lost=self._lost)
-                    self._lost = 0
-            self._log.append(self._leader_epoch, batches.build(rows, timestamp_ms=now.wall_ms), wall_ms=now.wall_ms)
-            if not self._sync_is_due:
-                self._sync_is_due = True
-                self._clock.call_at(now.mono_ms + SYNC_MS, self._sync)
-        except RecordListTooLarge as error:
-            # its segments were made small
-            if len(rows) > 1:
-                for row in rows:
-                    self._append([row], now)
-            else:
-                log.error("an event is lost: there is too much of it", partition=self.partition, why=str(error))
-        except (LogError, OSError) as error:
-            self._log = None
-            self._closed_until_ms = now.mono_ms + REOPEN_MS
-            self._lost += len(rows)
-            log.error("events cannot be written and are lost until their log can be opened again",
-                      partition=self.partition, error=str(error))  # fmt: skip
-
-    def _sync(self) -> None:
-        self._sync_is_due = False
-        if self._log is not None:
-            self._log.sync_if_older(self._clock.mono_ms())
+        self._writer.append(rows, self._clock.now())

@@ -12,6 +12,7 @@ from typing import Final
 
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe import schema
+from muster.coordinator.observe.event_writer import Row
 
 PIECES_AT_ONCE: Final = 10
 """Pieces of one event (`schema.pieces`) that are made in one go: some 5 ms."""
@@ -20,8 +21,6 @@ A_SHORT_ONE: Final = 0.01
 """What an event of one member counts for, in pieces. So events that wait for a large one do not grow without end."""
 MOST_ROWS_WAITING: Final = 100_000
 """Members of all waiting events: a group that rebalances faster than its events are made does not fill the memory."""
-
-Row = tuple[bytes | None, bytes]
 
 
 class PendingRows:

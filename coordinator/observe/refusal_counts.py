@@ -4,7 +4,7 @@ so that refused clients cannot fill a disk. Sets no timer and writes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
@@ -21,34 +21,39 @@ LONGEST: Final = 249
 CUT: Final = "…"
 
 FACTS: Final = ("api", "error_code", "client_id", "host", "instance", "count")
-"""What an event tells, in this order."""
+"""What an event of a group tells, in this order."""
 Facts = dict[str, Any]
 
 
 class RefusalCounts:
     """The refusals of the present second."""
 
-    __slots__ = ("_bytes_left", "_counts", "_others", "began_ms")
+    __slots__ = ("_bytes_left", "_counts", "_facts", "_others", "began_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, facts: Sequence[str] = FACTS) -> None:
+        """`facts`: the names of what `count` is given, and "count"."""
+        self._facts = facts
         self._bytes_left = MOST_BYTES
-        self._counts: dict[tuple[str, str, int, str, str, str | None], int] = {}
+        self._counts: dict[tuple[str | int | None, ...], int] = {}
         self._others = 0
         self.began_ms: int | None = None
         """When the first of them came (wall ms); None: there is none."""
 
     def add(self, event: Event, wall_ms: int) -> None:
-        """Count a REQUEST_REFUSED."""
+        """Count a REQUEST_REFUSED of a group."""
+        facts: Facts = event.facts
+        told = facts["api"], facts["error"], facts["client_id"], facts["host"], facts["instance"]
+        self.count(event.group_id, told, wall_ms)
+
+    def count(self, name: str, facts: Sequence[str | int | None], wall_ms: int) -> None:
+        """Count one of `name` with these facts."""
         if self.began_ms is None:
             self.began_ms = wall_ms
-        facts: Facts = event.facts
-        instance = facts["instance"]
-        names = cut(event.group_id), cut(facts["client_id"]), facts["host"], instance and cut(instance)
-        kind = (names[0], facts["api"], facts["error"], *names[1:])
+        kind = (cut(name), *(cut(one) if isinstance(one, str) else one for one in facts))
         if kind in self._counts:
             self._counts[kind] += 1
             return
-        size = sum(len(quote(one).encode("utf-8", "surrogatepass")) for one in names if one)
+        size = sum(len(quote(one).encode("utf-8", "surrogatepass")) for one in kind if isinstance(one, str))
         if len(self._counts) < MOST_KINDS and size <= self._bytes_left:
             self._counts[kind] = 1
             self._bytes_left -= size
@@ -56,13 +61,14 @@ class RefusalCounts:
             self._others += 1
 
     def take(self) -> Iterator[tuple[str | None, Facts]]:
-        """The group and the facts of each event to write; nothing is counted any more."""
+        """The name and the facts of each event to write; nothing is counted any more."""
         counts, others = self._counts, self._others
         self._counts, self._others, self._bytes_left, self.began_ms = {}, 0, MOST_BYTES, None
-        for (group_id, *facts), count in counts.items():
-            yield group_id, dict(zip(FACTS, (*facts, count), strict=True))
+        for (name, *facts), count in counts.items():
+            assert isinstance(name, str)
+            yield name, dict(zip(self._facts, (*facts, count), strict=True))
         if others:
-            yield None, dict.fromkeys(FACTS) | {"count": others}
+            yield None, dict.fromkeys(self._facts) | {"count": others}
 
 
 def cut(name: str) -> str:

@@ -11,3 +11,5 @@ class ObserveSettings:
 
     muster_group_events_enable: bool = True
     """Write what happens in groups to __group_events."""
+    muster_transaction_events_enable: bool = True
+    """Write what happens to transactional ids to __transaction_events."""

@@ -140,6 +140,11 @@ def _moved(moves: list[Value] | None) -> str:
     return ", ".join(told)
 
 
+def plural(count: int, word: str) -> str:
+    """A number of things."""
+    return f"{count} {_s(word, count)}"
+
+
 def _s(word: str, count: int) -> str:
     return word if count == 1 else f"{word}s"
 

@@ -9,6 +9,11 @@ ABOUT = {
     "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; read when the topic "
     "is created.",
     "muster.group.events.retention.ms": "How long __group_events keeps events; read when the topic is created.",
+    "muster.transaction.events.enable": "Write what happens to transactional ids to the topic __transaction_events.",
+    "muster.transaction.events.retention.bytes": "How much of each partition of __transaction_events is kept; read "
+    "when the topic is created.",
+    "muster.transaction.events.retention.ms": "How long __transaction_events keeps events; read when the topic is "
+    "created.",
     "muster.queued.max.response.bytes": "How many bytes of answers that clients have not read yet may be in memory: "
     "a Fetch takes at most a quarter of what is left. -1: no limit.",
     "muster.offsets.durability": 'With "commit" an offset is on the disk before it is acknowledged; with "os" it is in '
@@ -20,6 +25,9 @@ OWN = (
     ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),
     ("muster.group.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
+    ("muster.transaction.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
+    ("muster.transaction.events.retention.bytes", "LONG", "33554432", "[-1,...]", "LOW", "read-only", False),
+    ("muster.transaction.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
     ("muster.queued.max.response.bytes", "LONG", "134217728", "[-1,...]", "MEDIUM", "read-only", False),
     ("muster.offsets.durability", "STRING", "commit", "one of commit|os", "MEDIUM", "read-only", False),
     ("muster.cluster.id", "STRING", None, "non-empty string", "LOW", "read-only", False),

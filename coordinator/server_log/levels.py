@@ -23,6 +23,7 @@ LOGGERS: Final = (
     "muster.server",
     "muster.shard",
     "muster.topics",
+    "muster.transactions",
 )
 """The loggers whose level can be set."""
 NUMBERS: Final[Mapping[str, int]] = MappingProxyType(

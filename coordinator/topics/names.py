@@ -9,11 +9,15 @@ TRANSACTION_STATE_TOPIC = "__transaction_state"
 SHARE_STATE_TOPIC = "__share_group_state"
 GROUP_EVENTS_TOPIC = "__group_events"
 """Muster's own: what happened in the groups; a partition for each of __consumer_offsets."""
+TRANSACTION_EVENTS_TOPIC = "__transaction_events"
+"""Muster's own: what happened to transactional ids; a partition for each of __transaction_state."""
+EVENTS_OF = {GROUP_EVENTS_TOPIC: GROUP_OFFSETS_TOPIC, TRANSACTION_EVENTS_TOPIC: TRANSACTION_STATE_TOPIC}
+"""The histories, each with the topic whose partitions it has one each for."""
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = b"\0" * 15 + b"\1"
 """Uuid.METADATA_TOPIC_ID."""
 
-INTERNAL_TOPICS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC, GROUP_EVENTS_TOPIC))
+INTERNAL_TOPICS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_STATE_TOPIC, *EVENTS_OF))
 """Topics that Metadata and DescribeTopicPartitions call internal: clients may read them, not write or delete them."""
 
 MAX_NAME_LENGTH = 249

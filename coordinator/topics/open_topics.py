@@ -12,14 +12,14 @@ from types import MappingProxyType
 from muster.coordinator.cluster.image import Leader
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, LogOffline
 from muster.coordinator.topics.metadata_state import TopicState
-from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF
 from muster.coordinator.topics.offline_retry import Failed
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
 
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
-_OF_SHARDS = frozenset((GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC))
+_OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
 """Topics whose logs are opened again by their shards and journals."""
 
 

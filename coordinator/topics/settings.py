@@ -27,6 +27,10 @@ class TopicSettings:
     """How long __group_events keeps what happened, when it is created."""
     muster_group_events_retention_bytes: int = 134_217_728
     """How much of it each partition of __group_events keeps, when it is created."""
+    muster_transaction_events_retention_ms: int = 604_800_000
+    """How long __transaction_events keeps what happened, when it is created."""
+    muster_transaction_events_retention_bytes: int = 33_554_432
+    """How much of it each partition of __transaction_events keeps, when it is created."""
     transaction_state_log_num_partitions: int = 50
     """Partitions of __transaction_state, should a client's metadata request create it."""
     transaction_state_log_segment_bytes: int = 104_857_600

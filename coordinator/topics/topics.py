@@ -23,7 +23,7 @@ from muster.coordinator.topics.fetch_sessions import FetchSessions
 from muster.coordinator.topics.internal_topics import internal_topic
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
 from muster.coordinator.topics.offline_retry import Failed, OfflineRetry
 from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
 from muster.coordinator.topics.partition import Partition
@@ -202,9 +202,11 @@ class Topics:
         return self.by_name[name]
 
     def _internal(self, name: str) -> NewTopic | None:
-        offsets = self.by_name.get(GROUP_OFFSETS_TOPIC)
-        count = None if offsets is None else len(offsets.partitions)
-        return internal_topic(name, self.draw_uuid(), self.settings, count) if name in INTERNAL_TOPICS else None
+        if name not in INTERNAL_TOPICS:
+            return None
+        told = self.by_name.get(EVENTS_OF.get(name, ""))
+        count = None if told is None else len(told.partitions)
+        return internal_topic(name, self.draw_uuid(), self.settings, count)
 
     def growing(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False

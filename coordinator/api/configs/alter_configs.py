@@ -23,7 +23,7 @@ from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, Reso
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS
-from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, name_fault
+from muster.coordinator.topics.names import EVENTS_OF, name_fault
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages import alter_configs as full
 from muster.protocol.messages import incremental_alter_configs as incremental
@@ -186,7 +186,7 @@ def _check_topic(node: Node, name: str, after: Mapping[str, str]) -> None:
     node.topics.configs.check(after)
     if name not in node.topics.by_name:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    if name == GROUP_EVENTS_TOPIC and "compact" in after.get(CLEANUP_POLICY, ""):
+    if name in EVENTS_OF and "compact" in after.get(CLEANUP_POLICY, ""):
         raise ApiError(ErrorCode.INVALID_CONFIG, f"{name} is a history: it cannot be compacted")
 
 

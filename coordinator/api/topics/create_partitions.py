@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import timed_out, until_durable
@@ -10,7 +11,7 @@ from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF, TRANSACTION_STATE_TOPIC
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -18,6 +19,12 @@ from muster.protocol.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+
+_PLACES: Final = {
+    name: "transactional ids" if TRANSACTION_STATE_TOPIC in (name, EVENTS_OF.get(name)) else "groups"
+    for name in (*EVENTS_OF, *EVENTS_OF.values())
+}
+"""Topics that do not grow, and what their partitions hold."""
 
 
 @to_the_end
@@ -52,10 +59,10 @@ def _grow(
     try:
         if not node.authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name):
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if topic.name in (GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC):
+        if topic.name in _PLACES:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,
-                f"The number of partitions of {topic.name} says where groups are kept and stays.",
+                f"The number of partitions of {topic.name} says where {_PLACES[topic.name]} are kept and stays.",
             )
         yield from node.topics.growing(topic.name, topic.count, assignments, validate_only=validate_only)
     except ApiError as refusal:

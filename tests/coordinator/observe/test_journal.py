@@ -13,7 +13,8 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.log import batches
 from muster.coordinator.log.errors import RecordListTooLarge
-from muster.coordinator.observe.journal import REOPEN_MS, ROWS_BYTES, Journal
+from muster.coordinator.observe.event_writer import REOPEN_MS, ROWS_BYTES
+from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.schema import MOST_BYTES
 from tests.coordinator.observe.test_pending_rows import joined, large
 from tests.coordinator.observe.test_refusal_counts import refusal

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,9 +22,11 @@ from muster.coordinator.topics.metadata_state import (
     MetadataState,
 )
 from muster.coordinator.topics.names import (
+    EVENTS_OF,
     GROUP_EVENTS_TOPIC,
     GROUP_OFFSETS_TOPIC,
     METADATA_TOPIC,
+    TRANSACTION_EVENTS_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
 from muster.coordinator.topics.topics import Topics
@@ -266,11 +269,20 @@ def test_the_offsets_topic_is_made_as_kafka_makes_it() -> None:
 
 def test_what_of_the_coordinator_s_own_is_compacted() -> None:
     topics = make_topics(offsets_topic_num_partitions=1, transaction_state_log_num_partitions=2)
-    names = [GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, GROUP_EVENTS_TOPIC]
+    names = [GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, *EVENTS_OF]
     found = {
         name: [one.log.config.compacts for one in at_once(topics.ensuring(name)).partitions if one] for name in names
     }
-    assert found == {GROUP_OFFSETS_TOPIC: [True], TRANSACTION_STATE_TOPIC: [True, True], GROUP_EVENTS_TOPIC: [False]}
+    compacted = {GROUP_OFFSETS_TOPIC: [True], TRANSACTION_STATE_TOPIC: [True, True]}
+    assert found == compacted | {GROUP_EVENTS_TOPIC: [False], TRANSACTION_EVENTS_TOPIC: [False, False]}
+
+
+def test_a_history_has_as_many_partitions_as_what_it_tells_of() -> None:
+    topics = make_topics(transaction_state_log_num_partitions=2, muster_transaction_events_retention_ms=7)
+    at_once(topics.ensuring(TRANSACTION_STATE_TOPIC))
+    topics.settings = replace(topics.settings, transaction_state_log_num_partitions=5)
+    assert len(at_once(topics.ensuring(TRANSACTION_EVENTS_TOPIC)).partitions) == 2
+    assert topics.state.topic_configs(TRANSACTION_EVENTS_TOPIC)["retention.ms"] == "7"
 
 
 def test_producer_ids_are_never_given_twice() -> None:

@@ -1,0 +1,45 @@
+"""The JSON of `__transaction_events`: one record's value for each event, as `docs/events.md` describes it. Pure.
+
+Every value has `v` (the schema's version), `kind`, `transactional_id`, `time` (wall ms), `producer_id`,
+`producer_epoch` and the fields of its kind. A reader ignores kinds and fields that it does not know. A field is never
+renamed and never changes its meaning under the same `v`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from json.encoder import encode_basestring as quote
+from typing import Any, Final
+
+from muster.coordinator.transactions import events
+from muster.coordinator.transactions.events import Event
+
+VERSION: Final = 1
+"""Of the schema; it grows only when old readers would misread something."""
+
+_RENAMED: Final = {"start_ms": "began", "version": "transaction_version"}
+"""Facts of the core that have other names here: times (ms since 1970) have no `_ms`, durations have."""
+
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def to_json(event: Event, wall_ms: int) -> bytes:
+    """The value of the event's record."""
+    kind, name, producer_id, producer_epoch, facts = event
+    head = (
+        f'{{"v":{VERSION},"kind":"{kind}","transactional_id":{quote(name)},"time":{wall_ms}'
+        f',"producer_id":{producer_id},"producer_epoch":{producer_epoch}'
+    )
+    told = {_RENAMED.get(fact, fact): value for fact, value in facts.items()}
+    return f"{head},{_json(told)[1:]}".encode("utf-8", "surrogatepass") if told else f"{head}}}".encode()
+
+
+def plain_json(kind: str, transactional_id: str | None, wall_ms: int, facts: Mapping[str, Any]) -> bytes:
+    """The value of an event that is no core's: facts are what JSON knows."""
+    head = {"v": VERSION, "kind": kind, "transactional_id": transactional_id, "time": wall_ms}
+    return _json(head | dict(facts)).encode("utf-8", "surrogatepass")
+
+
+COUNTED: Final = frozenset((events.FENCED, events.REQUEST_REFUSED))
+"""Kinds that clients repeat as often as they like: the journal counts them."""

@@ -1,0 +1,44 @@
+"""What happened to transactional ids as log lines. What goes by itself (begun, committed, aborted by the client) is
+told at debug; a transaction that was aborted for its producer, and a producer that was replaced, at info.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import structlog
+
+from muster.coordinator.transactions import events
+from muster.coordinator.transactions.events import Event
+
+log = structlog.get_logger("muster.transactions")
+
+
+def log_event(event: Event) -> None:
+    """Tell of one event."""
+    line = _line(event)
+    if line is not None:
+        log.info(line, **_fields(event))
+    elif log.is_enabled_for(logging.DEBUG):
+        log.debug(event.kind.replace("_", " "), **_fields(event))
+
+
+def _line(event: Event) -> str | None:
+    kind, facts = event.kind, event.facts
+    if kind == events.ENDING and facts["cause"] != events.BY_CLIENT:
+        return "a transaction is aborted"
+    if kind == events.INITIALIZED and facts["fenced_producer_id"] != -1:
+        return "a producer took a transactional id over; the one before it is fenced"
+    if kind == events.EXPIRED:
+        return "a transactional id expired"
+    return None
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    facts: dict[str, Any] = {name: value for name, value in event.facts.items() if value not in (None, "", -1)}
+    facts.pop("topics", None)
+    if facts.get("cause") in events.WORDS:
+        facts["cause"] = events.WORDS[facts["cause"]]
+    return {"transactional_id": event.transactional_id, "producer_id": event.producer_id,
+            "producer_epoch": event.producer_epoch, **facts}  # fmt: skip
