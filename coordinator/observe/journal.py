@@ -20,6 +20,7 @@ from muster.coordinator.observe.event_writer import EventLog, EventWriter, Row
 from muster.coordinator.observe.pending_rows import PendingRows
 from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, is_cut
 from muster.coordinator.observe.schema import plain_json
+from muster.coordinator.observe.transaction_counts import KINDS, TransactionCounts
 from muster.protocol.errors import ErrorCode, error_name
 
 log = structlog.get_logger("muster.events")
@@ -30,6 +31,13 @@ REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
 """As REQUESTS_REFUSED: requests of a member whose instance id now belongs to another one."""
+PRODUCER_FENCED: Final = "producer_fenced"
+"""As REQUESTS_REFUSED: offsets of a transaction, of a producer whose transactional id a newer producer has."""
+_FENCED: Final = {
+    ErrorCode.FENCED_INSTANCE_ID: MEMBER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH: PRODUCER_FENCED,
+    ErrorCode.PRODUCER_FENCED: PRODUCER_FENCED,
+}
 
 
 class Journal:
@@ -41,16 +49,19 @@ class Journal:
         self._clock = clock
         self._writer = EventWriter(partition, open_log, clock)
         self._refused = RefusalCounts()
+        self._ended = TransactionCounts()
         self._pending = PendingRows(self._cannot_be_said)
         self._is_asked = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
-        """Take events. They are written by `flush` or at the end of this turn; refusals are counted and written within
-        a second.
+        """Take events. They are written by `flush` or at the end of this turn; refusals and ends of transactions are
+        counted and written within a second.
         """
         for event in happened:
             if event.kind == events.REQUEST_REFUSED:
                 self._count(event, now)
+            elif event.kind in KINDS:
+                self._count_end(event, now)
             else:
                 if not self._is_asked:
                     self._is_asked = True
@@ -88,10 +99,10 @@ class Journal:
         """Write the remaining events and the counted refusals."""
         self._pending.finish()
         self.flush()
-        if self._refused.began_ms is not None:
-            self._write_refused()
+        self._write_refused()
+        self._write_ended()
 
-    # ---- refusals
+    # ---- what is counted
 
     def _count(self, event: Event, now: Now) -> None:
         if self._refused.began_ms is None:
@@ -105,8 +116,25 @@ class Journal:
         rows: list[Row] = []
         for group_id, facts in self._refused.take():
             code = facts["error_code"]
-            kind = MEMBER_FENCED if code == ErrorCode.FENCED_INSTANCE_ID else REQUESTS_REFUSED
+            kind = REQUESTS_REFUSED if code is None else _FENCED.get(code, REQUESTS_REFUSED)
             key = None if group_id is None or is_cut(group_id) else group_id.encode("utf-8", "surrogatepass")
             facts["error"] = None if code is None else error_name(code)
             rows.append((key, plain_json(kind, group_id, began_ms, facts)))
         self._writer.append(rows, self._clock.now())
+
+    def _count_end(self, event: Event, now: Now) -> None:
+        if self._ended.began_ms is None:
+            self._clock.call_at(now.mono_ms + SECOND_MS, self._write_ended)
+        self._ended.add(event, now.wall_ms)
+        if self._ended.is_full:
+            self._write_ended()
+
+    def _write_ended(self) -> None:
+        began_ms = self._ended.began_ms
+        if began_ms is None:  # written meanwhile
+            return
+        rows = [
+            (group_id.encode("utf-8", "surrogatepass"), plain_json(kind, group_id, began_ms, facts))
+            for kind, group_id, facts in self._ended.take()
+        ]
+        self._writer.write(rows, self._clock.now())

@@ -157,13 +157,6 @@ def _partitions(value: Value) -> str:
     return ", ".join(f"{topic}: {' '.join(map(str, rows))}" for topic, rows in value["topics"].items())
 
 
-def _offsets(value: Value) -> str:
-    rows = (
-        (topic, " ".join(f"{row}={offset}" for row, offset in rows.items())) for topic, rows in value["offsets"].items()
-    )
-    return ", ".join(f"{topic}: {offsets}" for topic, offsets in rows)
-
-
 def _unknown(value: Value) -> str:
     return f"{value['kind'].replace('_', ' ')}"
 
@@ -195,6 +188,12 @@ def _refused(value: Value) -> str:
     return f"{count} {value['api']} {_s('request', count)} of {told} refused: {value['error']}"
 
 
+def _ended(value: Value) -> str:
+    first, last = value["first_epoch"], value["last_epoch"]
+    epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+    return f"{plural(value['transactions'], 'transaction')} of producer {value['producer_id']} ({epochs})"
+
+
 _CAUSES: Final[dict[str, str]] = {
     "member_joined": "{who} joined",
     "member_left": "{who} left",
@@ -211,8 +210,10 @@ _CAUSES: Final[dict[str, str]] = {
     "group_over_capacity": "the group was loaded with more members than group.max.size",
 }
 
-_DETAILS: Final = frozenset({"member_joined", "member_left", "members_synced", "rebalance_started"})
-"""What the line of the rebalance tells anyway."""
+_DETAILS: Final = frozenset(
+    {"member_joined", "member_left", "members_synced", "rebalance_started", "transactions_committed"}
+)
+"""What the line of the rebalance tells anyway, and what goes as it should."""
 
 _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "group_created": lambda _: "the group was created",
@@ -233,15 +234,14 @@ _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "rebalance_started": _started,
     "rebalance_failed": _failed,
     "offsets_deleted": lambda value: f"offsets were deleted ({value['cause'].replace('_', ' ')}): {_partitions(value)}",
-    "transaction_committed": lambda value: (
-        f"producer {value['producer_id']} committed a transaction: {_offsets(value)}"
-    ),
-    "transaction_aborted": lambda value: (
-        f"a transaction of producer {value['producer_id']} was aborted: {_offsets(value)}"
-    ),
     "offsets_expired": lambda value: f"offsets expired: {_partitions(value)}",
     "requests_refused": _refused,
     "member_fenced": _refused,
+    "producer_fenced": lambda value: f"{_refused(value)}: a newer producer has its transactional id",
+    "transactions_committed": lambda value: f"{_ended(value)} committed: {plural(value['offsets'], 'offset')}",
+    "transactions_aborted": lambda value: (
+        f"{_ended(value)} aborted: {plural(value['offsets'], 'offset')} will never count"
+    ),
     "shard_loaded": lambda value: (
         f"the server read its log: {value['groups']} groups of partition {value['partition']} in "
         f"{seconds(value['took_ms'])}"

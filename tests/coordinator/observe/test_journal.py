@@ -221,3 +221,9 @@ def test_what_was_written_goes_to_the_disk_within_a_second(desk: Desk) -> None:
     desk.tell(CREATED)
     desk.advance(1_000)
     assert desk.log.synced == [start + 1_000]
+
+
+def test_a_fenced_producer_is_told_as_one(desk: Desk) -> None:
+    desk.tell(refusal(error=47), refusal(error=90))
+    desk.journal.close()
+    assert [value["kind"] for _, value in desk.log.rows] == ["producer_fenced"] * 2

@@ -111,9 +111,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     events.REBALANCE_FAILED: {"generation": 4, "cause": events.SYNC_TIMEOUT, "join_phase_ms": None,
                               "took_ms": 61_000, "members": ()},
     events.OFFSETS_DELETED: {"cause": events.ASKED, "topics": {"t": [0, 1]}},
-    events.TRANSACTION_COMMITTED: {"producer_id": 7, "producer_epoch": 0,
-                                   "offsets": {"t": {0: 5, 1: 6}}, "since_ms": 1},
-    events.TRANSACTION_ABORTED: {"producer_id": 7, "producer_epoch": 0, "offsets": {"t": {0: 5}}, "since_ms": 1},
     events.OFFSETS_EXPIRED: {"topics": {"t": [0, 1]}},
 }  # fmt: skip
 SHELL: dict[str, dict[str, Any]] = {
@@ -121,6 +118,10 @@ SHELL: dict[str, dict[str, Any]] = {
                          "host": "/1.2.3.4", "instance": None, "count": 3},
     "member_fenced": {"api": "Heartbeat", "error": "FENCED_INSTANCE_ID", "error_code": 82, "client_id": "c",
                       "host": "/1.2.3.4", "instance": "i", "count": 1},
+    "producer_fenced": {"api": "TxnOffsetCommit", "error": "INVALID_PRODUCER_EPOCH", "error_code": 47, "client_id": "c",
+                        "host": "/1.2.3.4", "instance": None, "count": 1},
+    "transactions_committed": {"producer_id": 7, "first_epoch": 3, "last_epoch": 3, "transactions": 1, "offsets": 2},
+    "transactions_aborted": {"producer_id": 7, "first_epoch": 3, "last_epoch": 5, "transactions": 3, "offsets": 1},
     "shard_loaded": {"partition": 7, "groups": 2, "records": 30, "took_ms": 4},
 }  # fmt: skip
 
@@ -140,8 +141,14 @@ def test_every_kind_has_its_words() -> None:
         "rebalance to generation 4 did not complete, 1 min 1 s: another began, since a member did not sync in time"
     )
     assert words["offsets_deleted"] == "offsets were deleted (asked): t: 0 1"
-    assert words["transaction_committed"] == "producer 7 committed a transaction: t: 0=5 1=6"
-    assert words["transaction_aborted"] == "a transaction of producer 7 was aborted: t: 0=5"
+    assert words["producer_fenced"] == (
+        "1 TxnOffsetCommit request of client c, 1.2.3.4 refused: INVALID_PRODUCER_EPOCH: a newer producer has its "
+        "transactional id"
+    )
+    assert words["transactions_committed"] == "1 transaction of producer 7 (epoch 3) committed: 2 offsets"
+    assert words["transactions_aborted"] == (
+        "3 transactions of producer 7 (epochs 3 to 5) aborted: 1 offset will never count"
+    )
     assert words["requests_refused"] == "3 Heartbeat requests of client c, 1.2.3.4 refused: UNKNOWN_MEMBER_ID"
     assert words["member_fenced"] == (
         "1 Heartbeat request of static member i (client c, 1.2.3.4) refused: FENCED_INSTANCE_ID"

@@ -1,0 +1,50 @@
+"""Transactions that end are told to their groups by the second."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
+from muster.coordinator.observe.transaction_counts import MOST, TransactionCounts
+from tests.coordinator.observe.test_journal import Desk
+
+
+def end(kind: str = events.TRANSACTION_COMMITTED, *, group: str = "g", epoch: int = 0, producer_id: int = 7) -> Event:
+    offsets = {"orders": {0: 5, 1: 6}, "more": {0: 1}}
+    facts = {"producer_id": producer_id, "producer_epoch": epoch, "offsets": offsets, "since_ms": 1}
+    return Event(kind, group, facts)
+
+
+def test_one_event_for_each_group_producer_and_outcome() -> None:
+    counts = TransactionCounts()
+    for event in (end(), end(epoch=1), end(events.TRANSACTION_ABORTED), end(epoch=2), end(group="h", producer_id=8)):
+        counts.add(event, 5)
+    assert counts.began_ms == 5
+    several = {"producer_id": 7, "first_epoch": 0, "last_epoch": 2, "transactions": 3, "offsets": 9}
+    one = {"producer_id": 7, "first_epoch": 0, "last_epoch": 0, "transactions": 1, "offsets": 3}
+    assert list(counts.take()) == [
+        ("transactions_committed", "g", several),
+        ("transactions_aborted", "g", one),
+        ("transactions_committed", "h", one | {"producer_id": 8}),
+    ]
+    assert (counts.began_ms, list(counts.take())) == (None, [])
+
+
+def test_the_journal_writes_them_after_a_second() -> None:
+    desk = Desk()
+    desk.tell(end(), end(epoch=1))
+    desk.advance(999)
+    assert desk.told() == []
+    desk.advance(1)
+    assert desk.told() == [(b"g", "transactions_committed")]
+    assert desk.log.rows[0][1]["transactions"] == 2
+    desk.tell(end())
+    desk.journal.close()
+    desk.advance(1_000)
+    assert len(desk.told()) == 2
+
+
+def test_very_many_groups_do_not_wait() -> None:
+    desk = Desk()
+    desk.log.most_bytes = 1_000_000
+    desk.tell(*(end(group=str(number)) for number in range(MOST)))
+    assert len(desk.told()) == MOST
