@@ -13,8 +13,9 @@ class TransactionCommand(Command):
     ListTransactions), in the newest shape of its message.
 
     `client_transaction_version`: what the version of the request tells of its client (Kafka's TransactionVersion:
-    2 from EndTxn 5 and AddPartitionsToTxn 5 on, else 0). `spare_producer_id`: a fresh id, durably taken from its
-    block, for InitProducerId and EndTxn; -1 for others. It was used when the answer names it.
+    2 from EndTxn 5 and AddPartitionsToTxn 4 on, else 0). `spare_producer_id`: a fresh id, durably taken from its
+    block, for InitProducerId and EndTxn; -1 for others. When the core takes it, it becomes -1: an answer that does not
+    name it may have used it too, for what comes after the transaction that is being ended.
     """
 
     __slots__ = ("client_transaction_version", "spare_producer_id")
@@ -30,6 +31,11 @@ class TransactionCommand(Command):
         super().__init__(request, respond, client)
         self.client_transaction_version = client_transaction_version
         self.spare_producer_id = spare_producer_id
+
+    def take_spare(self) -> int:
+        """The fresh producer id, which is used from now on; -1: there is none."""
+        taken, self.spare_producer_id = self.spare_producer_id, -1
+        return taken
 
 
 class MarkersWritten(NamedTuple):

@@ -1,0 +1,146 @@
+"""TransactionCore: the door to the core of transactions. Hands commands and deadlines to the functions that `dispatch`
+names; decides nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from muster.coordinator.core.interface import (
+    Decoded,
+    EndTransaction,
+    Now,
+    Output,
+    Respond,
+    TransactionalBatch,
+)
+from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
+from muster.coordinator.transactions import end, expiry, timeouts
+from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
+from muster.coordinator.transactions.dispatch import DEADLINES, REQUESTS
+from muster.coordinator.transactions.expiry import Expiry
+from muster.coordinator.transactions.list_transactions import CompilePattern, Matches
+from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.state import State, Timeouts
+from muster.coordinator.transactions.states import ENDING
+from muster.coordinator.transactions.step import NO_LIMIT, Step
+
+MOST_AT_ONCE: Final = 10
+"""Deadlines that are handled in one go; there are two, each of which goes on a slice at a time."""
+
+
+def no_patterns(pattern: str) -> Matches:
+    """In place of a `compile_pattern`: every pattern is refused."""
+    raise ValueError(f"there are no patterns: {pattern}")
+
+
+def no_producer_id() -> int:
+    """In place of a `next_producer_id`: there is none just now."""
+    return -1
+
+
+class TransactionCore:
+    """The transactional ids of one partition of the topic of transactions.
+
+    Life: `replay` every record of the log, then `loaded`, then `handle` and `advance`, at last perhaps `resign`. Each
+    returns what the runtime is to do; whenever it has called one of them it asks `next_deadline_ms`. The same calls
+    with the same arguments return the same. Nothing here is safe to call from two threads.
+
+    When a transaction is to end, one of the replies is a WriteTxnMarkersRequest for `send_markers(id)`: given when the
+    decision is durable. When each of its partitions has its marker, or is gone, `MarkersWritten` is to be handled.
+    After a load that reply comes again for each transaction that was about to end; what was begun for an earlier core
+    is to be forgotten.
+    """
+
+    __slots__ = ("_expiry", "_first_check_ms", "_state", "deadlines")
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        send_markers: Callable[[str], Respond],
+        *,
+        first_check_ms: int | None = None,
+        compile_pattern: CompilePattern = no_patterns,
+        next_producer_id: Callable[[], int] = no_producer_id,
+    ) -> None:
+        """`first_check_ms`: how long after loading timeouts and expired ids are looked for first; None: as long as ever
+        after. `next_producer_id`: gives a fresh producer id, durably taken from its block, or -1 when there is none
+        just now; only asked when the transaction of a producer times out that has used all its epochs.
+        """
+        self._expiry = Expiry()
+        self._first_check_ms = first_check_ms
+        self._state = State(settings, send_markers, compile_pattern, Timeouts(next_producer_id))
+        self.deadlines = self._state.deadlines
+
+    @property
+    def state(self) -> State:
+        """What the core remembers: for tests and tools, to look at."""
+        return self._state
+
+    @property
+    def transactional_id_count(self) -> int:
+        """How many transactional ids there are."""
+        return len(self._state.transactions)
+
+    def handle(self, command: TransactionCommand | MarkersWritten, now: Now, most_bytes: int = NO_LIMIT) -> Output:
+        """Work on one command. `most_bytes`: the present `max.message.bytes` of `__transaction_state`.
+
+        Raises TypeError for a request that the core does not answer.
+        """
+        step = Step(self._state, now, most_bytes)
+        if isinstance(command, MarkersWritten):
+            end.written(step, command)
+            return step
+        request: Any = command.request
+        handle = REQUESTS.get(type(request))
+        if handle is None:
+            raise TypeError(f"the core does not answer {type(request).__name__}")
+        handle(step, command, request)
+        return step
+
+    def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:  # noqa: ARG002  # no client has to send signs of life
+        """Handle the deadlines that are due by `now`."""
+        step = Step(self._state, now)
+        for _ in range(MOST_AT_ONCE):
+            deadline = self.deadlines.pop_due(now.mono_ms)
+            if deadline is None:
+                break
+            DEADLINES[deadline.kind](step, deadline)
+        return step
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than need be); None: not before the
+        next command.
+        """
+        return self.deadlines.next_ms()
+
+    def replay(self, records: Iterable[Decoded], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
+        """Take over records of the log, in its order: how many these were."""
+        return self._state.evolve_all(records)
+
+    def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
+        """Take over records like all others: no coordinator writes its own records in a transaction."""
+        return self.replay(batch.records, now)
+
+    def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:
+        """Nothing: see `replay_transactional`."""
+
+    def loaded(self, now: Now) -> Output:
+        """All records are replayed: what was about to end gets its markers once more."""
+        step = Step(self._state, now)
+        settings, first_ms = self._state.settings, self._first_check_ms
+        timeouts_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
+        timeouts.start(step, self._state.timeouts, timeouts_ms if first_ms is None else first_ms)
+        expiry.start(step, self._expiry, expiry_ms if first_ms is None else first_ms)
+        for one in [one for one in self._state.transactions.values() if one.state in ENDING]:
+            markers = end.markers(step, one)
+            if markers is not None:
+                step.replies.append(markers)
+        return step
+
+    def resign(self, error_code: int) -> Output:  # noqa: ARG002  # no request waits here
+        """Give the ids up. The core is of no use afterwards."""
+        self.deadlines.clear()
+        return Output()

@@ -1,0 +1,173 @@
+"""How transactions end: the decision, which cannot be taken back once it is in the log; a marker in each partition; at
+last the record that all of them are there, and the id is free for the next transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.coordinator.core.interface import Client, Reply
+from muster.coordinator.transactions import events
+from muster.coordinator.transactions.commands import MarkersWritten
+from muster.coordinator.transactions.state import Ending
+from muster.coordinator.transactions.states import (
+    ABORTED_NOTHING,
+    ENDING,
+    FENCE_ABORTED,
+    FENCED,
+    MARKED,
+    PREPARE_COMMIT,
+    PREPARE_EPOCH_FENCE,
+    after,
+)
+from muster.coordinator.transactions.step import Step
+from muster.coordinator.transactions.transaction import (
+    LAST_EPOCH,
+    NO_PARTITIONS,
+    NO_PRODUCER_ID,
+    TV_2,
+    Transaction,
+)
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+NO_CLIENT = Client("", "")
+
+
+def fence(
+    step: Step, one: Transaction, cause: str, take_spare: Callable[[], int], client: Client = NO_CLIENT
+) -> tuple[Reply | None, int]:
+    """Abort an open transaction with the next epoch, so that its producer is fenced: what to do when that is durable,
+    and the error. `take_spare`: gives the producer id for after it, when this was the last epoch.
+    """
+    state = after(one.transactional_id, one.state, FENCED)
+    assert state == PREPARE_EPOCH_FENCE
+    return prepare(step, one, FENCE_ABORTED, TV_2, cause, take_spare, client, state=state)
+
+
+def prepare(
+    step: Step,
+    one: Transaction,
+    event: str,
+    version: int,
+    cause: str,
+    take_spare: Callable[[], int],
+    client: Client,
+    *,
+    state: str | None = None,
+) -> tuple[Reply | None, int]:
+    """Decide how a transaction ends: what to do when that is durable, and the error.
+
+    With `version` 2 each end gives the next epoch. When that is one that no producer may have, the next transaction
+    has another producer id.
+    """
+    producer_epoch, last_producer_epoch = one.producer_epoch, one.last_producer_epoch
+    next_producer_id, start_ms = NO_PRODUCER_ID, one.start_ms
+    if version >= TV_2:
+        if one.is_exhausted:
+            next_producer_id = take_spare()
+            if next_producer_id == NO_PRODUCER_ID:
+                return None, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        last_producer_epoch = producer_epoch
+        producer_epoch = min(producer_epoch + 1, LAST_EPOCH)
+    if event == ABORTED_NOTHING:
+        start_ms = step.now.wall_ms
+    else:
+        step.event(
+            events.ENDING,
+            one,
+            is_committed=False,
+            cause=cause,
+            start_ms=start_ms,
+            open_ms=max(step.now.wall_ms - start_ms, 0),
+            partitions=one.partition_count,
+            version=version,
+            client_id=client.client_id,
+            host=client.host,
+        )
+    step.change(
+        one,
+        event,
+        state=state,
+        next_producer_id=next_producer_id,
+        producer_epoch=producer_epoch,
+        last_producer_epoch=last_producer_epoch,
+        start_ms=start_ms,
+        version=version,
+    )
+    if event == ABORTED_NOTHING:
+        _change_to_complete(step, one)
+        return None, ErrorCode.NONE
+    step.events[-1].facts["is_committed"] = one.state == PREPARE_COMMIT
+    step.state.endings[one.transactional_id] = Ending(cause, step.now.wall_ms)
+    return markers(step, one), ErrorCode.NONE
+
+
+def markers(step: Step, one: Transaction) -> Reply | None:
+    """What is to be done when a decision is durable: the writing of markers. Without partitions nothing is: the
+    transaction is complete at once.
+    """
+    if not one.partitions:
+        _complete(step, one)
+        return None
+    topics = [WritableTxnMarkerTopic(topic, list(ids)) for topic, ids in one.partitions.items()]
+    is_committed = one.state == PREPARE_COMMIT
+    marker = WritableTxnMarker(one.producer_id, one.producer_epoch, is_committed, topics, 0, one.version)
+    return step.state.send_markers(one.transactional_id), WriteTxnMarkersRequest([marker])
+
+
+def written(step: Step, done: MarkersWritten) -> None:
+    """All markers of a transaction are written. What is not of the present transaction is ignored."""
+    one = step.state.transactions.get(done.transactional_id)
+    if (
+        one is not None
+        and one.state in ENDING
+        and (one.producer_id, one.producer_epoch) == (done.producer_id, done.producer_epoch)
+    ):
+        _complete(step, one)
+
+
+def producer_after(one: Transaction) -> tuple[int, int]:
+    """Producer id and epoch of the next transaction, when this one, whose end is decided, is complete."""
+    if one.version >= TV_2 and one.next_producer_id != NO_PRODUCER_ID:
+        return one.next_producer_id, 0
+    return one.producer_id, one.producer_epoch
+
+
+def _complete(step: Step, one: Transaction) -> None:
+    is_committed = one.state == PREPARE_COMMIT
+    ending = step.state.endings.pop(one.transactional_id, None)
+    next_producer_id, next_producer_epoch = producer_after(one)
+    wall_ms = step.now.wall_ms
+    # the records of the transaction have the epoch before the one that its end gave
+    epoch = max(one.producer_epoch - 1, 0) if one.version >= TV_2 else one.producer_epoch
+    step.event(
+        events.COMMITTED if is_committed else events.ABORTED,
+        one,
+        cause=None if ending is None else ending.cause,
+        start_ms=one.start_ms,
+        took_ms=max(wall_ms - one.start_ms, 0),
+        markers_ms=max(wall_ms - (one.updated_ms if ending is None else ending.since_ms), 0),
+        topics={topic: list(ids) for topic, ids in one.partitions.items()},
+        version=one.version,
+        next_producer_id=next_producer_id,
+        next_producer_epoch=next_producer_epoch,
+    )
+    step.events[-1] = step.events[-1]._replace(producer_epoch=epoch)
+    _change_to_complete(step, one)
+
+
+def _change_to_complete(step: Step, one: Transaction) -> None:
+    producer_id, producer_epoch = producer_after(one)
+    step.change(
+        one,
+        MARKED,
+        producer_id=producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        producer_epoch=producer_epoch,
+        partitions=NO_PARTITIONS,
+    )

@@ -1,0 +1,78 @@
+"""Transactional ids that were not used for `transactional.id.expiration.ms` are removed, unless a transaction is open.
+
+As on Kafka they are looked for every `transaction.remove.expired.transaction.cleanup.interval.ms`, by the wall clock;
+but a slice at a time, so that requests need not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from muster.coordinator.core.deadlines import Due
+from muster.coordinator.transactions import events
+from muster.coordinator.transactions.states import EXPIRED, IDLE
+from muster.coordinator.transactions.step import Step
+
+EXPIRY: Final = "expiry"
+"""Kind of the deadline of a check."""
+SLICE: Final = 10_000
+"""Ids that are looked at in one go: a millisecond."""
+MOST_REMOVED: Final = 500
+"""Removed in one go: some milliseconds, and some 10 kB of tombstones."""
+SLICE_AFTER_MS: Final = 1
+BELIEVABLE_MS: Final = 60_000
+"""By how much the wall clock may have been set since the last check; if by more, nothing expires before the next check
+finds it unchanged. A wrong clock would cost all ids, and with them what fences their old producers.
+"""
+
+
+class Expiry(Due):
+    """The deadline of the next check, and how far the present one has got. Not persisted: a load begins anew."""
+
+    __slots__ = ("ahead_ms", "left")
+
+    kind = EXPIRY
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.left: Iterator[str] | None = None
+        self.ahead_ms = 0
+        """By how much the wall clock was ahead of the monotonic one at the last check."""
+
+
+def start(step: Step, expiry: Expiry, first_ms: int) -> None:
+    """The ids are loaded; `first_ms`: how long from now the first check is."""
+    expiry.ahead_ms = step.now.wall_ms - step.now.mono_ms
+    step.state.deadlines.set(expiry, step.now.mono_ms + first_ms)
+
+
+def on_deadline(step: Step, expiry: Expiry) -> None:
+    """Begin a check, or go on with it."""
+    state, mono_ms = step.state, step.now.mono_ms
+    if expiry.left is None and _is_believable(step, expiry):
+        expiry.left = iter(list(state.transactions))
+    if expiry.left is not None and not _slice(step, expiry.left):
+        state.deadlines.set(expiry, mono_ms + SLICE_AFTER_MS)
+        return
+    expiry.left = None
+    state.deadlines.set(expiry, mono_ms + state.settings.transaction_remove_expired_transaction_cleanup_interval_ms)
+
+
+def _is_believable(step: Step, expiry: Expiry) -> bool:
+    before_ms, expiry.ahead_ms = expiry.ahead_ms, step.now.wall_ms - step.now.mono_ms
+    return abs(expiry.ahead_ms - before_ms) <= BELIEVABLE_MS
+
+
+def _slice(step: Step, left: Iterator[str]) -> bool:
+    """Check some; True when these were the last."""
+    transactions, wall_ms = step.state.transactions, step.now.wall_ms
+    newest_ms = wall_ms - step.state.settings.transactional_id_expiration_ms
+    for looked_at, transactional_id in enumerate(left, 1):
+        one = transactions.get(transactional_id)
+        if one is not None and one.updated_ms <= newest_ms and one.state in IDLE:
+            step.event(events.EXPIRED, one, idle_ms=wall_ms - one.updated_ms, state=one.state)
+            step.remove(one, EXPIRED)
+        if looked_at >= SLICE or len(step.records) >= MOST_REMOVED:
+            return False
+    return True

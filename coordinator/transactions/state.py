@@ -1,0 +1,114 @@
+"""What one transaction core remembers, and the one way in which records change it: the same live and in replay.
+Decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from muster.coordinator.core.deadlines import Deadlines, Due
+from muster.coordinator.core.interface import Decoded, Respond
+from muster.coordinator.transactions.settings import TransactionSettings
+from muster.coordinator.transactions.states import IN_RECORDS, ONGOING
+from muster.coordinator.transactions.transaction import NO_PRODUCER_EPOCH, Transaction
+from muster.protocol.message import Message
+from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey, TransactionLogValue
+
+TIMEOUTS: Final = "timeouts"
+"""Kind of the deadline of a check for transactions that are open for too long."""
+
+
+class Ending(NamedTuple):
+    """Why a transaction ends whose markers are being written, and since when (wall ms); not in the log."""
+
+    cause: str
+    since_ms: int
+
+
+class Timeouts(Due):
+    """The deadline of the next check for timeouts, and how far the present one has got (`timeouts.on_deadline`)."""
+
+    __slots__ = ("first_ms", "left", "next_producer_id")
+
+    kind = TIMEOUTS
+
+    def __init__(self, next_producer_id: Callable[[], int]) -> None:
+        """`next_producer_id`: gives a fresh producer id, or -1, for a producer whose epochs are all used."""
+        super().__init__("")
+        self.next_producer_id = next_producer_id
+        self.first_ms = 0
+        """Monotonic: of the first check; the others are whole intervals later."""
+        self.left: Iterator[str] | None = None
+
+
+class State:
+    """The transactional ids of one partition of the topic of transactions."""
+
+    __slots__ = (
+        "_timeouts_ms",
+        "compile_pattern",
+        "deadlines",
+        "endings",
+        "ongoing",
+        "send_markers",
+        "settings",
+        "timeouts",
+        "transactions",
+    )
+
+    def __init__(
+        self,
+        settings: TransactionSettings,
+        send_markers: Callable[[str], Respond],
+        compile_pattern: Callable[[str], Callable[[str], object]],
+        timeouts: Timeouts,
+    ) -> None:
+        """`timeouts`: the deadline of the check for timeouts."""
+        self.settings = settings
+        self.compile_pattern = compile_pattern
+        self.timeouts = timeouts
+        self.send_markers = send_markers
+        """Gives, for a transactional id, what takes its WriteTxnMarkersRequest."""
+        self.transactions: dict[str, Transaction] = {}
+        self.ongoing: dict[str, Transaction] = {}
+        """Those whose transaction is open."""
+        self.endings: dict[str, Ending] = {}
+        self.deadlines = Deadlines()
+        self._timeouts_ms: dict[int, int] = {}
+
+    def evolve(
+        self, key: Message, value: Message | None, last_producer_epoch: int = NO_PRODUCER_EPOCH
+    ) -> Transaction | None:
+        """Take over one record: the id that it is about, None when that is gone. A record of an unknown type or state
+        (a later Kafka's) changes nothing. `last_producer_epoch`: see `Transaction`; records do not have it.
+        """
+        if type(key) is not TransactionLogKey:
+            return None
+        transactional_id = key.transactional_id
+        if value is None:
+            self.transactions.pop(transactional_id, None)
+            self.ongoing.pop(transactional_id, None)
+            self.endings.pop(transactional_id, None)
+            return None
+        if type(value) is not TransactionLogValue or not 0 <= value.transaction_status < len(IN_RECORDS):
+            return None
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            transaction = self.transactions[transactional_id] = Transaction(transactional_id)
+        timeout_ms = value.transaction_timeout_ms
+        transaction.take(value, last_producer_epoch, self._timeouts_ms.setdefault(timeout_ms, timeout_ms))
+        if transaction.state == ONGOING:
+            self.ongoing[transactional_id] = transaction
+        elif transactional_id in self.ongoing:
+            del self.ongoing[transactional_id]
+        return transaction
+
+    def evolve_all(self, records: Iterable[Decoded]) -> int:
+        """`evolve` for all records of a log: how many there were."""
+        evolve = self.evolve
+        count = 0
+        for key, value in records:
+            evolve(key, value)
+            count += 1
+        return count

@@ -1,0 +1,130 @@
+"""One step of the transaction core, for one command or for time that passes: it collects what comes out, and makes the
+record of each transition. Decides nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.core.interface import Command, Now, Output, Record, Reply, Respond
+from muster.coordinator.transactions import events
+from muster.coordinator.transactions.events import Event
+from muster.coordinator.transactions.state import State
+from muster.coordinator.transactions.states import EMPTY, STATUS, after
+from muster.coordinator.transactions.transaction import Partitions, Transaction
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.transaction_records.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+
+NO_LIMIT: Final = 2**63 - 1
+VALUE_VERSION: Final = 1
+"""What Kafka 4.3 writes once transaction.version is 1 or 2."""
+_FENCED: Final = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+_SAID_ONLY: Final = (ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+class Step(Output):
+    """The output while it grows, with what it is made from: the state, the time, and how many bytes its records may
+    have.
+    """
+
+    __slots__ = ("most_bytes", "now", "state")
+
+    replies: list[Reply]
+    records: list[Record]
+    events: list[Event]
+
+    def __init__(self, state: State, now: Now, most_bytes: int = NO_LIMIT) -> None:
+        self.state = state
+        self.now = now
+        self.most_bytes = most_bytes
+        self.replies = []
+        self.records = []
+        self.events = []
+
+    def reply(self, respond: Respond, response: Message) -> None:
+        """Answer a request, or have something done, when the records are durable."""
+        self.replies.append((respond, response))
+
+    def change(
+        self,
+        transaction: Transaction,
+        event: str,
+        *,
+        state: str | None = None,
+        producer_id: int | None = None,
+        next_producer_id: int | None = None,
+        producer_epoch: int | None = None,
+        last_producer_epoch: int | None = None,
+        timeout_ms: int | None = None,
+        partitions: Partitions | None = None,
+        start_ms: int | None = None,
+        version: int | None = None,
+    ) -> None:
+        """Let `event` happen to an id: the record of it, which changes the state. What is not given stays as it is;
+        the previous producer id is always that of now. `state`: the one it happens in, when the id passes through it.
+        """
+        one = transaction
+        transactional_id = one.transactional_id
+        next_state = after(transactional_id, one.state if state is None else state, event)
+        value = TransactionLogValue(
+            one.producer_id if producer_id is None else producer_id,
+            one.producer_id,
+            one.next_producer_id if next_producer_id is None else next_producer_id,
+            one.producer_epoch if producer_epoch is None else producer_epoch,
+            -1,
+            one.timeout_ms if timeout_ms is None else timeout_ms,
+            STATUS[next_state],
+            None if next_state == EMPTY else rows_of(one.partitions if partitions is None else partitions),
+            self.now.wall_ms,
+            one.start_ms if start_ms is None else start_ms,
+            one.version if version is None else version,
+        )
+        last = one.last_producer_epoch if last_producer_epoch is None else last_producer_epoch
+        key = TransactionLogKey(transactional_id)
+        self.records.append(Record(key, value, VALUE_VERSION))
+        self.state.evolve(key, value, last)
+
+    def remove(self, transaction: Transaction, event: str) -> None:
+        """Let `event` be the end of an id: its tombstone."""
+        transactional_id = transaction.transactional_id
+        after(transactional_id, transaction.state, event)
+        key = TransactionLogKey(transactional_id)
+        self.records.append(Record(key, None, 0))
+        self.state.evolve(key, None)
+
+    def event(self, kind: str, transaction: Transaction, **facts: object) -> None:
+        """Report something for the history; `events` has the kinds and their facts."""
+        one = transaction
+        self.events.append(Event(kind, one.transactional_id, one.producer_id, one.producer_epoch, facts))
+
+    def refused(
+        self, command: Command, transactional_id: str, producer_id: int, producer_epoch: int, error: int
+    ) -> None:
+        """Report for the history that a request was refused, if it was."""
+        if error in _SAID_ONLY:
+            return
+        present = self.state.transactions.get(transactional_id)
+        facts: dict[str, object] = {}
+        kind = events.REQUEST_REFUSED
+        is_other = error == ErrorCode.INVALID_PRODUCER_ID_MAPPING and present is not None
+        if present is not None and (error in _FENCED or is_other):
+            kind = events.FENCED
+            facts = {
+                "current_producer_id": present.producer_id,
+                "current_producer_epoch": present.producer_epoch,
+            }
+        self.events.append(
+            events.refused(
+                kind, command.request, command.client, transactional_id, producer_id, producer_epoch, error, **facts
+            )
+        )
+
+
+def rows_of(partitions: Partitions) -> list[PartitionsSchema]:
+    """Partitions as a record names them."""
+    return [PartitionsSchema(topic, list(ids)) for topic, ids in partitions.items()]

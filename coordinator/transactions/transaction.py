@@ -1,0 +1,98 @@
+"""What is known of one transactional id: its producer, and its present or last transaction. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from muster.coordinator.transactions.states import EMPTY, IN_RECORDS
+from muster.protocol.messages.transaction_records.transaction_log import TransactionLogValue
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+LAST_EPOCH: Final = 2**15 - 1
+"""The greatest epoch. No producer is given it: so a producer with the greatest one it can have can still be fenced."""
+NEVER_TIMES_OUT_MS: Final = 2**31 - 1
+"""The timeout of a transaction of a distributed two-phase commit (KIP-939)."""
+TV_0: Final = 0
+TV_2: Final = 2
+"""Kafka's transaction versions that clients have; 1 differs from 0 in the version of records only."""
+
+Partitions = Mapping[str, Collection[int]]
+"""Partitions by topic, in the order in which records name them."""
+NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
+
+
+class Transaction:
+    """One transactional id. 100,000 of them must be small: no deadline, no copy of what others have too.
+
+    Only `State.evolve` changes it. `last_producer_epoch`: the epoch before this one, if the same producer asked for
+    this one, or a transaction ended with it; no record has it, so it is -1 after a load, as on Kafka.
+    """
+
+    __slots__ = (
+        "last_producer_epoch",
+        "next_producer_id",
+        "partitions",
+        "previous_producer_id",
+        "producer_epoch",
+        "producer_id",
+        "start_ms",
+        "state",
+        "timeout_ms",
+        "transactional_id",
+        "updated_ms",
+        "version",
+    )
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = self.previous_producer_id = self.next_producer_id = NO_PRODUCER_ID
+        self.producer_epoch = self.last_producer_epoch = NO_PRODUCER_EPOCH
+        self.timeout_ms = 0
+        self.state = EMPTY
+        self.partitions: Partitions = NO_PARTITIONS
+        self.start_ms = self.updated_ms = -1
+        """Wall time: when the present or last transaction began (-1: none since the producer came); of the last
+        record.
+        """
+        self.version = TV_0
+        """Kafka's clientTransactionVersion: of the client that brought the last change about."""
+
+    @property
+    def is_exhausted(self) -> bool:
+        """There is no further epoch that a producer may have: the next one gets another producer id."""
+        return is_exhausted(self.producer_epoch)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the open transaction has."""
+        return sum(map(len, self.partitions.values()))
+
+    def take(self, value: TransactionLogValue, last_producer_epoch: int, timeout_ms: int) -> None:
+        """Become what a record says. `timeout_ms`: the one of the record, as an object that others share."""
+        producer_id, previous = value.producer_id, value.previous_producer_id
+        self.producer_id = producer_id
+        self.previous_producer_id = producer_id if previous == producer_id else previous
+        self.next_producer_id = value.next_producer_id
+        self.producer_epoch = value.producer_epoch
+        self.last_producer_epoch = last_producer_epoch
+        self.timeout_ms = timeout_ms
+        self.state = IN_RECORDS[value.transaction_status]
+        rows = value.transaction_partitions
+        if rows and self.state != EMPTY:
+            partitions: dict[str, dict[int, None]] = {}
+            for row in rows:
+                partitions.setdefault(row.topic, {}).update(dict.fromkeys(row.partition_ids))
+            self.partitions = partitions
+        else:
+            self.partitions = NO_PARTITIONS
+        self.start_ms = value.transaction_start_timestamp_ms
+        self.updated_ms = value.transaction_last_update_timestamp_ms
+        self.version = value.client_transaction_version
+
+
+def is_exhausted(producer_epoch: int) -> bool:
+    """Whether no producer may have a greater epoch than this."""
+    return producer_epoch >= LAST_EPOCH - 1
