@@ -233,61 +233,6 @@ def find(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
     return "FindCoordinator", 6, {"CoordinatorKeys": keys, "KeyType": int(args.get("type", 0))}
 
 
-@verb("txn-init")
-def txn_init(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    return (
-        "InitProducerId",
-        4,
-        {"TransactionalId": stage.group(rest[0]) if rest else None, "TransactionTimeoutMs": 60000},
-    )
-
-
-@verb("txn-add-offsets")
-def txn_add(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    return (
-        "AddOffsetsToTxn",
-        3,
-        {
-            "TransactionalId": actor.transactional_id,
-            "ProducerId": actor.producer[0],
-            "ProducerEpoch": actor.producer[1],
-            "GroupId": stage.group(args.get("group", stage.story.group)),
-        },
-    )
-
-
-@verb("txn-commit-offsets")
-def txn_commit(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    return (
-        "TxnOffsetCommit",
-        3,
-        {
-            "TransactionalId": actor.transactional_id,
-            "GroupId": stage.group(args.get("group", stage.story.group)),
-            "ProducerId": actor.producer[0],
-            "ProducerEpoch": actor.producer[1] + int(args.get("epoch", 0)),
-            "GenerationId": stage.generation(actor, args.get("generation"), -1),
-            "MemberId": stage.member(actor, args.get("member", "none")),
-            "GroupInstanceId": null_or(args.get("instance")),
-            "Topics": commit_topics(rest),
-        },
-    )
-
-
-@verb("txn-end")
-def txn_end(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    return (
-        "EndTxn",
-        3,
-        {
-            "TransactionalId": actor.transactional_id,
-            "ProducerId": actor.producer[0],
-            "ProducerEpoch": actor.producer[1],
-            "Committed": rest[0] == "commit",
-        },
-    )
-
-
 @verb("consumer-heartbeat")
 def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
     """KIP-848. epoch= (default: the actor's), topics=, regex=, owned=t1/0+1,t2/0 (none: empty list), rebalance=,

@@ -6,7 +6,7 @@ import collections
 import uuid
 from collections.abc import Generator
 
-from tests.stories.asking import VERBS
+from tests.stories.asking_transactions import VERBS
 from tests.stories.showing import absorb, say
 from tests.stories.stage import Actor, Stage, null_or, split_args
 from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Step, Story
@@ -78,6 +78,7 @@ def drop(actor: Actor, *, forget: bool) -> Part:
     yield Drop(actor.name)
     if forget:
         actor.member, actor.generation, actor.epoch, actor.protocol = "", -1, 0, None
+        actor.forget_producer()
     return []
 
 
@@ -116,5 +117,8 @@ def send(
     """One request; the replies that came by then."""
     api, version, body = VERBS[word](stage, actor, args, extra)
     stage.sent.append(body)
-    replies = yield Send(actor.name, api, int(args.get("v", version)), null_or(actor.settings["client"]), body, expect)
+    if args.get("unheard") == "yes":
+        stage.unheard.add(id(body))
+    client_id, once = null_or(actor.settings["client"]), args.get("once") == "yes"
+    replies = yield Send(actor.name, api, int(args.get("v", version)), client_id, body, expect, once)
     return list(replies or [])

@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 
-from tests.stories.stage import UUID, Actor, Stage, bytes_text, error_name, repr_text
+from tests.stories import showing_transactions
+from tests.stories.stage import UUID, Actor, Stage, bytes_text, error_name, named, repr_text
 from tests.stories.story import Body, Reply
-
-
-def named(**values: object) -> str:
-    return "".join(f" {k}={v}" for k, v in values.items() if v is not None)
 
 
 def bits(number: int) -> str:
@@ -102,15 +99,6 @@ def show_leave(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 def show_commit(stage: Stage, actor: Actor, reply: Reply) -> str:
     return " ".join(["commit", *topic_rows(stage, reply.body["Topics"], lambda p: error_name(p["ErrorCode"]))])
-
-
-def show_txn_commit(stage: Stage, actor: Actor, reply: Reply) -> str:
-    return " ".join(
-        [
-            "txn-commit-offsets",
-            *topic_rows(stage, reply.body["Topics"], lambda p: error_name(p["ErrorCode"])),
-        ]
-    )
 
 
 def fetched(p: Body) -> str:
@@ -220,12 +208,6 @@ def show_find(stage: Stage, actor: Actor, reply: Reply) -> str:
     return " ".join(["find", *(f"{stage.group_name(row['Key'])}={where(row)}" for row in reply.body["Coordinators"])])
 
 
-def show_txn_init(stage: Stage, actor: Actor, reply: Reply) -> str:
-    actor.producer = (reply.body["ProducerId"], reply.body["ProducerEpoch"])
-    actor.transactional_id = reply.request["TransactionalId"]
-    return "txn-init " + error_name(reply.body["ErrorCode"])
-
-
 def consumer_partitions(stage: Stage, assignment: Body) -> str:
     rows = [
         f"{t.get('TopicName') or stage.topic_name(t['TopicId'])}/" + "+".join(str(p) for p in sorted(t["Partitions"]))
@@ -285,12 +267,9 @@ SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {
     "DescribeGroups": show_describe,
     "ListGroups": show_list,
     "FindCoordinator": show_find,
-    "InitProducerId": show_txn_init,
-    "TxnOffsetCommit": show_txn_commit,
-    "AddOffsetsToTxn": lambda s, a, r: "txn-add-offsets " + error_name(r.body["ErrorCode"]),
-    "EndTxn": lambda s, a, r: "txn-end " + error_name(r.body["ErrorCode"]),
     "ConsumerGroupHeartbeat": show_consumer_heartbeat,
     "ConsumerGroupDescribe": show_consumer_describe,
+    **showing_transactions.SHOW,
 }
 
 
@@ -307,6 +286,8 @@ def absorb(stage: Stage, reply: Reply) -> None:
         stage.learn(actor, body["MemberId"])
         actor.member = body["MemberId"] or actor.member
         actor.epoch = body["MemberEpoch"]
+    else:
+        showing_transactions.absorb(stage, actor, reply)
     if body.get("ThrottleTimeMs"):
         raise ValueError(f"throttled: {body}")
 

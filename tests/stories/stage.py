@@ -14,7 +14,13 @@ from tests.stories import kafka_codec as codec
 from tests.stories.story import Body, Story
 
 ERRORS = {int(k): v for k, v in json.loads((pathlib.Path(__file__).parent / "errors.json").read_text()).items()}
+GHOST = 900_000_000_000
+"""A producer id that no server has given."""
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def named(**values: object) -> str:
+    return "".join(f" {k}={v}" for k, v in values.items() if v is not None)
 
 
 def error_name(code: int) -> str:
@@ -37,19 +43,28 @@ class Actor:
             "rebalance": "10000",
             "instance": None,
             "topics": None,
+            "tv": "1",
             **defaults,
         }
+        self.forget_producer()
+
+    def forget_producer(self) -> None:
+        """It is not known to any coordinator (any more)."""
         self.producer = (-1, -1)
+        self.sequences: dict[tuple[str, int], int] = {}
 
 
 class Stage:
     """One run of one story: its actors, the names of its ids, and what the outcome lines say."""
 
     def __init__(self, story: Story, suffix: str = "", topic_ids: dict[str, uuid.UUID] | None = None) -> None:
+        self.no_id = uuid.UUID(int=0)
         self.story, self.suffix, self.topic_ids = story, suffix, topic_ids or {}
         self.actors: dict[str, Actor] = {}
         self.labels: dict[str, str] = {}
+        self.producers: dict[int, str] = {GHOST: "ghost"}  # producer id -> its name
         self.sent: list[Body] = []  # every request's body, in the order of sending
+        self.unheard: set[int] = set()  # id() of those bodies whose answers their actors do not hear
 
     def actor(self, name: str) -> Actor:
         if name not in self.actors:
@@ -98,12 +113,35 @@ class Stage:
             return self.labels[member_id]
         return "id:" + UUID.sub("<uuid>", member_id) if UUID.search(member_id) else "id:" + member_id
 
+    def learn_producer(self, actor: Actor, transactional_id: str | None, producer_id: int) -> None:
+        """A producer id is called by its transactional id, else by its actor; the second one tx#2."""
+        if producer_id in self.producers:
+            return
+        name = self.group_name(transactional_id) if transactional_id else actor.name
+        before = sum(one.partition("#")[0] == name for one in self.producers.values())
+        self.producers[producer_id] = name if not before else f"{name}#{before + 1}"
+
+    def producer_label(self, producer_id: int) -> str:
+        return self.producers.get(producer_id) or ("none" if producer_id == -1 else f"id:{producer_id}")
+
+    def producer_id(self, text: str) -> int:
+        """none; ghost, which nobody has; tx or tx#2; a number."""
+        known = {"none": -1, **{name: real for real, name in self.producers.items()}}
+        return known[text] if text in known else int(text)
+
     def generation(self, actor: Actor, text: str | None, own: int) -> int:
         if text is None:
             return own
         if text[0] in "+" or (text[0] == "-" and text != "-1" and text != "-2"):
             return own + int(text)
         return int(text)
+
+    def topic(self, name: str) -> str:
+        """The name on the server: the story's own topics have the suffix of the run."""
+        return name + self.suffix.replace("~", "-") if name in self.story.own_topics else name
+
+    def topic_label(self, real: str) -> str:
+        return next((name for name in self.story.own_topics if real == self.topic(name)), real)
 
     def topic_id(self, name: str) -> uuid.UUID:
         """The id of a topic of the story; of another name an id that no topic has."""

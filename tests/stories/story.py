@@ -10,7 +10,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
-HEADERS = ("broker", "topics", "group", "defaults", "tags")
+HEADERS = ("broker", "topics", "own-topics", "group", "defaults", "tags")
 
 Body = dict[str, Any]
 """A message as a dict with Kafka's field names."""
@@ -30,6 +30,8 @@ class Send:
     client_id: str | None
     body: Body
     expect: list[str] | None
+    once: bool = False
+    """The first answer counts, also one that means "not ready yet"."""
 
 
 @dataclasses.dataclass
@@ -93,6 +95,7 @@ class Story:
         self.tags: list[str] = []
         self.items: list[str | Step] = []
         topics: dict[str, str] = {}
+        own_topics: dict[str, str] = {}
         for number, line in enumerate(text.splitlines(), 1):
             if line.startswith("    "):
                 if not self.items or not isinstance(self.items[-1], Step):
@@ -109,10 +112,13 @@ class Story:
                     self.tags = rest.split()
                 else:
                     pairs = dict(item.split("=", 1) for item in rest.split())
-                    {"broker": self.broker, "topics": topics, "defaults": self.defaults}[word].update(pairs)
+                    {"broker": self.broker, "topics": topics, "own-topics": own_topics, "defaults": self.defaults}[
+                        word
+                    ].update(pairs)
             else:
                 self.items.append(Step(line, [], number))
         self.topics = {name: int(count) for name, count in topics.items()}
+        self.own_topics = {name: int(count) for name, count in own_topics.items()}
 
     @property
     def title(self) -> str:

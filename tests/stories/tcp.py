@@ -12,11 +12,12 @@ import secrets
 import struct
 import time
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from tests.stories import kafka_codec as codec
-from tests.stories import playing
+from tests.stories import playing, showing_transactions
+from tests.stories.batches import Batch
 from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
 
 QUIET_S = 0.07
@@ -25,7 +26,13 @@ QUIET_RECORD_S = 0.15
 PATIENCE_S = 4.0
 """How long to wait for a reply that is due now."""
 
-TRANSACTIONS = ("InitProducerId", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
+RUNNER = "runner"
+"""The actor that is none of the story's."""
+ASKED_AGAIN = frozenset({14, 15, 16, 19, 51})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told
+while the verification cannot be done yet), CONCURRENT_TRANSACTIONS.
+"""
+TRANSACTIONS = frozenset(showing_transactions.SHOW)
 
 Ready = dict[Any, Any]
 """What `prepare` has found on a server already: topic name -> id, and which coordinators answer."""
@@ -33,9 +40,25 @@ Ready = dict[Any, Any]
 
 def transient(reply: Reply) -> bool:
     """The transaction coordinator is not ready or not done yet; every client asks again, so these are no outcome."""
-    codes = [reply.body.get("ErrorCode", 0)]
-    codes += [row["ErrorCode"] for topic in reply.body.get("Topics", []) for row in topic["Partitions"]]
-    return any(code in (14, 15, 16, 51) for code in codes)
+    return reply.api in TRANSACTIONS and not ASKED_AGAIN.isdisjoint(codes(reply.body))
+
+
+def is_at_rest(described: Body) -> bool:
+    """Whether no markers are to be written any more, by DescribeTransactions' answer."""
+    return not any(one["TransactionState"].startswith("Prepare") for one in described["TransactionStates"])
+
+
+def codes(body: object) -> Iterator[int]:
+    """Every error code in a body."""
+    if isinstance(body, dict):
+        for key, value in body.items():
+            if key.endswith("ErrorCode"):
+                yield value
+            else:
+                yield from codes(value)
+    elif isinstance(body, list):
+        for one in body:
+            yield from codes(one)
 
 
 class Connection:
@@ -78,7 +101,7 @@ class Connection:
 
     async def ask(self, api: str, version: int, body: Body) -> Body:
         future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
-        self.send(Send("runner", api, version, "runner", body, None), future)
+        self.send(Send(RUNNER, api, version, RUNNER, body, None), future)
         return await asyncio.wait_for(future, 10)
 
     async def close(self) -> None:
@@ -161,6 +184,7 @@ class Driver:
         if free is None:
             free = await Connection.to(self.host, self.port, self.on_reply)
             self.connections[action.actor].append(free)
+        stamp(action.body, int(time.time() * 1000))
         free.send(action)
         expect = action.expect
         if expect is None:
@@ -169,11 +193,35 @@ class Driver:
         else:
             await self.until(lambda: self.has(expect), PATIENCE_S)
             await self.quiet(0.005 if action.actor in expect else QUIET_S)
-        if action.api in TRANSACTIONS and self.replies and transient(self.replies[-1]):
-            self.replies.pop()
-            await asyncio.sleep(0.05)
-            return await self.send(action)
+        if self.replies and self.replies[-1].request is action.body:
+            if transient(self.replies[-1]) and not action.once:
+                self.replies.pop()
+                await asyncio.sleep(0.02)
+                return await self.send(action)
+            if action.api == "EndTxn" and not self.replies[-1].body["ErrorCode"]:
+                await self.at_rest(free, action.body["TransactionalId"])
         return self.taken()
+
+    async def at_rest(self, connection: Connection, transactional_id: str) -> None:
+        """The markers of the transaction are written."""
+        for _ in range(200):
+            asked = {"TransactionalIds": [transactional_id]}
+            if is_at_rest(await connection.ask("DescribeTransactions", 0, asked)):
+                return
+            await asyncio.sleep(0.01)
+
+    async def create_topics(self, counts: dict[str, int]) -> None:
+        """Topics of this story alone."""
+        runner = await Connection.to(self.host, self.port)
+        await create_topics(runner, {}, counts)
+        await runner.close()
+
+    async def delete_topics(self, names: Collection[str]) -> None:
+        """Those that it has left."""
+        runner = await Connection.to(self.host, self.port)
+        topics = [{"Name": name, "TopicId": uuid.UUID(int=0)} for name in names]
+        await runner.ask("DeleteTopics", 6, {"TimeoutMs": 10000, "Topics": topics})
+        await runner.close()
 
     async def close(self) -> None:
         for connections in self.connections.values():
@@ -181,9 +229,21 @@ class Driver:
                 await connection.close()
 
 
+def stamp(body: Body, wall_ms: int) -> None:
+    """The batches that are produced have the time."""
+    for topic in body.get("TopicData", []):
+        for row in topic["PartitionData"]:
+            if isinstance(row["Records"], Batch):
+                row["Records"].timestamp_ms = wall_ms
+
+
 async def play(driver: Driver, story: Story, topic_ids: dict[str, uuid.UUID]) -> str:
     """The story's text as it went on that server, with fresh group ids."""
-    steps = playing.play(story, "~" + secrets.token_hex(4), topic_ids, driver.recording)
+    suffix = "~" + secrets.token_hex(4)
+    own = {name + suffix.replace("~", "-"): count for name, count in story.own_topics.items()}
+    if own:
+        await driver.create_topics(own)
+    steps = playing.play(story, suffix, topic_ids, driver.recording)
     answer: list[Reply] | None = None
     try:
         while True:
@@ -192,6 +252,8 @@ async def play(driver: Driver, story: Story, topic_ids: dict[str, uuid.UUID]) ->
         text: str = end.value
         return text
     finally:
+        if own:
+            await driver.delete_topics(own)
         await driver.close()
 
 

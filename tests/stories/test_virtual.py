@@ -1,4 +1,4 @@
-"""Every story on the core, in virtual time."""
+"""Every story in virtual time: on the core, and those with transactions on a whole node."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import pathlib
 
 import pytest
 
+from muster.coordinator.api.registry import SERVED
+from tests.stories import kafka_codec as codec
+from tests.stories.node import NodeDriver
 from tests.stories.story import Step, Story
 from tests.stories.virtual import VirtualDriver, persisted
 
@@ -24,8 +27,6 @@ def requests_of(story: Story) -> set[str]:
 
 def later_work(story: Story) -> tuple[str, str] | None:
     """The request at which the core gives up as it knows nothing of it yet, and what that belongs to."""
-    if "txn" in story.tags:
-        return "InitProducerIdRequest", "transactions"
     if requests_of(story) & {"consumer-heartbeat", "consumer-describe"}:
         return "ConsumerGroupHeartbeatRequest", "consumer groups (KIP-848)"
     return None
@@ -35,6 +36,11 @@ def later_work(story: Story) -> tuple[str, str] | None:
 def test_story_in_virtual_time(story: Story) -> None:
     if requests_of(story) == {"find"}:
         pytest.skip("asks for a coordinator, which the core knows nothing of: see tests/e2e")
+    if "txn" in story.tags:
+        if codec.api_key("AddPartitionsToTxn") not in SERVED:
+            pytest.xfail("needs transactions: AddPartitionsToTxn is not served")
+        assert NodeDriver(story).run() == story.text
+        return
     driver = VirtualDriver(story)
     if (later := later_work(story)) is not None:
         with pytest.raises(TypeError, match=f"^the core does not answer {later[0]}$"):

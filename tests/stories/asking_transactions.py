@@ -1,0 +1,267 @@
+"""What the commands about transactions and about what is in a partition ask for: text -> (api, version, body).
+
+A producer is told by the actor: the transactional id, producer id and epoch that it was given last, and how many
+records it has sent to each partition, as a client knows them. `id=`, `producer=`, `epoch=` and `seq=` say otherwise.
+"""
+
+from __future__ import annotations
+
+from tests.stories.asking import VERBS, Asked, commit_topics, verb
+from tests.stories.batches import Batch
+from tests.stories.stage import Actor, Stage, by_topic, null_or
+from tests.stories.story import Body
+
+Args = dict[str, str]
+
+OF_CLIENTS: dict[str, tuple[int, int]] = {
+    "Produce": (11, 12),
+    "EndTxn": (4, 5),
+    "TxnOffsetCommit": (4, 5),
+}
+"""API -> the version that a client of transaction version 1 sends, and of version 2 (`tv`)."""
+
+
+def version_of(actor: Actor, api: str) -> int:
+    """By the transaction version of the client."""
+    return OF_CLIENTS[api][int(actor.settings["tv"]) - 1]
+
+
+def transactional_id(stage: Stage, actor: Actor, args: Args) -> str | None:
+    return stage.group(args["id"]) if "id" in args else actor.transactional_id
+
+
+def producer(stage: Stage, actor: Actor, args: Args) -> tuple[int, int]:
+    """Its id and epoch. producer=tx, none, ghost or a number; epoch=3, +1 or -1 (of its own), none."""
+    producer_id, epoch = actor.producer
+    if "producer" in args:
+        producer_id = stage.producer_id(args["producer"])
+    if "epoch" in args:
+        text = args["epoch"]
+        epoch = -1 if text == "none" else epoch + int(text) if text[0] in "+-" else int(text)
+    return producer_id, epoch
+
+
+def partitions_by_topic(stage: Stage, specs: list[str]) -> list[tuple[str, list[int]]]:
+    return [(stage.topic(topic), [int(i) for i in indexes]) for topic, indexes in by_topic(specs).items()]
+
+
+@verb("txn-init")
+def txn_init(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """txn-init tx; again for the same id: txn-init; idempotent only: txn-init null. own=yes: tells who it was."""
+    if "tv" in args:
+        actor.settings["tv"] = args["tv"]
+    wanted = stage.group(rest[0]) if rest else actor.transactional_id
+    body: Body = {"TransactionalId": wanted, "TransactionTimeoutMs": int(args.get("timeout", 60000))}
+    if args.get("own") == "yes" or "producer" in args or "epoch" in args:
+        body["ProducerId"], body["ProducerEpoch"] = producer(stage, actor, args)
+    return "InitProducerId", 5, body
+
+
+@verb("txn-add-partitions")
+def txn_add_partitions(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """txn-add-partitions o/0 o/1; from v4 on for several producers: A:o/0 B:o/0 B:o/1; verify=yes"""
+    version = int(args.get("v", 3))
+    if version <= 3:
+        producer_id, epoch = producer(stage, actor, args)
+        return (
+            "AddPartitionsToTxn",
+            3,
+            {
+                "V3AndBelowTransactionalId": transactional_id(stage, actor, args),
+                "V3AndBelowProducerId": producer_id,
+                "V3AndBelowProducerEpoch": epoch,
+                "V3AndBelowTopics": topics_of(stage, rest),
+            },
+        )
+    by_actor: dict[str, list[str]] = {}
+    for spec in rest:
+        name, colon, partition = spec.rpartition(":")
+        by_actor.setdefault(name if colon else actor.name, []).append(partition)
+    transactions = []
+    for name, specs in by_actor.items():
+        who = stage.actor(name)
+        producer_id, epoch = producer(stage, who, args)
+        transactions.append(
+            {
+                "TransactionalId": transactional_id(stage, who, args),
+                "ProducerId": producer_id,
+                "ProducerEpoch": epoch,
+                "VerifyOnly": args.get("verify") == "yes",
+                "Topics": topics_of(stage, specs),
+            }
+        )
+    return "AddPartitionsToTxn", 3, {"Transactions": transactions}
+
+
+def topics_of(stage: Stage, specs: list[str]) -> list[Body]:
+    return [{"Name": name, "Partitions": indexes} for name, indexes in partitions_by_topic(stage, specs)]
+
+
+@verb("txn-add-offsets")
+def txn_add_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    producer_id, epoch = producer(stage, actor, args)
+    return (
+        "AddOffsetsToTxn",
+        4,
+        {
+            "TransactionalId": transactional_id(stage, actor, args),
+            "ProducerId": producer_id,
+            "ProducerEpoch": epoch,
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+        },
+    )
+
+
+@verb("txn-commit-offsets")
+def txn_commit_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """txn-commit-offsets t1/0=5, as `commit`; member=A means: the member that A is, in A's generation"""
+    producer_id, epoch = producer(stage, actor, args)
+    return (
+        "TxnOffsetCommit",
+        version_of(actor, "TxnOffsetCommit"),
+        {
+            "TransactionalId": transactional_id(stage, actor, args),
+            "GroupId": stage.group(args.get("group", stage.story.group)),
+            "ProducerId": producer_id,
+            "ProducerEpoch": epoch,
+            "GenerationId": stage.generation(actor, args.get("generation"), -1),
+            "MemberId": stage.member(actor, args.get("member", "none")),
+            "GroupInstanceId": null_or(args.get("instance")),
+            "Topics": commit_topics(rest),
+        },
+    )
+
+
+@verb("txn-end")
+def txn_end(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """txn-end commit, txn-end abort"""
+    producer_id, epoch = producer(stage, actor, args)
+    return (
+        "EndTxn",
+        version_of(actor, "EndTxn"),
+        {
+            "TransactionalId": transactional_id(stage, actor, args),
+            "ProducerId": producer_id,
+            "ProducerEpoch": epoch,
+            "Committed": rest[0] == "commit",
+        },
+    )
+
+
+@verb("produce")
+def produce(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """produce o/0=a,b o/1=c: in the actor's transaction. txn=no: not, though with its producer id; plain=yes: without
+    one; txn=yes id=null: a transactional batch of no transactional id.
+    """
+    plain = args.get("plain") == "yes"
+    identity = (-1, -1) if plain else producer(stage, actor, args)
+    name = None if plain or args.get("txn") == "no" else transactional_id(stage, actor, args)
+    is_transactional = name is not None or args.get("txn") == "yes"
+    topics = []
+    for topic, specs in by_topic(rest).items():
+        rows = []
+        for spec in specs:
+            index, _, text = spec.partition("=")
+            values = text.split(",")
+            sequence = -1 if plain else int(args.get("seq", actor.sequences.get((topic, int(index)), 0)))
+            batch = Batch(values, identity, sequence, is_transactional=is_transactional)
+            rows.append({"Index": int(index), "Records": batch})
+        topics.append({"Name": stage.topic(topic), "PartitionData": rows})
+    body = {"TransactionalId": name, "Acks": -1, "TimeoutMs": 30000, "TopicData": topics}
+    return "Produce", version_of(actor, "Produce"), body
+
+
+ISOLATION = {"uncommitted": 0, "committed": 1}
+
+
+@verb("read")
+def read(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """read o/0: as a consumer with isolation=committed (default) or uncommitted; from=3"""
+    topics = [
+        {
+            "Topic": name,
+            "Partitions": [
+                {"Partition": i, "FetchOffset": int(args.get("from", 0)), "PartitionMaxBytes": 1 << 20} for i in indexes
+            ],
+        }
+        for name, indexes in partitions_by_topic(stage, rest)
+    ]
+    isolation = ISOLATION[args.get("isolation", "committed")]
+    return "Fetch", 12, {"MaxWaitMs": 0, "MinBytes": 0, "IsolationLevel": isolation, "Topics": topics}
+
+
+TIMES = {"latest": -1, "earliest": -2, "max": -3}
+
+
+@verb("list-offsets")
+def list_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """list-offsets o/0 at=latest (default), earliest or max; isolation= as in `read`"""
+    at = TIMES[args.get("at", "latest")]
+    topics = [
+        {"Name": name, "Partitions": [{"PartitionIndex": i, "Timestamp": at} for i in indexes]}
+        for name, indexes in partitions_by_topic(stage, rest)
+    ]
+    isolation = ISOLATION[args.get("isolation", "committed")]
+    return "ListOffsets", 7, {"ReplicaId": -1, "IsolationLevel": isolation, "Topics": topics}
+
+
+@verb("txn-describe")
+def txn_describe(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    ids = [stage.group(name) for name in rest] if rest else [actor.transactional_id]
+    return "DescribeTransactions", 0, {"TransactionalIds": ids}
+
+
+@verb("txn-list")
+def txn_list(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """txn-list states=Ongoing,Empty producers=tx,ty longer=1000 pattern=t.*"""
+    return (
+        "ListTransactions",
+        2,
+        {
+            "StateFilters": [one for one in args.get("states", "").split(",") if one],
+            "ProducerIdFilters": [stage.producer_id(one) for one in args.get("producers", "").split(",") if one],
+            "DurationFilter": int(args.get("longer", -1)),
+            "TransactionalIdPattern": args.get("pattern"),
+        },
+    )
+
+
+@verb("describe-producers")
+def describe_producers(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    topics = [{"Name": name, "PartitionIndexes": indexes} for name, indexes in partitions_by_topic(stage, rest)]
+    return "DescribeProducers", 0, {"Topics": topics}
+
+
+@verb("write-markers")
+def write_markers(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """write-markers abort o/0 o/1: for the actor's producer; coordinator= its epoch; tv=2 (from v2 on)"""
+    producer_id, epoch = producer(stage, actor, args)
+    topics = [{"Name": name, "PartitionIndexes": indexes} for name, indexes in partitions_by_topic(stage, rest[1:])]
+    marker = {
+        "ProducerId": producer_id,
+        "ProducerEpoch": epoch,
+        "TransactionResult": rest[0] == "commit",
+        "Topics": topics,
+        "CoordinatorEpoch": int(args.get("coordinator", 0)),
+        "TransactionVersion": int(args.get("tv", 0)),
+    }
+    return "WriteTxnMarkers", 1, {"Markers": [marker]}
+
+
+@verb("create-topic")
+def create_topic(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """create-topic o:2: two partitions"""
+    pairs = [one.partition(":") for one in rest]
+    topics = [
+        {"Name": stage.topic(name), "NumPartitions": int(count), "ReplicationFactor": 1} for name, _, count in pairs
+    ]
+    return "CreateTopics", 7, {"timeoutMs": 10000, "Topics": topics}
+
+
+@verb("delete-topic")
+def delete_topic(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    topics = [{"Name": stage.topic(name), "TopicId": stage.no_id} for name in rest]
+    return "DeleteTopics", 6, {"TimeoutMs": 10000, "Topics": topics}
+
+
+__all__ = ["VERBS"]
