@@ -25,8 +25,8 @@ import structlog
 from bench import log as log_bench
 from bench import measure
 from bench.scenarios import Target
-from muster.coordinator.cli.groups.cluster import Cluster
-from muster.coordinator.cli.groups.events import Events
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.events import Events
 from muster.coordinator.config.listeners import Address
 from muster.coordinator.core.interface import Now
 from muster.coordinator.group_coordinator.record_codec import RecordCodec

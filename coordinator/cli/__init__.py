@@ -22,6 +22,7 @@ examples:
   muster serve --config server.properties --override group.initial.rebalance.delay.ms=0
   KAFKA_NUM_PARTITIONS=4 muster serve --advertise broker.example:9092
   muster groups history payments                        why a group rebalanced, and which member caused it
+  muster transactions history pay-1                     which of its transactions were aborted, and why
   muster analyze muster-data                            tables and a page: what the groups did, and why
   muster health localhost:9092                          does a server answer there?
 """
@@ -31,6 +32,7 @@ _RUN = {
     "serve": ("serve", "serve"),
     "health": ("health", "health"),
     "groups": ("groups", "run"),
+    "transactions": ("transactions", "run"),
     "log": ("log", "run"),
     "analyze": ("analyze", "run"),
 }
@@ -103,9 +105,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
-    from muster.coordinator.cli import analyze, groups, log
+    from muster.coordinator.cli import analyze, groups, log, transactions
 
     groups.add_parser(commands)
+    transactions.add_parser(commands)
     log.add_parser(commands)
     analyze.add_parser(commands)
     commands.add_parser("version", help="print the version")

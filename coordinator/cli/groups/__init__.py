@@ -52,7 +52,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
-    from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
+    from muster.coordinator.cli.cluster import AskingFailed, Cluster
     from muster.coordinator.cli.output import printing, say
     from muster.coordinator.config import ConfigError
     from muster.coordinator.config.listeners import parse_address

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, Connection, sentence
-from muster.coordinator.cli.groups.table import print_json, print_table, ranges
+from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
 from muster.coordinator.cli.output import say
+from muster.coordinator.cli.table import print_json, print_table, ranges
 from muster.protocol.api import ApiKey
 from muster.protocol.consumer import decode_assignment
 from muster.protocol.errors import ErrorCode

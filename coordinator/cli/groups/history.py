@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from threading import Event
 from typing import Final
 
-from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
-from muster.coordinator.cli.groups.events import Events, Value
-from muster.coordinator.cli.groups.table import print_json
+from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.events import Events, Value
 from muster.coordinator.cli.output import say
+from muster.coordinator.cli.table import print_json
 from muster.coordinator.observe.timeline import Timeline
 
 RETRY_S: Final = 0.5

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.cluster import AskingFailed, Cluster, sentence
 from muster.coordinator.cli.groups.offline import offline_partitions
-from muster.coordinator.cli.groups.table import print_json, print_table
 from muster.coordinator.cli.output import say
+from muster.coordinator.cli.table import print_json, print_table
 from muster.protocol.api import ApiKey
 from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
-
-from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.ends import Partition, end_offsets
 from muster.coordinator.cli.groups.describing import describe_group
 from muster.coordinator.cli.groups.offline import why_not
-from muster.coordinator.cli.groups.table import print_json, print_table
+from muster.coordinator.cli.table import print_json, print_table
 from muster.protocol.api import ApiKey
-from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
-
-LATEST: Final = -1
-"""ListOffsets' timestamp for the end of a partition."""
-
-Partition = tuple[str, int]
 
 
 def offsets(cluster: Cluster, group_id: str, *, as_json: bool) -> int:
@@ -49,34 +41,6 @@ def offsets(cluster: Cluster, group_id: str, *, as_json: bool) -> int:
     else:
         print_table(("TOPIC", "PARTITION", "OFFSET", "END", "LAG", "METADATA", "MEMBER"), rows)
     return 0
-
-
-def end_offsets(cluster: Cluster, partitions: Iterable[Partition]) -> dict[Partition, int]:
-    """The end of each partition; those that are gone, or whose leader does not say, are left out."""
-    wanted = list(partitions)
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    topics = cluster.topics(sorted({topic for topic, _ in wanted}))
-    leaders = {(name, one.partition_index): one.leader_id for name, topic in topics.items() for one in topic.partitions}
-    for topic, partition in wanted:
-        leader = leaders.get((topic, partition), -1)
-        if leader >= 0:
-            by_leader.setdefault(leader, {}).setdefault(topic, []).append(partition)
-    ends: dict[Partition, int] = {}
-    for leader, asked in by_leader.items():
-        rows = [
-            ListOffsetsTopic(name, [ListOffsetsPartition(one, -1, LATEST) for one in numbers])
-            for name, numbers in asked.items()
-        ]
-        answer = cluster.node(leader).ask(ApiKey.LIST_OFFSETS, ListOffsetsRequest(-1, 0, rows))
-        ends.update(
-            {
-                (topic.name, one.partition_index): one.offset
-                for topic in answer.topics
-                for one in topic.partitions
-                if not one.error_code
-            }
-        )
-    return ends
 
 
 def _owners(cluster: Cluster, group_id: str) -> dict[Partition, str]:

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from muster.coordinator.cli import main
-from muster.coordinator.cli.groups import cluster
-from muster.coordinator.cli.groups.table import print_table, ranges
+from muster.coordinator.cli import cluster, main
+from muster.coordinator.cli.table import print_table, ranges
 
 Capture = pytest.CaptureFixture[str]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.cli.events import Events
 from muster.coordinator.cli.groups import history
-from muster.coordinator.cli.groups.events import Events
-from muster.coordinator.cli.groups.table import print_json, print_table
 from muster.coordinator.cli.output import as_json, printing, say, width
+from muster.coordinator.cli.table import print_json, print_table
 
 Capture = pytest.CaptureFixture[str]
 NASTY = "a\x1b[2J\r\nb\u202ec\x9bd\u2028e\x00\x7f\ud800"

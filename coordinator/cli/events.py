@@ -1,57 +1,75 @@
-"""The records of `__group_events`, fetched as a consumer does."""
+"""The records of `__group_events` and `__transaction_events`, fetched as a consumer does."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from muster.coordinator.cli.groups.cluster import AskingFailed, Cluster, sentence
-from muster.coordinator.cli.groups.offsets import end_offsets
+from muster.coordinator.cli.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.ends import end_offsets
 from muster.coordinator.log import batches
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import group_partition
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-TOPIC: Final = "__group_events"
 FETCH_BYTES: Final = 4 * 1024 * 1024
 WAIT_MS: Final = 500
 
 Value = dict[str, Any]
 
 
+class History(NamedTuple):
+    """One of the two."""
+
+    topic: str
+    name: str
+    """The field of an event that says of whom it is."""
+    missing: str
+    """What to do when there is no such topic."""
+
+
+OF_GROUPS: Final = History(
+    "__group_events", "group", "history and watch need Muster with muster.group.events.enable=true"
+)
+OF_TRANSACTIONS: Final = History(
+    "__transaction_events",
+    "transactional_id",
+    "history needs Muster with muster.transaction.events.enable=true, and a first transactional id; Apache Kafka keeps "
+    "no history (muster analyze tells what its logs still hold)",
+)
+
+
 class Events:
     """The topic, read from one place on."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, of: History = OF_GROUPS) -> None:
         """Raises AskingFailed when there is no such topic."""
         self._cluster = cluster
-        topic = cluster.topics([TOPIC]).get(TOPIC)
+        self._of = of
+        topic = cluster.topics([of.topic]).get(of.topic)
         if topic is None:
-            raise AskingFailed(
-                f"{cluster.bootstrap.address} has no topic {TOPIC}: history and watch need Muster with "
-                "muster.group.events.enable=true"
-            )
+            raise AskingFailed(f"{cluster.bootstrap.address} has no topic {of.topic}: {of.missing}")
         self._leaders = {one.partition_index: one.leader_id for one in topic.partitions}
 
-    def partition_of(self, group_id: str) -> int:
-        """Where the events of a group are."""
-        return group_partition(group_id, len(self._leaders))
+    def partition_of(self, name: str) -> int:
+        """Where the events of a group or a transactional id are."""
+        return group_partition(name, len(self._leaders))
 
     def ends(self) -> dict[int, int]:
         """The end of every partition."""
-        found = end_offsets(self._cluster, [(TOPIC, partition) for partition in self._leaders])
+        found = end_offsets(self._cluster, [(self._of.topic, partition) for partition in self._leaders])
         return {partition: end for (_, partition), end in found.items()}
 
-    def upto_now(self, group_id: str) -> Iterator[Value]:
-        """All events of a group that there are."""
-        partition = self.partition_of(group_id)
+    def upto_now(self, name: str) -> Iterator[Value]:
+        """All events of a group or a transactional id that there are."""
+        partition = self.partition_of(name)
         end = self.ends().get(partition, 0)
         position = {partition: 0}
         while position[partition] < end:
             before = position[partition]
-            yield from (value for value in self.fetch(position, 0) if value["group"] == group_id)
+            yield from (value for value in self.fetch(position, 0) if value[self._of.name] == name)
             if position[partition] == before:  # what was there is kept no longer
                 return
 
@@ -70,7 +88,7 @@ class Events:
             rows = [FetchPartition(one, -1, position[one], -1, -1, FETCH_BYTES) for one in partitions]
             request = FetchRequest(
                 max_wait_ms=wait_ms // len(by_leader), min_bytes=1, max_bytes=4 * FETCH_BYTES,
-                topics=[FetchTopic(TOPIC, partitions=rows)],
+                topics=[FetchTopic(self._of.topic, partitions=rows)],
             )  # fmt: skip
             answer = self._cluster.node(leader).ask(ApiKey.FETCH, request)
             for topic in answer.responses:
@@ -84,19 +102,19 @@ class Events:
             position[row.partition_index] = max(row.log_start_offset, 0)
             return
         if row.error_code:
-            raise AskingFailed(f"{TOPIC}-{row.partition_index} cannot be read: {sentence(row.error_code)}")
+            raise AskingFailed(f"{self._of.topic}-{row.partition_index} cannot be read: {sentence(row.error_code)}")
         for _, records in batches.read(bytes(row.records or b"")):
             for record in records:
                 if record.offset >= position[row.partition_index]:
                     position[row.partition_index] = record.offset + 1
-                    value = _value(record.value)
+                    value = _value(record.value, self._of.name)
                     if value is not None:
                         yield value
 
 
-def _value(data: bytes | None) -> Value | None:
+def _value(data: bytes | None, name: str) -> Value | None:
     try:
         value = json.loads(data or b"")
     except ValueError:  # no event of ours
         return None
-    return value if isinstance(value, Mapping) and {"kind", "group", "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts
+    return value if isinstance(value, Mapping) and {"kind", name, "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts

@@ -1,5 +1,5 @@
-"""The client of `muster groups`: connections to the nodes of a cluster, one request after the other. It waits for each
-answer: for a command line, not for a server.
+"""The client of `muster groups` and `muster transactions`: connections to the nodes of a cluster, one request after the
+other. It waits for each answer: for a command line, not for a server.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_TIMEOUT_S: Final = 5.0
 """So long whatever listens there may take to say that it is a broker."""
 MAX_ANSWER_BYTES: Final = 100_000_000
 """As librdkafka's receive.message.max.bytes: the size of a longer answer is that of no answer of Kafka's."""
-CLIENT_ID: Final = "muster-groups"
+CLIENT_ID: Final = "muster"
 NEEDED: Final = {
     ApiKey.METADATA: (4, 13),
     ApiKey.FIND_COORDINATOR: (4, 6),
@@ -34,8 +34,17 @@ NEEDED: Final = {
     ApiKey.OFFSET_FETCH: (8, 9),
     ApiKey.LIST_OFFSETS: (1, 7),
     ApiKey.FETCH: (4, 12),
+    ApiKey.LIST_TRANSACTIONS: (0, 2),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4),
 }
 """The versions that are spoken here: those whose shape is the newest one, with names of topics."""
+
+GROUP: Final = 0
+TRANSACTIONAL_ID: Final = 1
+"""FindCoordinator's kinds of keys."""
+_KINDS: Final = {GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
 
 
 class AskingFailed(Exception):
@@ -177,18 +186,18 @@ class Cluster:
         """A connection to each node."""
         return [self.node(node_id) for node_id in sorted(self.nodes)]
 
-    def coordinator(self, group_id: str) -> Connection:
-        """A connection to the group's coordinator. Raises AskingFailed."""
-        answer = self.bootstrap.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", 0, [group_id]))
+    def coordinator(self, name: str, kind: int = GROUP) -> Connection:
+        """A connection to the coordinator of a group, or of a transactional id. Raises AskingFailed."""
+        answer = self.bootstrap.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, [name]))
         (found,) = answer.coordinators
         if found.error_code:
-            raise AskingFailed(f"group {group_id} has no coordinator: {sentence(found.error_code)}")
+            raise AskingFailed(f"{_KINDS[kind]} {name} has no coordinator: {sentence(found.error_code)}")
         self.nodes[found.node_id] = Address(found.host, found.port)
         return self.node(found.node_id)
 
-    def topics(self, names: Sequence[str]) -> dict[str, MetadataResponseTopic]:
-        """What the cluster says of these topics, by name; those that do not exist are left out."""
-        rows = [MetadataRequestTopic(name=name) for name in names]
+    def topics(self, names: Sequence[str] | None) -> dict[str, MetadataResponseTopic]:
+        """What the cluster says of these topics (None: of all), by name; those that do not exist are left out."""
+        rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer = self.bootstrap.ask(ApiKey.METADATA, MetadataRequest(rows, allow_auto_topic_creation=False))
         self._learn(answer)
         return {one.name: one for one in answer.topics if one.error_code == ErrorCode.NONE}
