@@ -49,7 +49,7 @@ from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.slices import Slices, at_once
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC, PARTITIONS_PROPERTIES
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
 
@@ -181,7 +181,7 @@ class Server:
             self._identity,
             TopicConfigs(self.live),
             self._machine.draw_uuid,
-            offsets_partitions_are_given=config.source("offsets.topic.num.partitions") != "default",
+            partitions_are_given=lambda topic: config.source(PARTITIONS_PROPERTIES[topic]) != "default",
         )
         self.topics.load()
         self._reconfigured()

@@ -12,7 +12,7 @@ from muster.coordinator.log.directory.last_stop import read_last_stops
 from muster.coordinator.log.segments.file_names import LOG_SUFFIX
 from muster.coordinator.topics.metadata_log import read_state
 from muster.coordinator.topics.metadata_state import MetadataState
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from muster.coordinator.topics.names import METADATA_TOPIC, PARTITIONS_PROPERTIES
 
 _FOLDER = f"{METADATA_TOPIC}-0"
 
@@ -35,7 +35,7 @@ def misfits(storage: Storage) -> list[Misfit]:
         if other is not None and other.suffix == STRAY_SUFFIX:
             what_to_do = f"{_repair(storage, folder)} makes its topic again; or remove it when you need it no more"
             found.append(Misfit(folder, "it belongs to no topic and was set aside: nobody can read it", what_to_do))
-        elif partition is not None and partition[0] not in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC) and state.topics:
+        elif partition is not None and partition[0] not in (METADATA_TOPIC, *PARTITIONS_PROPERTIES) and state.topics:
             found += _partition(storage, folder, partition, state)
     return found + _missing(storage, set(folders), state)
 

@@ -6,6 +6,11 @@ import re
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
+PARTITIONS_PROPERTIES = {
+    GROUP_OFFSETS_TOPIC: "offsets.topic.num.partitions",
+    TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
+}
+"""The coordinators' topics, whose partitions may be copied here from a Kafka, and who says how many there are to be."""
 SHARE_STATE_TOPIC = "__share_group_state"
 GROUP_EVENTS_TOPIC = "__group_events"
 """Muster's own: what happened in the groups; a partition for each of __consumer_offsets."""

@@ -12,11 +12,11 @@ from typing import Final
 import structlog
 
 from muster.coordinator.log import Log, LogManager, MalformedCheckpoint
+from muster.coordinator.topics.adopt import ADOPTED
 from muster.coordinator.topics.creation import Home, NewTopic, decide_creation, partition_record
 from muster.coordinator.topics.metadata_log import METADATA_LOG_CONFIG
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import (
-    GROUP_OFFSETS_TOPIC,
     METADATA_TOPIC,
     METADATA_TOPIC_ID,
     collision_key,
@@ -123,7 +123,7 @@ def _certain(folders: Folders, state: MetadataState) -> Iterator[tuple[str, Sequ
     partitions follow on those that it knows, without a gap, and agree on the topic's id.
     """
     for name, found in sorted(folders.items()):
-        if name in (METADATA_TOPIC, GROUP_OFFSETS_TOPIC) or name_fault(name) is not None:
+        if name == METADATA_TOPIC or name in ADOPTED or name_fault(name) is not None:
             continue
         topic = state.topics.get(name)
         known = 0 if topic is None else len(topic.partitions)

@@ -16,7 +16,7 @@ import structlog
 from muster.coordinator.log import LogManager, MalformedCheckpoint, checkpoints
 from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX, OtherName
 from muster.coordinator.topics.metadata_state import MetadataState
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, METADATA_TOPIC
+from muster.coordinator.topics.names import METADATA_TOPIC, PARTITIONS_PROPERTIES
 
 MOST_LINES: Final = 20
 """Of one kind, at one start; then their number is told."""
@@ -76,10 +76,10 @@ class Strays:
             if not self._is_dead(name, topic_id):
                 self._take_over(name, index, topic_id, topic.topic_id)
                 return
-        if name == GROUP_OFFSETS_TOPIC:
-            self._tell("an offsets partition that its topic has no room for is left alone", topic=name,
-                       partition=index, what_to_do="start with a larger offsets.topic.num.partitions in a data "
-                       "directory of its own, or remove it when you need it no more")  # fmt: skip
+        if name in PARTITIONS_PROPERTIES:
+            self._tell("a partition that its topic has no room for is left alone", topic=name, partition=index,
+                       what_to_do=f"start with a larger {PARTITIONS_PROPERTIES[name]} in a data directory of its own, "
+                       "or remove it when you need it no more")  # fmt: skip
             return
         self._clear(name, index)
 

@@ -14,7 +14,7 @@ from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.slices import Job, OneByOne
-from muster.coordinator.topics.adopt_offsets import adopted, take_over
+from muster.coordinator.topics.adopt import ADOPTED, adopted, before_take_over, on_disk, take_over
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.dynamic_configs import DynamicConfigs
@@ -58,11 +58,12 @@ class Topics:
         configs: TopicConfigs,
         draw_uuid: Callable[[], bytes],
         *,
-        offsets_partitions_are_given: bool = True,
+        partitions_are_given: Callable[[str], bool] = lambda _: True,
     ) -> None:
         """`logs` is open already; `identity` is what it said then. Nothing is read before `load`.
 
-        `offsets_partitions_are_given`: an operator has said how many there are to be, whatever is on the disk.
+        `partitions_are_given`: of __consumer_offsets and __transaction_state: an operator has said how many there are
+        to be, whatever is on the disk.
         """
         self.settings = settings
         self.clock = clock
@@ -76,7 +77,7 @@ class Topics:
         self.metadata_log: MetadataLog
         self._pending: PendingChanges
         self.home = Home(identity.node_id, base64.urlsafe_b64decode(identity.directory_id + "=="))
-        self._offsets_partitions_are_given = offsets_partitions_are_given
+        self._partitions_are_given = partitions_are_given
         self.image = TopicsImage({}, 0)
         self._strays: Strays
         self.broker_epoch = 0
@@ -117,7 +118,8 @@ class Topics:
             self._append(
                 lost_topics(self.logs, self.state, self.home, self._internal, self.draw_uuid, self.clock.now().wall_ms)
             )
-        self._adopt_offsets()
+        for name in ADOPTED:
+            self._adopt(name)
         Strays(self.logs, self.state, lost=lost).look()
         # whatever was lost, what is made from here on is known
         self._strays = Strays(self.logs, self.state, lost=False)
@@ -155,15 +157,17 @@ class Topics:
         interval_ms = self.settings.producer_id_expiration_check_interval_ms
         self.clock.call_at(self.clock.now().mono_ms + interval_ms, expire)
 
-    def _adopt_offsets(self) -> None:
-        """The offsets partitions on the disk belong to this node, also those that were copied there."""
-        state = self.state.topics.get(GROUP_OFFSETS_TOPIC)
+    def _adopt(self, name: str) -> None:
+        """The partitions of the coordinators on the disk belong to this node, also those that were copied there."""
+        state = self.state.topics.get(name)
         if state is not None:
-            take_over(self.logs, state.topic_id, len(state.partitions))
+            place = name, state.topic_id, len(state.partitions)
+            self._write(before_take_over(self.logs, self.state, self.home, *place))
+            take_over(self.logs, *place)
             return
-        wanted = self._internal(GROUP_OFFSETS_TOPIC)
+        wanted = self._internal(name) if on_disk(self.logs, name) else None
         if wanted is not None:
-            self._write(adopted(self.logs, self.state, wanted, self.home, self._offsets_partitions_are_given))
+            self._write(adopted(self.logs, self.state, wanted, self.home, self._partitions_are_given(name)))
 
     def subscribe(self, callback: Callable[[TopicsImage], object]) -> None:
         """Give each new image to `callback`; the present one is `image`."""

@@ -66,7 +66,7 @@ def make_topics(
     clock: ManualClock | None = None,
     live: Live | None = None,
     sync: SharedSync | None = None,
-    offsets_partitions_are_given: bool = True,
+    partitions_are_given: bool = True,
     **settings: Any,
 ) -> Topics:
     """Loaded topics; the same storage again is a restart."""
@@ -81,7 +81,7 @@ def make_topics(
         identity,
         configs,
         draws,
-        offsets_partitions_are_given=offsets_partitions_are_given,
+        partitions_are_given=lambda _: partitions_are_given,
     )
     topics.load()
     return topics

@@ -1,4 +1,6 @@
-"""Offsets partitions that were copied into the data directory become this node's; nothing of them is dropped."""
+"""Partitions of the coordinators that were copied into the data directory become this node's; nothing of them is
+dropped.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,18 @@ import pytest
 
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
 from muster.coordinator.slices import at_once
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics import adopt
+from muster.coordinator.topics.creation import NewTopic
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.topics import Topics
 from muster.protocol.hashing import group_partition
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
-from muster.protocol.records import OFFSETS
+from muster.protocol.messages.transaction_records.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from muster.protocol.records import OFFSETS, TRANSACTION_STATE
 from tests.coordinator.topics.support import make_topics
 from tests.support.old_formats import Row, messages
 
@@ -65,7 +75,7 @@ def put_groups(storage: MemoryStorage, partitions: int, only: range | None = Non
 def test_their_number_is_taken_over_unless_it_is_given(written: int, only: range | None, expected: int) -> None:
     storage = MemoryStorage()
     put_groups(storage, written, only)
-    topics = make_topics(storage, offsets_partitions_are_given=False)
+    topics = make_topics(storage, partitions_are_given=False)
     assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == expected
     storage = MemoryStorage()
     put_groups(storage, written, only)
@@ -80,7 +90,7 @@ def test_groups_in_messages_of_old_formats_say_how_many_there_were() -> None:
         put(storage, index)
         rows = [Row(0, 5, OFFSETS.encode_key(GroupMetadataKey(f"group-{number}")), None)]
         storage.save(f"{GROUP_OFFSETS_TOPIC}-{index}/{NAME}", messages(number % 2, rows, number % 4))
-    topics = make_topics(storage, offsets_partitions_are_given=False)
+    topics = make_topics(storage, partitions_are_given=False)
     assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == 83
 
 
@@ -88,7 +98,7 @@ def test_where_nothing_says_how_many_there_were_there_are_as_many_as_usual() -> 
     storage = MemoryStorage()
     put(storage, 2)
     storage.make_directory(f"{GROUP_OFFSETS_TOPIC}-1")
-    topics = make_topics(storage, offsets_partitions_are_given=False)
+    topics = make_topics(storage, partitions_are_given=False)
     assert len(at_once(topics.ensuring(GROUP_OFFSETS_TOPIC)).partitions) == 50
 
 
@@ -128,3 +138,97 @@ def test_other_topics_come_with_them() -> None:
     partition = make_topics(storage).open.partition("orders", 0)
     assert partition is not None
     assert (partition.log.read(0, 1000), partition.topic_id, partition.leader_epoch) == (data, OTHER_ID, 4)
+
+
+# ---- the state of transactions
+
+
+def put_transactions(storage: MemoryStorage, partitions: int, ids: int = 20, first_id: int = 4_000) -> None:
+    """Partitions of __transaction_state of a Kafka that has so many: each id with a producer id of its own."""
+    rows: dict[int, list[tuple[bytes, bytes | None]]] = {}
+    for number in range(ids):
+        name = f"tx-{number}"
+        key = TRANSACTION_STATE.encode_key(TransactionLogKey(name))
+        value = TRANSACTION_STATE.encode_value(TransactionLogValue(first_id + number, next_producer_id=-1), 1)
+        rows.setdefault(group_partition(name, partitions), []).append((key, value))
+    for index, records in rows.items():
+        put(storage, index, topic=TRANSACTION_STATE_TOPIC)
+        second = batches.build([records[0]], timestamp_ms=1, base_offset=len(records))
+        data = bytes(batches.build(records, timestamp_ms=1)) + bytes(second)
+        storage.save(f"{TRANSACTION_STATE_TOPIC}-{index}/{NAME}", data)
+
+
+@pytest.mark.parametrize(("written", "expected"), [(50, 50), (7, 7), (83, 83)])
+def test_transactions_are_taken_over_with_their_number(written: int, expected: int) -> None:
+    storage = MemoryStorage()
+    put_transactions(storage, written)
+    topics = make_topics(storage, partitions_are_given=False)
+    topic = topics.by_name[TRANSACTION_STATE_TOPIC]
+    assert (topic.topic_id, len(topic.partitions)) == (KAFKAS_ID, expected)
+    topics.logs.close()
+    assert len(make_topics(storage).by_name[TRANSACTION_STATE_TOPIC].partitions) == expected
+
+
+def test_an_operator_may_say_how_many_there_are() -> None:
+    storage = MemoryStorage()
+    put_transactions(storage, 7)
+    topics = make_topics(storage, transaction_state_log_num_partitions=9)
+    assert len(topics.by_name[TRANSACTION_STATE_TOPIC].partitions) == 9
+
+
+def used(storage: MemoryStorage) -> Topics:
+    """The topics of a directory that is in use: a topic, and a producer id."""
+    topics = make_topics(storage)
+    at_once(topics.creating(NewTopic("orders", OTHER_ID, 1, 1)))
+    assert topics.next_producer_id() == 0
+    return topics
+
+
+def test_no_producer_id_is_given_out_that_they_know() -> None:
+    storage = MemoryStorage()
+    used(storage).logs.close()
+    put_transactions(storage, 3)
+    assert make_topics(storage).next_producer_id() == 4_020
+
+
+def test_nor_one_that_partitions_know_which_come_later() -> None:
+    storage = MemoryStorage()
+    topics = used(storage)
+    own_id = at_once(topics.ensuring(TRANSACTION_STATE_TOPIC)).topic_id
+    topics.logs.close()
+    put_transactions(storage, 50, ids=3)
+    topics = make_topics(storage)
+    assert topics.next_producer_id() == 4_003
+    index = group_partition("tx-0", 50)
+    assert topics.logs.folders.topic_id_on_disk(TRANSACTION_STATE_TOPIC, index) == own_id
+    topics.logs.close()
+    assert make_topics(storage).next_producer_id() == 5_003
+
+
+def test_what_cannot_be_read_of_them_is_no_obstacle() -> None:
+    storage = MemoryStorage()
+    used(storage).logs.close()
+    put_transactions(storage, 1)
+    path = f"{TRANSACTION_STATE_TOPIC}-0/{NAME}"
+    whole = bytes(storage.files[path])
+    storage.save(path, whole + b"\0" * 7 + b"nonsense" * 20)
+    topics = make_topics(storage, transaction_state_log_num_partitions=1)
+    assert topics.next_producer_id() == 4_020
+
+
+def test_long_batches_are_read_for_it() -> None:
+    storage = MemoryStorage()
+    used(storage).logs.close()
+    put(storage, 0, topic=TRANSACTION_STATE_TOPIC)
+    key = TRANSACTION_STATE.encode_key(TransactionLogKey("tx"))
+    rows = [PartitionsSchema(f"t{number}-{'x' * 200}", [*range(50)]) for number in range(3_000)]
+    data = b"".join(
+        batches.build(
+            [(key, TRANSACTION_STATE.encode_value(TransactionLogValue(number, transaction_partitions=rows), 0))],
+            timestamp_ms=1,
+        )
+        for number in (8, 9_000)
+    )
+    assert len(data) > 2 * adopt.CHUNK_BYTES
+    storage.save(f"{TRANSACTION_STATE_TOPIC}-0/{NAME}", data)
+    assert make_topics(storage, transaction_state_log_num_partitions=1).next_producer_id() == 9_001
