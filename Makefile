@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-random conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-random conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -94,10 +94,13 @@ bench-pipeline: venv ## measure the pipeline on Spark: bench/pipeline.md (ARGS='
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors
 
-conformance: conformance-random conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline conformance-pyspark ## everything that is checked against real Kafka or its clients
+conformance: conformance-random conformance-random-transactions conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline conformance-pyspark ## everything that is checked against real Kafka or its clients
 
 conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000')
 	@$(BIN)/python -m tests.stories.random $(ARGS)
+
+conformance-random-transactions: venv ## random histories of transactions on both: two producers of one id, timeouts, fencing, lost answers
+	@$(BIN)/python -m tests.stories.random --transactions $(ARGS)
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server; what clients without permission are told
 	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*'

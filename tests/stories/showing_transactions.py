@@ -236,5 +236,5 @@ def absorb(stage: Stage, actor: Actor, reply: Reply) -> None:
             for row in topic["PartitionResponses"]:
                 batch = sent[topic["Name"], row["Index"]]
                 if not row["ErrorCode"] and batch.producer == actor.producer:
-                    end = batch.sequence + len(batch.values)
+                    end = batch.sequence + len(batch.values) & 0x7FFFFFFF  # after the highest one comes 0
                     actor.sequences[stage.topic_label(topic["Name"]), row["Index"]] = end

@@ -32,6 +32,8 @@ ASKED_AGAIN = frozenset({14, 15, 16, 19, 51})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told
 while the verification cannot be done yet), CONCURRENT_TRANSACTIONS.
 """
+AGAIN_S = 0.02
+MOST_TRIES = 200
 TRANSACTIONS = frozenset(showing_transactions.SHOW)
 
 Ready = dict[Any, Any]
@@ -180,6 +182,21 @@ class Driver:
         for field in ("SessionTimeoutMs", "RebalanceTimeoutMs"):
             if self.scale != 1 and action.body.get(field, -1) > 0:
                 action.body[field] = int(action.body[field] * self.scale)
+        for _ in range(MOST_TRIES):
+            connection = await self.ask(action)
+            mine = self.replies[-1] if self.replies and self.replies[-1].request is action.body else None
+            if mine is None or action.once or not transient(mine):
+                break
+            self.replies.pop()
+            await asyncio.sleep(AGAIN_S)
+        else:
+            self.on_reply(mine)
+        if mine is not None and action.api == "EndTxn" and not mine.body["ErrorCode"]:
+            await self.at_rest(connection, action.body["TransactionalId"])
+        return self.taken()
+
+    async def ask(self, action: Send) -> Connection:
+        """Send it, and wait for what comes of it, if anything does; the connection."""
         free = next((one for one in self.connections[action.actor] if not one.open), None)
         if free is None:
             free = await Connection.to(self.host, self.port, self.on_reply)
@@ -193,14 +210,7 @@ class Driver:
         else:
             await self.until(lambda: self.has(expect), PATIENCE_S)
             await self.quiet(0.005 if action.actor in expect else QUIET_S)
-        if self.replies and self.replies[-1].request is action.body:
-            if transient(self.replies[-1]) and not action.once:
-                self.replies.pop()
-                await asyncio.sleep(0.02)
-                return await self.send(action)
-            if action.api == "EndTxn" and not self.replies[-1].body["ErrorCode"]:
-                await self.at_rest(free, action.body["TransactionalId"])
-        return self.taken()
+        return free
 
     async def at_rest(self, connection: Connection, transactional_id: str) -> None:
         """The markers of the transaction are written."""

@@ -1,6 +1,7 @@
 """Random histories on a real Kafka and on Muster, compared reply by reply: `make conformance-random`.
 
     make conformance-random ARGS='--seed 7 --steps 10000'
+    make conformance-random-transactions                  histories of transactions
     python -m tests.stories.random --only 700012          one history again, by its number
 
 Starts the servers (Java 17+ and Maven are needed), plays histories on both at the same time, many groups side by side,
@@ -19,7 +20,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.stories.random.session import Found, Session, Stopwatch, numbered
+from tests.stories.random.session import GROUPS, TRANSACTIONS, Found, Session, Stopwatch, numbered
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
 
 COMMON = {"group.min.session.timeout.ms": "100"}
@@ -28,7 +29,13 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "delayed": {**COMMON, "group.initial.rebalance.delay.ms": "400"},
 }
 """Broker settings, each of which gets its part of the steps."""
-NOT_TOLD = {"offsets.topic.num.partitions": "10"}
+OF_TRANSACTIONS = {
+    **COMMON,
+    "group.initial.rebalance.delay.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+}
+"""Of histories of transactions."""
+NOT_TOLD = {"offsets.topic.num.partitions": "10", "transaction.state.log.num.partitions": "5"}
 """Settings that no story can see."""
 
 
@@ -41,6 +48,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=480, help="how long at most, for all steps (default: 480)")
     parser.add_argument("--at-once", type=int, default=20, help="histories side by side (default: 20)")
     parser.add_argument("--settings", choices=[*SETTINGS, "all"], default="all", help="the servers' (default: all)")
+    parser.add_argument("--transactions", action="store_true", help="histories of transactions")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="play this one history only, and print it")
     parser.add_argument("--differences", type=int, default=5, help="stop after so many (default: 5)")
     parser.add_argument("--shrink", type=float, default=90, metavar="SECONDS", help="for each difference (default: 90)")
@@ -122,11 +130,14 @@ def main() -> int:
     print(f"seed {args.seed}", flush=True)
     found: list[Found] = []
     chosen = SETTINGS if args.settings == "all" else {args.settings: SETTINGS[args.settings]}
+    campaign = GROUPS
+    if args.transactions:
+        chosen, campaign = {"transactions": OF_TRANSACTIONS}, TRANSACTIONS
     try:
         for name, broker in chosen.items():
             print(f"{name}: {' '.join(f'{key}={value}' for key, value in broker.items())}", flush=True)
             with tempfile.TemporaryDirectory() as folder, Servers(Path(folder), {**broker, **NOT_TOLD}) as servers:
-                session = Session(servers, broker)
+                session = Session(servers, broker, campaign)
                 found += asyncio.run(compare(args, session, args.steps // len(chosen), args.seconds / len(chosen)))
     except KeyboardInterrupt:
         print("stopped", flush=True)

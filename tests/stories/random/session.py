@@ -10,11 +10,13 @@ import secrets
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from tests.stories import tcp
-from tests.stories.random.histories import TOPICS, history
+from tests.stories.random import histories, transaction_histories
 from tests.stories.random.lockstep import Lockstep, Outcome
+from tests.stories.random.pair import Half, Pair
 from tests.stories.random.shrinking import Shrinking
 from tests.stories.random.side import Side
 from tests.stories.random.ways import KafkaWays, OwnWays
@@ -28,6 +30,43 @@ WARM_UP = 20
 WAYS: Mapping[str, Callable[[], OwnWays]] = {"kafka": KafkaWays, "muster": OwnWays}
 
 Address = tuple[str, int]
+
+
+class Campaign(NamedTuple):
+    """What is played: the topics that all histories share, how one is written, and how it is played on the servers."""
+
+    topics: str
+    history: Callable[[int, Mapping[str, str]], Story]
+    play: Callable[[Mapping[str, Address], Story, Mapping[str, Mapping[str, uuid.UUID]]], Awaitable[Outcome]]
+
+
+async def play_groups(
+    servers: Mapping[str, Address], story: Story, topic_ids: Mapping[str, Mapping[str, uuid.UUID]]
+) -> Outcome:
+    """One history of groups, beside mirrors, with fresh group ids."""
+    clock, suffix = RealClock(), _suffix()
+    sides = [
+        Side(ServerWorld(name, *address), WAYS[name](), story, clock, suffix, topic_ids[name])
+        for name, address in servers.items()
+    ]
+    return await Lockstep(sides, clock).play(story)
+
+
+async def play_transactions(
+    servers: Mapping[str, Address], story: Story, topic_ids: Mapping[str, Mapping[str, uuid.UUID]]
+) -> Outcome:
+    """One history of transactions, with fresh ids and topics."""
+    suffix = _suffix()
+    halves = [Half(name, address, story, suffix, topic_ids[name]) for name, address in servers.items()]
+    return await Pair(halves).play(story)
+
+
+def _suffix() -> str:
+    return "~" + secrets.token_hex(4)
+
+
+GROUPS = Campaign(histories.TOPICS, histories.history, play_groups)
+TRANSACTIONS = Campaign(transaction_histories.TOPICS, transaction_histories.history, play_transactions)
 
 
 @dataclasses.dataclass
@@ -61,8 +100,10 @@ class Totals:
 class Session:
     """Two running servers with the same settings (`broker`), by name: where each listens."""
 
-    def __init__(self, servers: Mapping[str, Address], broker: Mapping[str, str]) -> None:
-        self.servers, self.broker = dict(servers), dict(broker)
+    def __init__(
+        self, servers: Mapping[str, Address], broker: Mapping[str, str], campaign: Campaign = GROUPS
+    ) -> None:
+        self.servers, self.broker, self.campaign = dict(servers), dict(broker), campaign
         self.totals = Totals()
         self.found: list[Found] = []
         self.passing: list[Found] = []
@@ -73,25 +114,20 @@ class Session:
         """The topics are there, and the coordinators answer."""
         for name, address in self.servers.items():
             runner = await tcp.Connection.to(*address)
-            self._topic_ids[name] = await tcp.prepare(runner, {}, Story("topics", TOPICS + "\n"))
+            self._topic_ids[name] = await tcp.prepare(runner, {}, Story("topics", self.campaign.topics + "\n"))
             await runner.close()
 
     async def warm_up(self) -> None:
         """Play what does not count: a cold JVM answers late."""
-        await asyncio.gather(*(self.play(history(number, self.broker)) for number in range(WARM_UP)))
+        await asyncio.gather(*(self.play(self.campaign.history(number, self.broker)) for number in range(WARM_UP)))
 
     async def play(self, story: Story) -> Outcome:
-        """One history on both servers, with fresh group ids."""
-        clock, suffix = RealClock(), "~" + secrets.token_hex(4)
-        sides = [
-            Side(ServerWorld(name, *address), WAYS[name](), story, clock, suffix, self._topic_ids[name])
-            for name, address in self.servers.items()
-        ]
-        return await Lockstep(sides, clock).play(story)
+        """One history on both servers."""
+        return await self.campaign.play(self.servers, story, self._topic_ids)
 
     async def play_one(self, number: int) -> Outcome:
         """The history of that number, counted."""
-        outcome = await self.play(history(number, self.broker))
+        outcome = await self.play(self.campaign.history(number, self.broker))
         self.totals.add(outcome)
         if outcome.difference is not None:
             found = Found(number, outcome)

@@ -1,0 +1,161 @@
+"""Plays one history on two servers at once, step by step, and compares what each step shows. For what needs no mirror:
+requests that are answered at once, as those of transactions are.
+
+Transactions that time out do it between steps: a step is not begun while a server may be about to end one. Answers that
+mean "not ready yet" are asked again, by each side as often as it needs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+
+from tests.stories import playing, tcp
+from tests.stories.random.lockstep import Outcome
+from tests.stories.random.side import UNTELLABLE, Difference, with_ids
+from tests.stories.stage import Stage
+from tests.stories.story import Body, Step, Story
+
+MARGIN_MS = 150
+"""No request is sent so shortly before a transaction times out."""
+LATE_MS = 400
+"""So long after its timeout a transaction is certainly aborted: the coordinator looks every 100 ms."""
+SHORT_MS = 10_000
+"""Transactions of a longer timeout do not time out in a history."""
+PATIENCE_S = 5.0
+
+
+class Half:
+    """One server in one history."""
+
+    def __init__(self, name: str, address: tuple[str, int], story: Story, suffix: str, ids: Mapping[str, uuid.UUID]) -> None:
+        self.name, self.address = name, address
+        self.driver = tcp.Driver(*address)
+        self.stage = Stage(story, suffix, dict(ids))
+        self._ids = {"TransactionalIds": [f"{name}{suffix}" for name in ("tx", "ty")]}
+        self._runner: tcp.Connection | None = None
+
+    async def begin(self) -> None:
+        """The topics of the history are there."""
+        self._runner = await tcp.Connection.to(*self.address)
+        story = self.stage.story
+        await tcp.create_topics(self._runner, {}, {self.stage.topic(name): n for name, n in story.own_topics.items()})
+
+    async def perform(self, line: str) -> list[str] | None:
+        """One step: its outcome lines; None when it cannot be told now."""
+        line = with_ids(line, self.stage)
+        names, colon, _ = line.partition(":")
+        outcome = [f"    {name} <- ." for name in names.split()] if colon else []
+        play = playing.step(self.stage, Step(line, outcome, 0), outcome)
+        answer = None
+        try:
+            while True:
+                action = play.send(answer)
+                answer = await self.driver.act(action)
+                if getattr(action, "api", "") in ("CreateTopics", "DeleteTopics"):
+                    await self.see_topics(action.body["Topics"])  # type: ignore[union-attr]  # it is a Send
+        except StopIteration as end:
+            return list(end.value)
+        except UNTELLABLE:
+            return None
+
+    async def see_topics(self, topics: list[Body]) -> None:
+        """What was made is led, and what was deleted is gone, for clients too."""
+        assert self._runner is not None
+        asked = [{"TopicId": uuid.UUID(int=0), "Name": topic["Name"]} for topic in topics]
+        made = "NumPartitions" in topics[0]
+        for _ in range(100):
+            found = await self._runner.ask("Metadata", 12, {"Topics": asked, "AllowAutoTopicCreation": False})
+            if all((not one["ErrorCode"]) == made for one in found["Topics"]):
+                return
+            await asyncio.sleep(0.02)
+
+    async def busy_until(self) -> float | None:
+        """When the next step may begin at the earliest, by the wall clock; None: now.
+
+        While markers are written that is soon; a transaction that is about to time out is waited for.
+        """
+        assert self._runner is not None
+        found = await self._runner.ask("DescribeTransactions", 0, self._ids)
+        if not tcp.is_at_rest(found):
+            return time.time() + 0.01
+        for one in found["TransactionStates"]:
+            if one["TransactionState"] != "Ongoing" or one["TransactionTimeoutMs"] > SHORT_MS:
+                continue
+            due_ms = one["TransactionStartTimeMs"] + one["TransactionTimeoutMs"]
+            if due_ms - MARGIN_MS <= time.time() * 1000 <= due_ms + LATE_MS:
+                return (due_ms + LATE_MS) / 1000
+            if time.time() * 1000 > due_ms + LATE_MS:
+                raise Difference(f"{self.name}: {one['TransactionalId']} did not time out")
+        return None
+
+    async def end(self) -> None:
+        """The history is over."""
+        if self._runner is not None:
+            await self._runner.close()
+        await self.driver.delete_topics([self.stage.topic(name) for name in self.stage.story.own_topics])
+        await self.driver.close()
+
+
+class Pair:
+    """One history on its way."""
+
+    def __init__(self, halves: Sequence[Half]) -> None:
+        self.halves = halves
+        self.lines: list[str] = []
+
+    async def play(self, story: Story) -> Outcome:
+        """All of the story, or up to the first difference."""
+        outcome = Outcome(story)
+        try:
+            await asyncio.gather(*(half.begin() for half in self.halves))
+            for item in story.items:
+                outcome.at += 1
+                if isinstance(item, Step):
+                    await self._step(item.line, outcome)
+                else:
+                    self.lines.append(item)
+        except Difference as found:
+            outcome.difference = str(found)
+        finally:
+            await asyncio.gather(*(half.end() for half in self.halves))
+        outcome.text = "\n".join(self.lines) + "\n"
+        return outcome
+
+    async def _step(self, line: str, outcome: Outcome) -> None:
+        began_s = time.time()
+        await self._quiet()
+        told = await asyncio.gather(*(half.perform(line) for half in self.halves))
+        first = told[0]
+        if first is None and all(one is None for one in told):
+            return
+        waited_ms = int((time.time() - began_s) * 1000)
+        if waited_ms > MARGIN_MS and not line.startswith("advance"):
+            self.lines.append(f"# {waited_ms} ms passed")
+        self.lines += [with_ids(line, self.halves[0].stage), *(first or ["    cannot be told"])]
+        outcome.steps += 1
+        for half, other in zip(self.halves[1:], told[1:], strict=True):
+            outcome.replies += 1
+            if other != first:
+                self.lines += [f"#   {half.name}: {text.strip()}" for text in other or ["cannot be told"]]
+                raise Difference(_difference(line, first or [], other or []))
+            outcome.alike += 1
+
+    async def _quiet(self) -> None:
+        """Until nothing is about to happen on either side."""
+        end = time.time() + PATIENCE_S
+        while time.time() < end:
+            until = [when for when in await asyncio.gather(*(half.busy_until() for half in self.halves)) if when]
+            if not until:
+                return
+            await asyncio.sleep(max(max(until) - time.time(), 0.01))
+        raise Difference("a transaction does not come to its end")
+
+
+def _difference(line: str, first: list[str], other: list[str]) -> str:
+    """What differs, without numbers and names that are of this history only."""
+    verb = line.partition(": ")[2].split()[:1]
+    pairs = [(one.strip(), two.strip()) for one, two in zip(first, other, strict=False) if one != two]
+    return f"{' '.join(verb)}: {pairs[0][0]} | {pairs[0][1]}" if pairs else f"{' '.join(verb)}: {first} | {other}"
