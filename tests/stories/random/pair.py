@@ -30,7 +30,9 @@ PATIENCE_S = 5.0
 class Half:
     """One server in one history."""
 
-    def __init__(self, name: str, address: tuple[str, int], story: Story, suffix: str, ids: Mapping[str, uuid.UUID]) -> None:
+    def __init__(
+        self, name: str, address: tuple[str, int], story: Story, suffix: str, ids: Mapping[str, uuid.UUID]
+    ) -> None:
         self.name, self.address = name, address
         self.driver = tcp.Driver(*address)
         self.stage = Stage(story, suffix, dict(ids))

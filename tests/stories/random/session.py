@@ -100,9 +100,7 @@ class Totals:
 class Session:
     """Two running servers with the same settings (`broker`), by name: where each listens."""
 
-    def __init__(
-        self, servers: Mapping[str, Address], broker: Mapping[str, str], campaign: Campaign = GROUPS
-    ) -> None:
+    def __init__(self, servers: Mapping[str, Address], broker: Mapping[str, str], campaign: Campaign = GROUPS) -> None:
         self.servers, self.broker, self.campaign = dict(servers), dict(broker), campaign
         self.totals = Totals()
         self.found: list[Found] = []

@@ -1,4 +1,4 @@
-"""Random histories of transactions: what a few producers ask, some of them of one transactional id; one seed, one history.
+"""Random histories of transactions: what a few producers ask, two of them of one id. One seed, one history.
 
 As with the histories of groups, nothing is known of what will be answered. P and Q are two processes of one id, `tx`; R
 has `ty`. Each is a client of transaction version 1 or 2 and asks in other versions too. A is a member of the group g.
@@ -22,7 +22,15 @@ Words = tuple[str, ...]
 Asks = tuple[Words, ...]
 """Arguments of a request: one of each tuple is taken."""
 
-WRONG_PRODUCER = ("",) * 24 + ("epoch=-1", "epoch=+1", "producer=ghost", "id=unknown", "id=none", "epoch=0", "epoch=none")
+WRONG_PRODUCER = ("",) * 24 + (
+    "epoch=-1",
+    "epoch=+1",
+    "producer=ghost",
+    "id=unknown",
+    "id=none",
+    "epoch=0",
+    "epoch=none",
+)
 LOST = ("",) * 14 + ("unheard=yes",)
 PARTITIONS = ("o/0", "o/0", "o/1", "p/0", "o/0 o/1", "o/0 o/1 p/0", "p/0 o/1", "nope/0", "o/0 nope/0", "o/7 o/1")
 RECORDS = ("o/0=a", "o/0=b,c", "o/1=d", "p/0=e", "o/0=f o/1=g", "o/0=h,i,j p/0=k o/1=l", "o/1=m nope/0=n", "o/9=x")
@@ -84,10 +92,22 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
     "txn-describe": (3, (("tx", "ty", "tx ty", "unknown tx"),)),
     "txn-list": (
         2,
-        (("", "v=0 ", "states=Ongoing", "states=CompleteCommit,CompleteAbort,Empty", "pattern=ty.*", "producers=ghost"),),
+        (
+            (
+                "",
+                "v=0 ",
+                "states=Ongoing",
+                "states=CompleteCommit,CompleteAbort,Empty",
+                "pattern=ty.*",
+                "producers=ghost",
+            ),
+        ),
     ),
     "describe-producers": (4, (READ,)),
-    "fetch": (5, (("", "stable=yes", "stable=yes", "v=7 stable=yes", "groups=g,h stable=yes"), ("all", "t1/0 t1/1 t2/0"))),
+    "fetch": (
+        5,
+        (("", "stable=yes", "stable=yes", "v=7 stable=yes", "groups=g,h stable=yes"), ("all", "t1/0 t1/1 t2/0")),
+    ),
     "commit": (3, (("generation=-1 member=none", "generation=-1 member=none group=h"), OFFSETS)),
     "delete": (1, (("h", "g"),)),
     "offset-delete": (1, (("", "group=h"), ("t1/0", "t1/0 t1/1 t2/0"))),

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from tests.stories import kafka_codec as codec
+from tests.stories.asking_transactions import VERBS
+from tests.stories.random.side import with_ids
+from tests.stories.random.transaction_histories import IDS, REQUESTS, history
+from tests.stories.stage import Stage, split_args
+from tests.stories.story import Step
+from tests.stories.tcp import stamp
+
+BROKER = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+SEEDS = range(300)
+
+
+def lines_of(seed: int) -> list[str]:
+    return [item.line for item in history(seed, BROKER).items if isinstance(item, Step)]
+
+
+def test_a_seed_is_one_history() -> None:
+    assert [history(seed, BROKER).text for seed in SEEDS] == [history(seed, BROKER).text for seed in SEEDS]
+    assert len({tuple(lines_of(seed)) for seed in SEEDS}) == len(SEEDS)
+
+
+def test_every_request_is_asked_in_every_version_that_the_clients_have() -> None:
+    asked: dict[str, set[str]] = {}
+    for line in (line for seed in SEEDS for line in lines_of(seed) if not line.startswith("advance")):
+        verb, _, rest = line.partition(": ")[2].partition(" ")
+        asked.setdefault(verb, set()).add(split_args(rest)[0].get("v", "newest"))
+    named = {request.partition(" ")[0] for request in REQUESTS}
+    assert named | {"enter", "sync", "create-topic", "delete-topic"} == asked.keys()
+    older = {"txn-init": 5, "txn-add-partitions": 6, "txn-add-offsets": 4, "txn-end": 6}
+    for verb, beyond in older.items():
+        assert asked[verb] == {"newest", *map(str, range(beyond))}, verb
+
+
+def test_what_is_asked_can_be_said() -> None:
+    for seed in SEEDS:
+        story = history(seed, BROKER)
+        stage = Stage(story, "~1")
+        for actor, name in IDS.items():
+            one = stage.actor(actor)
+            one.transactional_id, one.producer = stage.group(name), (7, 2)
+        for line in lines_of(seed):
+            name, _, command = with_ids(line, stage).partition(": ")
+            verb, _, rest = command.partition(" ")
+            if verb in VERBS and "member=" not in rest:
+                args, extra = split_args(rest)
+                api, version, body = VERBS[verb](stage, stage.actor(name), args, extra)
+                stamp(body, 1)
+                assert codec.encode_request(api, int(args.get("v", version)), 1, name, body), line
