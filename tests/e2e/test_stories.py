@@ -29,7 +29,7 @@ AGAIN_AT_MOST = 6
 DEFAULTS = {"group.max.session.timeout.ms": "1800000", "offset.metadata.max.bytes": "4096"}
 """Kafka's defaults, which some `broker` lines state all the same: no reason for another server."""
 
-ADD_PARTITIONS_TO_TXN, CONSUMER_GROUP_HEARTBEAT = 24, 68
+TXN_OFFSET_COMMIT, CONSUMER_GROUP_HEARTBEAT = 28, 68
 Settings = tuple[tuple[str, str], ...]
 
 
@@ -41,7 +41,7 @@ def settings_of(story: Story) -> Settings:
 def later_work(story: Story) -> tuple[int, str] | None:
     """The API that a story needs and Muster does not serve yet, and what it belongs to."""
     if "txn" in story.tags:
-        return ADD_PARTITIONS_TO_TXN, "transactions"
+        return TXN_OFFSET_COMMIT, "transactions"
     steps = [item.line.partition(":")[2].split() for item in story.items if isinstance(item, Step)]
     if any(words and words[0] in ("consumer-heartbeat", "consumer-describe") for words in steps):
         return CONSUMER_GROUP_HEARTBEAT, "consumer groups (KIP-848)"

@@ -142,6 +142,8 @@ class NodeDriver:
                 break
             self.replies.remove(mine)
             self.world.run(lambda: False, AGAIN_MS)
+        else:
+            raise AssertionError(f"not ready after {MOST_TRIES} tries: {mine}")
         if send.api not in TRANSACTIONS:
             self.world.run(lambda: False, 1)  # what others are told because of it
         if mine is not None and send.api == "EndTxn" and not mine.body["ErrorCode"]:
@@ -174,5 +176,6 @@ class NodeDriver:
     def _create_topics(self, counts: dict[str, int]) -> dict[str, uuid.UUID]:
         topics = [{"Name": name, "NumPartitions": count, "ReplicationFactor": 1} for name, count in counts.items()]
         made = self._ask("CreateTopics", 7, {"timeoutMs": 10000, "Topics": topics})
-        self._ask("FindCoordinator", 4, {"KeyType": 0, "CoordinatorKeys": ["ready"]})
+        for kind in (0, 1):  # the first one who looks for a coordinator makes its topic
+            self._ask("FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": ["ready"]})
         return {topic["Name"]: topic["TopicId"] for topic in made["Topics"]}
