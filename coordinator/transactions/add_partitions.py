@@ -63,7 +63,8 @@ def _add(step: Step, command: TransactionCommand, asked: AddPartitionsToTxnTrans
     }
     if is_open and not more:
         return ErrorCode.NONE, 0
-    partitions = with_more(present, more)
+    every = more if len(present) == 0 else [(topic.name, one) for topic in asked.topics for one in topic.partitions]
+    partitions = with_more(present, every)
     used = size.of_record(asked.transactional_id, partitions)
     if used > left:
         # alone it would be too large for Kafka too; with others of one request it may come again

@@ -25,22 +25,34 @@ def with_more(present: Mapping[str, Collection[int]], more: Iterable[tuple[str, 
     """The partitions of both, by topic, in the order of the record that adds `more`."""
     merged = {topic: dict.fromkeys(partitions) for topic, partitions in present.items()}
     before = sum(map(len, merged.values()))
-    for topic, partition in more:
+    added = list(dict.fromkeys(more))
+    is_in_order = before + len(added) <= MOST
+    if is_in_order:
+        added = _in_set(added, _buckets_for(len(added)))
+    for topic, partition in added:
         merged.setdefault(topic, {})[partition] = None
     count = sum(map(len, merged.values()))
-    if not 1 < count <= MOST:
+    if not is_in_order or count == 1:
         return merged
-    mask = max(_buckets_of_copy(before), _buckets_for(count)) - 1
-    topic_mask = _buckets_for(len(merged)) - 1
-    topics = sorted(merged, key=lambda topic: _spread(_hash_of_topic(topic)) & topic_mask)
-    return {topic: dict.fromkeys(_in_buckets(topic, merged[topic], mask)) for topic in topics}
+    # the first partition of a topic brings the topic into the map, by computeIfAbsent: at the head of its bucket
+    ordered: dict[str, dict[int, None]] = {}
+    for topic, partition in _in_set(_each(merged), max(_buckets_of_copy(before), _buckets_for(count))):
+        ordered.setdefault(topic, {})[partition] = None
+    if len(ordered) == 1:
+        return ordered
+    mask = _buckets_for(len(ordered)) - 1
+    topics = list(reversed(ordered))
+    topics.sort(key=lambda topic: _spread(_hash_of_topic(topic)) & mask)
+    return {topic: ordered[topic] for topic in topics}
 
 
-def _in_buckets(topic: str, partitions: Collection[int], mask: int) -> Iterable[int]:
-    if len(partitions) == 1:
-        return partitions
-    base = _hash_of_topic(topic) + 31 * 31
-    return sorted(partitions, key=lambda partition: _spread(base + 31 * partition) & mask)
+def _in_set(partitions: Iterable[tuple[str, int]], buckets: int) -> list[tuple[str, int]]:
+    mask = buckets - 1
+    return sorted(partitions, key=lambda one: _spread(_hash_of_topic(one[0]) + 31 * (31 + one[1])) & mask)
+
+
+def _each(partitions: Mapping[str, Collection[int]]) -> Iterable[tuple[str, int]]:
+    return ((topic, partition) for topic, ids in partitions.items() for partition in ids)
 
 
 def _spread(value: int) -> int:
