@@ -20,7 +20,6 @@ from muster.coordinator.transactions import end, expiry, timeouts
 from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
 from muster.coordinator.transactions.dispatch import DEADLINES, REQUESTS
 from muster.coordinator.transactions.expiry import Expiry
-from muster.coordinator.transactions.list_transactions import CompilePattern, Matches
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.coordinator.transactions.state import State, Timeouts
 from muster.coordinator.transactions.states import ENDING
@@ -28,11 +27,6 @@ from muster.coordinator.transactions.step import NO_LIMIT, Step
 
 MOST_AT_ONCE: Final = 10
 """Deadlines that are handled in one go; there are two, each of which goes on a slice at a time."""
-
-
-def no_patterns(pattern: str) -> Matches:
-    """In place of a `compile_pattern`: every pattern is refused."""
-    raise ValueError(f"there are no patterns: {pattern}")
 
 
 def no_producer_id() -> int:
@@ -61,7 +55,6 @@ class TransactionCore:
         send_markers: Callable[[str], Respond],
         *,
         first_check_ms: int | None = None,
-        compile_pattern: CompilePattern = no_patterns,
         next_producer_id: Callable[[], int] = no_producer_id,
     ) -> None:
         """`first_check_ms`: how long after loading timeouts and expired ids are looked for first; None: as long as ever
@@ -70,7 +63,7 @@ class TransactionCore:
         """
         self._expiry = Expiry()
         self._first_check_ms = first_check_ms
-        self._state = State(settings, send_markers, compile_pattern, Timeouts(next_producer_id))
+        self._state = State(settings, send_markers, Timeouts(next_producer_id))
         self.deadlines = self._state.deadlines
 
     @property

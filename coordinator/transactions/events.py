@@ -50,8 +50,9 @@ markers_ms (from ENDING), topics, version, next_producer_id and next_producer_ep
 ABORTED: Final = "transaction_aborted"
 """As COMMITTED."""
 FENCED: Final = "producer_fenced"
-"""A request of a producer was refused, for a newer one has the id: api, error (Kafka's code), client_id, host,
-current_producer_id, current_producer_epoch. Each such request is told.
+"""A request of a producer was refused, for its epoch or its producer id is over: a newer producer has the transactional
+id, or its transaction timed out. api, error (Kafka's code), client_id, host, current_producer_id,
+current_producer_epoch. Each such request is told.
 """
 EXPIRED: Final = "transactional_id_expired"
 """idle_ms (since its last change), state (Empty, CompleteCommit or CompleteAbort)."""

@@ -47,7 +47,6 @@ class State:
 
     __slots__ = (
         "_timeouts_ms",
-        "compile_pattern",
         "deadlines",
         "endings",
         "ongoing",
@@ -61,12 +60,10 @@ class State:
         self,
         settings: TransactionSettings,
         send_markers: Callable[[str], Respond],
-        compile_pattern: Callable[[str], Callable[[str], object]],
         timeouts: Timeouts,
     ) -> None:
         """`timeouts`: the deadline of the check for timeouts."""
         self.settings = settings
-        self.compile_pattern = compile_pattern
         self.timeouts = timeouts
         self.send_markers = send_markers
         """Gives, for a transactional id, what takes its WriteTxnMarkersRequest."""

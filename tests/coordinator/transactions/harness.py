@@ -7,9 +7,8 @@ from typing import Any
 
 from muster.coordinator.core.interface import Client, Decoded, Now, Output, Record
 from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
-from muster.coordinator.transactions.core import TransactionCore, no_patterns
+from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.events import Event
-from muster.coordinator.transactions.list_transactions import CompilePattern
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.coordinator.transactions.transaction import Transaction
 from muster.protocol.message import Message
@@ -32,10 +31,9 @@ Topics = Mapping[str, Sequence[int]]
 class Desk:
     """One core, its time, its markers that are not written yet, and the producer ids that it may use."""
 
-    def __init__(self, log: Sequence[Decoded] = (), *, patterns: CompilePattern = no_patterns, **settings: int) -> None:
+    def __init__(self, log: Sequence[Decoded] = (), **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
         self.most_bytes = 1_000_000
-        self.patterns = patterns
         self.now = START
         self.spare = 1_000
         self.asked = 0
@@ -51,7 +49,6 @@ class Desk:
         self.core = TransactionCore(
             self.settings,
             self.send_markers,
-            compile_pattern=self.patterns,
             next_producer_id=self.next_producer_id,
         )
         self.core.replay(log, self.now)

@@ -1,0 +1,46 @@
+"""What docs/transactions.md shows of the core: states, transitions, and what an EndTxn brings about."""
+
+from __future__ import annotations
+
+from muster.coordinator.transactions.end_txn import ABORT, COMMIT, NEW_CLIENT, OLD_CLIENT
+from muster.coordinator.transactions.states import DEAD, EMPTY, EVENTS, STATES, TRANSITIONS
+from tools.diagrams.pages import Parts, table
+
+_ENDS = {COMMIT: "commit", ABORT: "abort"}
+
+
+def state_diagram() -> str:
+    """The states and every legal transition, as a mermaid diagram."""
+    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {EMPTY}"]
+    for (state, event), target in TRANSITIONS.items():
+        lines.append(f"    {state} --> {target}: {event}")
+    lines += [f"    {DEAD} --> [*]", "```"]
+    return "\n".join(lines)
+
+
+def transition_table() -> str:
+    """The same as a table: a row for each event, a column for each state; a cell without a target raises."""
+    rows = [(event, *(TRANSITIONS.get((state, event), "-") for state in STATES)) for event in EVENTS]
+    return table(("what happens", *STATES), rows)
+
+
+def end_table() -> str:
+    """What is done with an EndTxn of the newest producer: a row for each kind of request, a column for each state."""
+    states = list(dict.fromkeys(state for state, _ in OLD_CLIENT))
+    rows = [
+        (f"EndTxn 0-4, {words}", *(OLD_CLIENT[state, committed] for state in states))
+        for committed, words in _ENDS.items()
+    ]
+    for is_retry, more in ((False, ""), (True, ", once more with the epoch before")):
+        rows += [
+            (f"EndTxn 5, {words}{more}", *(NEW_CLIENT.get((state, committed, is_retry), "-") for state in states))
+            for committed, words in _ENDS.items()
+        ]
+    return table(("request", *states), rows)
+
+
+PARTS: Parts = {
+    "transaction_diagram": state_diagram,
+    "transaction_table": transition_table,
+    "end_table": end_table,
+}
