@@ -200,12 +200,14 @@ class Durability:
         self.durable_offset = min(self.durable_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
 
-    def in_background(self, job: Callable[[], object]) -> None:
-        """Do what need not be waited for. What could not be done is done at the next start."""
+    def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
+        """Do what need not be waited for, then call `done`. What could not be done is done at the next start."""
         if self._sync is None:
-            job()
+            with contextlib.suppress(OSError):
+                job()
+            done()
         else:
-            self._sync.run(job, lambda _: None)
+            self._sync.run(job, lambda _: done())
 
     def sync_if_older(self, mono_ms: int) -> None:
         """Begin a sync when something was appended and the last one began `flush.ms` ago or earlier."""

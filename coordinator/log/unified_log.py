@@ -27,7 +27,6 @@ from muster.coordinator.log.errors import (
 from muster.coordinator.log.position import AppendResult, TimestampOffset
 from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.log.producers.tracker import ProducerTracker
-from muster.coordinator.log.records.batches import CONTROL_ABORT, CONTROL_COMMIT, build_control
 from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -40,6 +39,7 @@ from muster.coordinator.log.records.headers import (
     stamp,
     unpack_for_append,
 )
+from muster.coordinator.log.records.markers import build_marker
 from muster.coordinator.log.segments import retention, timestamps, walk
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
 from muster.coordinator.log.segments.log_segments import LogSegments
@@ -76,7 +76,7 @@ class UnifiedLog:
         self.closed_cleanly = False
         self._availability = Availability(topic, partition)
         self.durability = Durability(segments, self._availability, recovery_point, sync, wait_for_sync)
-        self.producers = ProducerTracker(segments)
+        self.producers = ProducerTracker(segments, self.durability.in_background)
         """The producers that write here, and their transactions."""
 
     # -- how it stands
@@ -212,8 +212,10 @@ class UnifiedLog:
         return AppendResult(base_offset, last_offset, wall_ms if stamps else -1, segments.start_offset)
 
     def _note_producer(self, batch: Buffer, base_offset: int, max_timestamp: int) -> None:
-        if self.producers.is_loaded:
-            self.producers.take(read_header(batch)._replace(max_timestamp=max_timestamp), base_offset, batch)
+        producers = self.producers
+        if producers.is_loaded:
+            with self._availability.failing(self.directory):
+                producers.take(read_header(batch)._replace(max_timestamp=max_timestamp), base_offset, batch)
 
     def append_marker(self, leader_epoch: int, marker: EndMarker, *, wall_ms: int) -> AppendResult:
         """Append the control batch that ends a transaction. Harmless when it is there already.
@@ -221,11 +223,11 @@ class UnifiedLog:
         Raises InvalidProducerEpoch or TransactionCoordinatorFenced, and what `append` raises.
         """
         self.producers.check_marker(marker)
-        batch = build_control(
-            CONTROL_COMMIT if marker.is_committed else CONTROL_ABORT,
-            timestamp_ms=wall_ms,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
+        batch = build_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            wall_ms,
+            is_committed=marker.is_committed,
             coordinator_epoch=marker.coordinator_epoch,
         )
         return self.append(leader_epoch, batch, wall_ms=wall_ms)
@@ -256,7 +258,8 @@ class UnifiedLog:
             count = header.next_offset - segments.end_offset
             segments.end_offset = header.next_offset
             if header.producer_id >= 0 and self.producers.is_loaded:
-                self.producers.take(header, header.base_offset, view[at : at + header.size])
+                with self._availability.failing(self.directory):
+                    self.producers.take(header, header.base_offset, view[at : at + header.size])
             self.durability.appended(count)
         return AppendResult(found[0][1].base_offset, found[-1][1].last_offset, -1, segments.start_offset)
 
@@ -280,6 +283,7 @@ class UnifiedLog:
         with self._availability.failing(segment.file.path):
             segment.create()
             old.seal()
+            self.producers.rolled(old)
         self.segments.append(segment)
         self.durability.rolled(old)
 
@@ -407,14 +411,15 @@ class UnifiedLog:
         """The log begins at `offset` now, unless it begins later already."""
         if offset > self.segments.start_offset:
             self.segments.start_offset = offset
-            self.producers.forget_before(offset)
             if self.epochs.truncate_from_start(offset):
                 self._store_epochs()
 
     def _remove_segments(self, first: int, last: int) -> int:
         """Take `segments[first:last]` out of the log at once, and off the disk when there is time; how many."""
         names: list[str] = []
-        for segment in self.segments.take_out(first, last):
+        doomed = self.segments.take_out(first, last)
+        self.producers.removed(doomed)
+        for segment in doomed:
             with self._availability.failing(segment.file.path):
                 names.append(segment.discard())
 
@@ -453,8 +458,9 @@ class UnifiedLog:
     def _ends_at(self, end_offset: int) -> None:
         self.segments.end_offset = end_offset
         self.segments.start_offset = min(self.segments.start_offset, end_offset)
-        self.producers.forget()
         self.durability.cut_to(end_offset)
+        with self._availability.failing(self.directory):
+            self.producers.cut()
         if self.epochs.truncate_from_end(end_offset):
             self._store_epochs()
 
@@ -468,6 +474,7 @@ class UnifiedLog:
                 self.flush()
                 with self._availability.failing(active.file.path):
                     active.seal()
+                    self.producers.close()
         self.closed_cleanly = self.failure is None
         self.abandon()
 
@@ -475,6 +482,7 @@ class UnifiedLog:
         """Give all handles back without writing anything, as a killed process would; those that still wait are told."""
         for segment in self.segments:
             segment.file.close()
+        self.producers.abandon()
         self.durability.close(self._availability.close(self.directory))
 
 

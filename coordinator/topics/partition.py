@@ -35,14 +35,6 @@ class Appended(NamedTuple):
     """-1 when the topic keeps the time of creation."""
 
 
-class Read(NamedTuple):
-    """Records of a partition as they stand in the log, possibly ending in part of a batch."""
-
-    records: bytes
-    aborted: list[AbortedTransaction] | None
-    """For readers of committed records: the aborted transactions among them."""
-
-
 class Partition:
     """A partition and its log. `log` is the very log that a shard of the same index works on."""
 
@@ -132,14 +124,20 @@ class Partition:
         """The offset that readers of committed records may read up to: no transaction is open below it."""
         return self.log.producers.last_stable_offset(self.log.durable_offset)
 
-    def read(self, offset: int, max_bytes: int, min_one_message: bool, committed: bool) -> Read:
-        """Records from `offset` on; raises OffsetOutOfRange of the log."""
+    def read(self, offset: int, max_bytes: int, min_one_message: bool, committed: bool) -> bytes:
+        """Records from `offset` on, as they stand in the log, possibly ending in part of a batch. `committed`: only up
+        to the last stable offset. Raises OffsetOutOfRange of the log.
+        """
         log = self.log
-        if not committed:
-            return Read(log.read(offset, max_bytes, min_one_message=min_one_message, up_to=log.durable_offset), None)
-        stable = self.last_stable_offset()
-        records = log.read(offset, max_bytes, min_one_message=min_one_message, up_to=stable)
-        return Read(records, log.producers.aborted_between(offset, stable) if records else [])
+        up_to = self.last_stable_offset() if committed else log.durable_offset
+        return log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
+
+    def aborted(self, offset: int, records: bytes) -> Job[list[AbortedTransaction]]:
+        """A job that finds which transactions a reader of committed records must skip in what was read."""
+        producers = self.log.producers
+        if not records or not producers.has_aborted:
+            return []
+        return (yield from producers.aborted_in(offset, len(records)))
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Does the client know this leader? Raises `ApiError`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320)."""

@@ -85,7 +85,7 @@ def read_rows(
             if terms.committed and not partition.log.producers.is_loaded:
                 yield from partition.loading_producers()
             room = node.unsent.room()
-            data = _read(row, partition, min(left, room), room > 0 and read.bytes == 0, terms)
+            data = yield from _read(row, partition, min(left, room), room > 0 and read.bytes == 0, terms)
         except (ApiError, LogError) as refusal:
             data = _failed_row(node, row, topic, refusal.error_code, terms.version)
             read.failed = True
@@ -130,7 +130,7 @@ def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_
     return topic
 
 
-def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: FetchTerms) -> PartitionData:
+def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: FetchTerms) -> Job[PartitionData]:
     """The data of one row; raises `ApiError` or an error of the log."""
     known_epoch = row.current_leader_epoch
     if known_epoch >= 0:
@@ -155,11 +155,11 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
             data.records = b""
             return data
     room = min(row.max_bytes, left)
-    records, aborted = partition.read(row.fetch_offset, room, min_one, terms.committed)
-    data.records = records
+    data.records = records = partition.read(row.fetch_offset, room, min_one, terms.committed)
     # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
     has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
-    if aborted is not None and not has_dropped:
+    if terms.committed and not has_dropped:
+        aborted = yield from partition.aborted(row.fetch_offset, records)
         data.aborted_transactions = [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]
     return data
 

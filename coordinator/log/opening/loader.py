@@ -31,7 +31,14 @@ from muster.coordinator.log.opening.recovery import (
 )
 from muster.coordinator.log.records.headers import HEADER_SIZE, BatchHeader
 from muster.coordinator.log.segments import walk
-from muster.coordinator.log.segments.file_names import ASIDE_SUFFIX, LOG_SUFFIX, SUFFIXES, base_offset_of, segment_name
+from muster.coordinator.log.segments.file_names import (
+    ASIDE_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SUFFIXES,
+    base_offset_of,
+    segment_name,
+)
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, load_epochs, store_epochs
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
@@ -143,10 +150,17 @@ class LogLoader:
                 if entry.size:
                     segment.adopt(entry.size)
                 self._segments.append(segment)
+            elif base_offset is not None and self._is_doubtful(base_offset, entry.name):
+                self.storage.remove(f"{self.directory}/{entry.name}")
         if not self._segments:
             segment = self._segment(self.last_stop.start_offset, self.wall_ms)
             segment.create()
             self._segments.append(segment)
+
+    def _is_doubtful(self, offset: int, name: str) -> bool:
+        """A snapshot of producers that tells of what is to be recovered first."""
+        last_stop = self.last_stop
+        return not last_stop.was_clean and name.endswith(SNAPSHOT_SUFFIX) and offset > last_stop.recovery_point
 
     def _start(self, end_offset: int) -> tuple[int, int]:
         """Where the log begins; and the same again if segments lie before that by a checkpoint alone (else -1)."""

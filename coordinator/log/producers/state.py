@@ -7,7 +7,7 @@ log that is read back is told the same way, so that replay gives the live state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
@@ -66,7 +66,7 @@ class Producer:
 class Producers:
     """All producers of one log, and its transactions that are open or ended just now."""
 
-    __slots__ = ("_by_id", "_ended", "_open")
+    __slots__ = ("_by_id", "_ended", "_open", "before_change")
 
     def __init__(self, producers: Iterable[Producer] = ()) -> None:
         self._by_id = {producer.producer_id: producer for producer in producers}
@@ -75,6 +75,8 @@ class Producers:
         """First offset of each open transaction -> its producer; they begin in this order."""
         self._ended: list[tuple[int, int]] = []
         """First and last offset of transactions whose marker was not durable when it was appended."""
+        self.before_change: Callable[[Producer], object] | None = None
+        """Is shown a producer that is about to change."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -115,7 +117,10 @@ class Producers:
         producer = self._by_id.get(producer_id)
         if producer is None:
             producer = self._by_id[producer_id] = Producer(producer_id, epoch)
-        elif producer.epoch != epoch:
+            return producer
+        if self.before_change is not None:
+            self.before_change(producer)
+        if producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
         return producer

@@ -1,111 +1,149 @@
-"""The producers' state of one log (Kafka: ProducerStateManager): made from the log when it is first needed, and kept up
-with each append from then on.
+"""The producers' state of one log (Kafka: ProducerStateManager): at hand once somebody needs it, and kept up with each
+append from then on.
 
-A log that no producer with an id writes to and that no reader of committed records reads costs nothing.
+A log that no producer with an id writes to and that no reader of committed records reads costs nothing: nothing is read
+of it, no file is looked for or written. `loading` comes to know a log: from the newest snapshot and what stands behind
+it, or from the whole log. It notes the transactions that were aborted there in the indexes anew.
 """
 
 from __future__ import annotations
 
-import struct
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Final
 
+from muster.coordinator.log.errors import DamagedLog, LogOffline
 from muster.coordinator.log.producers import checks
+from muster.coordinator.log.producers.files import InBackground, ProducerFiles
 from muster.coordinator.log.producers.state import EndMarker, Producer, Producers, SeenBatch
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard, Verifications
-from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.headers import BatchHeader, Buffer
+from muster.coordinator.log.records.markers import read_marker
 from muster.coordinator.log.segments import walk
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
-from muster.coordinator.log.segments.transaction_index import AbortedTransaction
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from muster.coordinator.slices import Job
 
-_STEP_BYTES = 256 * 1024
-_STEP_BATCHES = 500
-"""What one step of reading the log looks at."""
-_MARKER_EPOCH = struct.Struct(">hi")
-"""EndTxnMarker: version, coordinator epoch."""
+STEP_BATCHES: Final = 500
+"""So many batches are looked at in one step of loading: half a millisecond."""
+MUCH_BYTES: Final = 64 * 1024 * 1024
+"""Who had to read so much of a log writes a snapshot at once: the next start shall not have to."""
+NOTHING_ABORTED: Final[list[AbortedTransaction]] = []
 
 
 class ProducerTracker:
     """What one log knows of its producers, up to its end."""
 
-    __slots__ = ("_aborted", "_at", "_position", "_producers", "_seen", "_segments", "is_loaded", "verifications")
+    __slots__ = (
+        "_at", "_files", "_loading", "_position", "_producers", "_seen", "_segments", "is_loaded", "verifications",
+    )  # fmt: skip
 
-    def __init__(self, segments: LogSegments) -> None:
+    def __init__(self, segments: LogSegments, in_background: InBackground) -> None:
         self._segments = segments
         self.is_loaded = False
         """The state reaches to the end of the log; each append keeps it so."""
-        self._producers = Producers()
-        self._aborted: list[AbortedTransaction] = []
         self.verifications = Verifications()
-        self._seen = -1
-        """How far the log was read; -1: not at all."""
+        self._producers = Producers()
+        self._files = ProducerFiles(segments, in_background)
+        self._loading: Iterator[None] | None = None
+        self._seen = 0
         self._at: Segment | None = None
         self._position = 0
 
     # -- coming to know the log
 
     def loading(self) -> Job[None]:
-        """A job after which the state is at hand: the other methods take no time then. DamagedLog or OSError."""
+        """A job after which the state is at hand: the other methods take no time then. DamagedLog or LogOffline."""
         while not self.is_loaded:
-            self._read_on()
+            self._load_on()
             yield None
 
     @property
     def producers(self) -> Producers:
         """The state at the log's end; read at once when it is not at hand (`loading` does it in slices)."""
         while not self.is_loaded:
-            self._read_on()
+            self._load_on()
         return self._producers
 
-    def forget(self) -> None:
-        """The log was cut: what is known of its producers may be too much."""
-        self.is_loaded = False
-        self._producers = Producers()
-        self._aborted = []
-        self._seen = -1
-        self._at = None
+    def _load_on(self) -> None:
+        """Take one more step; those who wait for the same state take them in turns."""
+        steps = self._loading
+        if steps is None:
+            steps = self._loading = self._load()
+        try:
+            next(steps)
+        except StopIteration:
+            self.is_loaded, self._loading = True, None
+        except OSError as error:
+            self._stop_loading()
+            path = f"{self._segments.storage.root}/{error.filename or self._segments.directory}"
+            raise LogOffline(path, error.strerror or str(error)) from error
+        except DamagedLog:
+            self._stop_loading()
+            raise
 
-    def _read_on(self) -> None:
-        """Look at some more batches."""
+    def _load(self) -> Iterator[None]:
+        """Raises DamagedLog or OSError."""
+        segments, files = self._segments, self._files
+        yield from files.find()
+        start_offset, known = segments.start_offset, list[Producer]()
+        for offset, producers in files.load_snapshot():
+            start_offset = offset
+            known += producers
+            yield
+        self._producers = Producers(known)
+        files.cut_indexes(start_offset)
+        self._seen, self._at = start_offset, None
+        read_bytes = 0
+        while self._seen < segments.end_offset:
+            read_bytes += self._read_on()
+            yield
+        self._at = None
+        if read_bytes >= MUCH_BYTES:
+            files.write_snapshot(self._producers, self._seen)
+
+    def _read_on(self) -> int:
+        """Look at some more batches; how many bytes these have."""
         segments = self._segments
         if self._seen < segments.start_offset:
-            self._seen, self._at = segments.start_offset, None
-        if self._seen >= segments.end_offset:
-            self.is_loaded, self._at = True, None
-            return
+            self._seen, self._at = segments.start_offset, None  # records were deleted meanwhile
         segment = self._at
-        if segment is None or segment.is_replaced or segment not in segments:
-            segment = self._find()
+        if segment is None or segment not in segments:
+            segment = self._at = self._find()
             if segment is None:
-                return
-        last = segment is segments.active
-        for count, (position, header) in enumerate(walk.batches(segment, self._position, segment.size)):
+                self._seen = segments.end_offset
+                return 0
+        began = self._position
+        for count, (position, header) in enumerate(walk.batches(segment, began, segment.size)):
             if header.producer_id >= 0:
                 data = segment.file.pread(header.size, position) if header.is_control else b""
                 self.take(header, header.base_offset, data)
             self._seen = header.next_offset
             self._position = position + header.size
-            if count >= _STEP_BATCHES:
-                return
-        if not last:
+            if count >= STEP_BATCHES:
+                return self._position - began
+        if segment is not segments.active:
             self._seen = max(self._seen, segments[segments.index(segment) + 1].base_offset)
             self._at = None
+            segment.release()
+        return self._position - began
 
     def _find(self) -> Segment | None:
-        """The segment in which to read on, with the position; None: none of it is left."""
+        """The segment in which to read on; None: nothing of the rest is left."""
         for segment in self._segments.since(self._seen):
             where = segment.locate(self._seen) if segment.size else None
             if where is not None:
-                self._at, self._position = segment, where[0]
+                self._position = where[0]
                 return segment
-        self._seen = self._segments.end_offset
         return None
 
-    # -- what is appended
+    # -- what becomes of the log
 
     def take(self, header: BatchHeader, base_offset: int, data: Buffer) -> None:
-        """A batch of a producer stands in the log at `base_offset`. `data`: its bytes, if it is a control batch."""
+        """A batch of a producer stands in the log at `base_offset`. `data`: its bytes, if it is a control batch.
+        OSError when it cannot be noted.
+        """
         if not header.is_control:
             last_offset = base_offset + header.last_offset_delta
             batch = SeenBatch(
@@ -115,12 +153,62 @@ class ProducerTracker:
             if header.is_transactional:
                 self.verifications.appended(header.producer_id)
             return
-        marker = _marker_of(data, header)
-        if marker is not None:
+        found = read_marker(data, header)
+        if found is not None:
+            marker = EndMarker(
+                header.producer_id, header.producer_epoch, found.is_committed, found.coordinator_epoch, 0
+            )
             aborted = self._producers.marked(marker, base_offset, header.max_timestamp)
             self.verifications.marked(header.producer_id, header.producer_epoch)
             if aborted is not None:
-                self._aborted.append(aborted)
+                self._files.aborted(aborted)
+
+    def rolled(self, old: Segment) -> None:
+        """A new segment begins at the log's end. OSError when the snapshot cannot be written."""
+        self._files.rolled(old.base_offset)
+        if self.is_loaded:
+            self._files.write_snapshot(self._producers, self._segments.end_offset)
+
+    def removed(self, segments: list[Segment]) -> None:
+        """These segments went, and their files with them."""
+        if self.is_loaded:
+            self._files.removed([segment.base_offset for segment in segments])
+        else:
+            self._stop_loading()
+
+    def compacted(self, old: list[Segment], index: TransactionIndex | None) -> None:
+        """The first of these segments stands in the place of all, with this index of what was aborted in it."""
+        if self.is_loaded:
+            self._files.replaced([segment.base_offset for segment in old], index)
+        else:
+            self._stop_loading()
+
+    def settled(self, segment: Segment) -> None:
+        """The files of a segment that took the place of others have their own names now."""
+        self._files.settled(segment.base_offset)
+
+    def cut(self) -> None:
+        """The log was cut: what is known of its producers may be too much. OSError."""
+        self._files.forget()
+        self.verifications = Verifications()
+        self._stop_loading()
+
+    def _stop_loading(self) -> None:
+        self.is_loaded = False
+        self._loading = self._at = None
+        self._producers = Producers()
+
+    def close(self) -> None:
+        """The log is complete and on the disk: note what the next start wants to know. OSError."""
+        if self.is_loaded:
+            self._files.write_snapshot(self._producers, self._segments.end_offset, wait=True)
+
+    def abandon(self) -> None:
+        """Write nothing more."""
+        self._files.abandon()
+        self._stop_loading()
+
+    # -- what may be appended
 
     def check(self, header: BatchHeader, guard: Guard | None) -> SeenBatch | None:
         """May this batch of a client be appended? Returns the earlier append when it is a duplicate of that.
@@ -173,17 +261,52 @@ class ProducerTracker:
     def last_stable_offset(self, durable_offset: int) -> int:
         """The offset that readers of committed records may read up to: no transaction is open below it."""
         unstable = self.producers.first_unstable_offset(durable_offset)
-        return durable_offset if unstable is None or unstable > durable_offset else unstable
+        if unstable is None or unstable >= durable_offset:
+            return durable_offset
+        return max(unstable, self._segments.start_offset)
 
-    def aborted_between(self, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions with records in [start, end) (TransactionIndex.collectAbortedTxns)."""
-        found = []
-        for transaction in self._aborted:
-            if transaction.last_offset >= start and transaction.first_offset < end:
-                found.append(transaction)
-            if transaction.last_stable_offset >= end:
-                break
+    @property
+    def has_aborted(self) -> bool:
+        """Whether any transaction was aborted in what is left of the log. Only once `is_loaded`."""
+        return bool(self._files.indexes)
+
+    def aborted_in(self, offset: int, size: int) -> Job[list[AbortedTransaction]]:
+        """A job that finds the aborted transactions that a reader must know of who reads so many bytes from `offset`
+        on: as on Kafka up to where the next entry of the sparse offset index leads (LocalLog.addAbortedTransactions).
+        """
+        found: list[AbortedTransaction] = []
+        first, end = self._upper_bound(offset, size)
+        for base_offset, index in list(self._files.indexes.items()):
+            if base_offset < first or index.last_offset < offset:
+                continue
+            for part in index.since(offset):
+                # their last stable offsets rise: behind the first that is not below the end nothing is of interest
+                is_last = part[-1].last_stable_offset >= end
+                if is_last:
+                    part = part[: bisect_left(part, end, key=_stable_offset) + 1]
+                found += [aborted for aborted in part if aborted.first_offset < end]
+                if is_last:
+                    return found
+                yield None
         return found
+
+    def _upper_bound(self, offset: int, size: int) -> tuple[int, int]:
+        """The base offset of the segment in which a reader reads, and the first offset that does not concern it."""
+        segments = self._segments
+        number = segments.index_for(offset)
+        for segment in segments[number:]:
+            where = segment.locate(offset) if segment.size else None
+            if where is not None:
+                index = segment.index()
+                entry = bisect_left(index.positions, where[0] + size)
+                if entry < len(index):
+                    return segment.base_offset, segment.base_offset + index.offsets[entry]
+                break
+            number += 1
+        else:
+            return segments[-1].base_offset, segments.end_offset
+        is_last = number + 1 == len(segments)
+        return segments[number].base_offset, segments.end_offset if is_last else segments[number + 1].base_offset
 
     def expire(self, now_ms: int, after_ms: int) -> None:
         """Forget producers silent for `after_ms`, and what was asked for so long ago."""
@@ -191,19 +314,6 @@ class ProducerTracker:
             self._producers.expire(now_ms, after_ms)
         self.verifications.expire(now_ms, after_ms)
 
-    def forget_before(self, offset: int) -> None:
-        """The log now starts at `offset`: aborted transactions that ended before it can no longer be read."""
-        self._aborted = [transaction for transaction in self._aborted if transaction.last_offset >= offset]
 
-
-def _marker_of(data: Buffer, header: BatchHeader) -> EndMarker | None:
-    """The marker in a control batch; None: it has none, compaction has taken it away."""
-    for _, records in batches.read(data):
-        for record in records:
-            kind = batches.control_kind(record)
-            if kind in (batches.CONTROL_ABORT, batches.CONTROL_COMMIT):
-                value = record.value or b""
-                epoch = _MARKER_EPOCH.unpack_from(value)[1] if len(value) >= _MARKER_EPOCH.size else -1
-                committed = kind == batches.CONTROL_COMMIT
-                return EndMarker(header.producer_id, header.producer_epoch, committed, epoch, 0)
-    return None
+def _stable_offset(aborted: AbortedTransaction) -> int:
+    return aborted.last_stable_offset

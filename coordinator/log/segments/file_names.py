@@ -7,9 +7,11 @@ from typing import Final
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
-SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, ".txnindex", SNAPSHOT_SUFFIX)
-"""What a segment may leave in its directory; the last two are Kafka's, kept beside a log that Kafka wrote."""
+"""The state of producers where a segment begins, or where the log ended when it was closed."""
+SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+"""What a segment may leave in its directory."""
 
 DELETED_SUFFIX: Final = ".deleted"
 """To be removed."""

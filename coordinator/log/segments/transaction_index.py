@@ -1,10 +1,25 @@
-"""The transactions that were aborted by the markers in one segment, and the file that says so (Kafka: TransactionIndex,
-AbortedTxn).
+"""What was aborted by the markers of one segment, in a file that Kafka's tools read (TransactionIndex,
+AbortedTxn): entries in the order of their markers, looked up where they lie. A segment without any has no file.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from muster.coordinator.log.errors import InsaneIndex
+from muster.coordinator.log.storage.interfaces import File
+
+VERSION: Final = 0
+ENTRY: Final = Struct(">hqqqq")
+"""Version, producer id, first offset, last offset, last stable offset."""
+ENTRY_SIZE: Final = ENTRY.size
+ENTRIES_AT_ONCE: Final = 1000
+"""So many are read between two steps of a job: half a millisecond."""
+_KEPT: Final = 256
+"""So many of the newest are at hand without a look into the file, up to twice as many at times."""
 
 
 class AbortedTransaction(NamedTuple):
@@ -16,3 +31,114 @@ class AbortedTransaction(NamedTuple):
     """The offset of the marker."""
     last_stable_offset: int
     """The log's last stable offset once this transaction was over."""
+
+
+def encode(aborted: AbortedTransaction) -> bytes:
+    """The entry of a file."""
+    return ENTRY.pack(VERSION, *aborted)
+
+
+def decode(data: bytes) -> list[AbortedTransaction]:
+    """The entries in whole entries of a file. InsaneIndex: of a version that is not known."""
+    found = []
+    for version, *aborted in ENTRY.iter_unpack(data):
+        if version != VERSION:
+            raise InsaneIndex(f"version {version} of an entry, only {VERSION} is known")
+        found.append(AbortedTransaction(*aborted))
+    return found
+
+
+class TransactionIndex:
+    """The index of one segment."""
+
+    __slots__ = ("_newest", "count", "file", "is_synced")
+
+    def __init__(self, file: File, size: int = 0) -> None:
+        """`size`: of the file as it is; part of an entry at its end is none."""
+        self.file = file
+        self.count = size // ENTRY_SIZE
+        self._newest: list[AbortedTransaction] = []
+        self.is_synced = True
+        """No entry was written since the file was last synced."""
+
+    def check(self, base_offset: int) -> Iterator[None]:
+        """Read all entries, a part with each step. InsaneIndex: they cannot be those of the segment."""
+        last = base_offset - 1
+        kept: deque[AbortedTransaction] = deque(maxlen=_KEPT)
+        for first in range(0, self.count, ENTRIES_AT_ONCE):
+            for aborted in self._read(first, min(first + ENTRIES_AT_ONCE, self.count)):
+                if not (aborted.last_offset > last and 0 <= aborted.first_offset < aborted.last_offset):
+                    raise InsaneIndex("its entries do not rise, or are of another segment")
+                last = aborted.last_offset
+                kept.append(aborted)
+            yield
+        self._newest = list(kept)
+
+    def _read(self, first: int, last: int) -> list[AbortedTransaction]:
+        data = self.file.pread((last - first) * ENTRY_SIZE, first * ENTRY_SIZE)
+        if len(data) < (last - first) * ENTRY_SIZE:
+            raise InsaneIndex("it is shorter than it was")
+        return decode(data)
+
+    @property
+    def last_offset(self) -> int:
+        """The marker of the newest entry; -1: there is none."""
+        return self._newest[-1].last_offset if self._newest else -1
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Write another entry, whose marker comes after all others. OSError."""
+        self.file.pwrite(encode(aborted), self.count * ENTRY_SIZE)
+        self.is_synced = False
+        self.count += 1
+        self._newest.append(aborted)
+        if len(self._newest) > 2 * _KEPT:
+            del self._newest[:_KEPT]
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries whose markers are at `offset` or later. OSError."""
+        count = self._first_after(offset)
+        if count < self.count:
+            self.file.truncate(count * ENTRY_SIZE)
+            self.is_synced = False
+            self.count = count
+            self._newest = self._read(max(count - _KEPT, 0), count)
+
+    def _first_after(self, offset: int) -> int:
+        """The number of the first entry whose marker is at `offset` or later."""
+        if not self._newest or self.last_offset < offset:
+            return self.count
+        before = self.count - len(self._newest)
+        if self._newest[0].last_offset < offset or not before:
+            low, high = before, self.count
+        else:
+            low, high = 0, before
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry(middle, before).last_offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _entry(self, number: int, before: int) -> AbortedTransaction:
+        return self._newest[number - before] if number >= before else self._read(number, number + 1)[0]
+
+    def since(self, offset: int) -> Iterator[list[AbortedTransaction]]:
+        """The entries whose markers are at `offset` or later, in their order, in parts."""
+        first, before = self._first_after(offset), self.count - len(self._newest)
+        while first < self.count:
+            if first >= before:
+                yield self._newest[first - before :]
+                return
+            last = min(first + ENTRIES_AT_ONCE, self.count, before)
+            yield self._read(first, last)
+            first = last
+
+    def sync(self) -> None:
+        """Wait until all entries are on the disk. In any thread."""
+        self.is_synced = True  # first: what is written meanwhile is to be synced again
+        try:
+            self.file.sync()
+        except OSError:
+            self.is_synced = False
+            raise

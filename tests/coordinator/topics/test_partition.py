@@ -38,7 +38,7 @@ def code_of(target: Partition, data: bytes) -> int:
 
 
 def values(target: Partition, offset: int = 0, *, committed: bool = False) -> list[bytes | None]:
-    data = target.read(offset, 1 << 20, True, committed).records
+    data = target.read(offset, 1 << 20, True, committed)
     return [record.value for _, records in batches.read(data) for record in records]
 
 
@@ -140,7 +140,7 @@ def test_the_greatest_timestamp_is_that_of_the_records(
         builder.append(delta, time, b"k", b"v" * 40, [])
     target = partition(compression_type=compression)
     append(target, with_header(bytes(builder.build()), max_timestamp=told))
-    ((header, records),) = batches.read(target.read(0, 1 << 20, True, False).records)
+    ((header, records),) = batches.read(target.read(0, 1 << 20, True, False))
     assert header.max_timestamp == max(times)
     assert [record.timestamp for record in records] == times
     found = at_once(target.log.offset_of_max_timestamp())
@@ -274,13 +274,12 @@ def test_readers_of_committed_records_stop_at_an_open_transaction_and_hear_of_ab
     append(batch(b"after"))
     assert (target.last_stable_offset(), target.log.durable_offset) == (1, 3)
     assert values(target, committed=True) == [b"plain"]
-    assert target.read(1, 1000, True, True).records == b""
+    assert target.read(1, 1000, True, True) == b""
     append(batches.build_control(batches.CONTROL_ABORT, timestamp_ms=NOW.wall_ms, producer_id=7, producer_epoch=0))
     assert target.last_stable_offset() == 4
-    read = target.read(0, 1 << 20, True, True)
-    assert read.aborted is not None
-    assert [(t.producer_id, t.first_offset, t.last_offset) for t in read.aborted] == [(7, 1, 3)]
-    assert target.read(0, 1 << 20, True, False).aborted is None
+    aborted = at_once(target.aborted(0, target.read(0, 1 << 20, True, True)))
+    assert [(t.producer_id, t.first_offset, t.last_offset) for t in aborted] == [(7, 1, 3)]
+    assert at_once(target.aborted(4, b"")) == []
 
 
 def test_a_leader_epoch_that_is_not_ours_is_refused() -> None:

@@ -1,0 +1,259 @@
+"""The files that a log keeps of its producers: the index of each segment in which transactions were aborted, and
+snapshots of the producers' state.
+
+A snapshot is written where a segment begins and at a clean stop, as on Kafka, and only when all transaction indexes are
+on the disk: what it says of producers, they say of the transactions aborted before it. So a start trusts both up to the
+newest snapshot, and reads the log from there on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import structlog
+
+from muster.coordinator.log.errors import InsaneIndex, MalformedCheckpoint
+from muster.coordinator.log.producers import snapshot
+from muster.coordinator.log.producers.state import Producer, Producers
+from muster.coordinator.log.segments.file_names import (
+    SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    base_offset_of,
+    segment_name,
+)
+from muster.coordinator.log.segments.log_segments import LogSegments
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction, TransactionIndex
+from muster.coordinator.log.storage.interfaces import Entry, Storage
+
+FEW_PRODUCERS: Final = 100
+"""A snapshot of so many is written at once, of more in a thread."""
+_logger = structlog.get_logger("muster.log")
+InBackground = Callable[[Callable[[], object], Callable[[], object]], object]
+"""Has a job done in a thread, then calls the other one."""
+
+
+class ProducerFiles:
+    """Those of one log. Nothing of them is known before `find`."""
+
+    __slots__ = ("_in_background", "_pending", "_segments", "indexes", "snapshots")
+
+    def __init__(self, segments: LogSegments, in_background: InBackground) -> None:
+        self._segments = segments
+        self._in_background = in_background
+        self.indexes: dict[int, TransactionIndex] = {}
+        """Base offset -> index of the segments in which transactions were aborted, in their order."""
+        self.snapshots: list[int] = []
+        """Their offsets, in order."""
+        self._pending: _Pending | None = None
+
+    @property
+    def _storage(self) -> Storage:
+        return self._segments.storage
+
+    def _path(self, offset: int, suffix: str) -> str:
+        return f"{self._segments.directory}/{segment_name(offset)}{suffix}"
+
+    # -- at a start
+
+    def find(self) -> Iterator[None]:
+        """Look for the files, in steps. Those that Kafka would remove are removed: they belong to no segment, or to
+        what is not in the log. OSError.
+        """
+        segments = self._segments
+        entries = self._storage.entries(segments.directory)
+        bases = {segment.base_offset for segment in segments}
+        self.snapshots = _offsets(entries, SNAPSHOT_SUFFIX)
+        newest = self.snapshots[-1] if self.snapshots else -1
+        for offset in list(self.snapshots):
+            is_stray = offset not in bases and offset != newest
+            if is_stray or not segments.start_offset < offset <= segments.end_offset:
+                self._remove_snapshot(offset)
+        sizes = {base_offset_of(entry.name): entry.size for entry in entries if _is_index(entry)}
+        self.indexes = {}
+        for base_offset in sorted(bases):
+            if sizes.get(base_offset):
+                yield from self._find_index(base_offset, sizes[base_offset])
+
+    def _find_index(self, base_offset: int, size: int) -> Iterator[None]:
+        file = self._storage.file(self._path(base_offset, TRANSACTION_INDEX_SUFFIX))
+        index = TransactionIndex(file, size)
+        self.indexes[base_offset] = index
+        try:
+            yield from index.check(base_offset)
+        except InsaneIndex as error:
+            _logger.warning("a transaction index was damaged, and is made anew", path=file.path, reason=str(error))
+            self._drop_index(base_offset)
+            # what they vouch for is not there any more
+            for offset in [offset for offset in self.snapshots if offset > base_offset]:
+                self._remove_snapshot(offset)
+
+    def load_snapshot(self) -> Iterator[tuple[int, list[Producer]]]:
+        """The newest snapshot that can be read: its offset, and some of its producers with each step. Nothing: there is
+        none.
+        """
+        while self.snapshots:
+            offset = self.snapshots[-1]
+            path = self._path(offset, SNAPSHOT_SUFFIX)
+            data = self._storage.load(path)
+            try:
+                if data is not None:
+                    snapshot.demand_whole(path, data)
+                    yield offset, []
+                    for producers in snapshot.decode(path, data):
+                        yield offset, producers
+                    return
+            except MalformedCheckpoint as error:
+                _logger.warning("a snapshot of producers is ignored: it cannot be read", path=path, reason=str(error))
+            self._remove_snapshot(offset)
+
+    def cut_indexes(self, offset: int) -> None:
+        """Drop what they say of markers at `offset` and later. OSError."""
+        for base_offset, index in list(self.indexes.items()):
+            index.truncate(offset)
+            if not index.count:
+                self._drop_index(base_offset)
+
+    def _drop_index(self, base_offset: int) -> None:
+        self.indexes.pop(base_offset).file.close()
+        self._storage.remove(self._path(base_offset, TRANSACTION_INDEX_SUFFIX))
+
+    def _remove_snapshot(self, offset: int) -> None:
+        self._storage.remove(self._path(offset, SNAPSHOT_SUFFIX))
+        self.snapshots.remove(offset)
+
+    # -- while the log goes on
+
+    def aborted(self, transaction: AbortedTransaction) -> None:
+        """Note a transaction in the index of the segment that has its marker. OSError."""
+        segments = self._segments
+        base_offset = segments[segments.index_for(transaction.last_offset)].base_offset
+        index = self.indexes.get(base_offset)
+        if index is None:
+            file = self._storage.file(self._path(base_offset, TRANSACTION_INDEX_SUFFIX))
+            file.truncate(0)  # what is left there of an earlier life of the log says nothing
+            index = self.indexes[base_offset] = TransactionIndex(file)
+        index.append(transaction)
+
+    def write_snapshot(self, producers: Producers, offset: int, *, wait: bool = False) -> None:
+        """Write the state, which is that at `offset`; unless there is such a snapshot. `wait`: it is written on return;
+        else a large one is made in a thread. OSError.
+        """
+        if self.snapshots and self.snapshots[-1] >= offset:
+            return
+        unsynced = [index for index in self.indexes.values() if not index.is_synced]
+        path = self._path(offset, SNAPSHOT_SUFFIX)
+        known = producers.all()
+        if wait or not (unsynced or len(known) > FEW_PRODUCERS):
+            _sync(self._storage, self._segments.directory, unsynced)
+            self._storage.save(path, snapshot.encode(map(snapshot.row_of, known)))
+            self.snapshots.append(offset)
+        elif self._pending is None:  # two at a time: the later one will do without
+            pending = self._pending = _Pending(self._storage, path, unsynced, producers, known)
+            self.snapshots.append(offset)
+            self._in_background(pending.write, self._written)
+
+    def _written(self) -> None:
+        if self._pending is not None:
+            self._pending.end()
+            self._pending = None
+
+    def rolled(self, base_offset: int) -> None:
+        """A segment has ceased to be the active one: its index is read seldom."""
+        index = self.indexes.get(base_offset)
+        if index is not None:
+            index.file.close()
+
+    def removed(self, base_offsets: Sequence[int]) -> None:
+        """These segments went, and their files with them."""
+        gone = set(base_offsets)
+        for base_offset in self.indexes.keys() & gone:
+            self.indexes.pop(base_offset).file.close()
+        self.snapshots = [offset for offset in self.snapshots if offset not in gone]
+
+    def replaced(self, base_offsets: Sequence[int], index: TransactionIndex | None) -> None:
+        """The first of these segments stands in the place of all, with this index."""
+        first, *others = base_offsets
+        self.removed(others)
+        if first in self.indexes:
+            self.indexes.pop(first).file.close()
+        if index is not None:
+            self.indexes = dict(sorted([*self.indexes.items(), (first, index)]))
+
+    def settled(self, base_offset: int) -> None:
+        """The index that took the place of others has its own name now."""
+        index = self.indexes.get(base_offset)
+        if index is not None:
+            index.file.close()
+            index.file = self._storage.file(self._path(base_offset, TRANSACTION_INDEX_SUFFIX))
+
+    def abandon(self) -> None:
+        """Write nothing more, and give the handles back."""
+        if self._pending is not None:
+            self._pending.is_void = True
+            self._pending.end()
+            self._pending = None
+        for index in self.indexes.values():
+            index.file.close()
+
+    def forget(self) -> None:
+        """The log was cut: what lies behind its end counts no more. OSError."""
+        self.abandon()
+        entries = self._storage.entries(self._segments.directory)
+        for offset in _offsets(entries, SNAPSHOT_SUFFIX):
+            if offset > self._segments.end_offset:
+                self._storage.remove(self._path(offset, SNAPSHOT_SUFFIX))
+        self.indexes = {}
+        self.snapshots = []
+
+
+class _Pending:
+    """A snapshot that a thread makes while its producers go on."""
+
+    __slots__ = ("_indexes", "_path", "_producers", "_rows", "_storage", "is_void")
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        indexes: Sequence[TransactionIndex],
+        producers: Producers,
+        known: Sequence[Producer],
+    ) -> None:
+        self._storage = storage
+        self._path = path
+        self._indexes = indexes
+        self._producers = producers
+        self._rows = snapshot.RowsInTime(known)
+        self.is_void = False
+        """The log is not that of which the snapshot tells any more."""
+        producers.before_change = self._rows.keep
+
+    def write(self) -> None:
+        """In the thread."""
+        _sync(self._storage, self._path.rpartition("/")[0], self._indexes)
+        data = self._rows.encode()
+        if not self.is_void:
+            self._storage.save(self._path, data)
+        if self.is_void:
+            self._storage.remove(self._path)
+
+    def end(self) -> None:
+        """Nobody has to be shown what changes any more."""
+        self._producers.before_change = None
+
+
+def _sync(storage: Storage, directory: str, indexes: Sequence[TransactionIndex]) -> None:
+    for index in indexes:
+        index.sync()
+    if indexes:
+        storage.sync_directory(directory)  # the names of new ones
+
+
+def _is_index(entry: Entry) -> bool:
+    return entry.name.endswith(TRANSACTION_INDEX_SUFFIX) and not entry.is_directory
+
+
+def _offsets(entries: Sequence[Entry], suffix: str) -> list[int]:
+    found = (base_offset_of(entry.name) for entry in entries if entry.name.endswith(suffix) and not entry.is_directory)
+    return sorted(offset for offset in found if offset is not None)

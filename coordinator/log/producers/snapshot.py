@@ -1,0 +1,123 @@
+"""The state of all producers of a log at one offset, in a file that Kafka's tools read (ProducerSnapshot, version 1).
+
+Of the batches of a producer only the last one is in it, as on Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from google_crc32c import value as crc32c
+
+from muster.coordinator.log.errors import MalformedCheckpoint
+from muster.coordinator.log.producers.state import Producer, SeenBatch
+
+VERSION: Final = 1
+PRODUCERS_AT_ONCE: Final = 500
+"""So many are made between two steps of a job: half a millisecond."""
+_HEAD = Struct(">hI")
+"""Version, CRC of all that follows."""
+_COUNT = Struct(">i")
+_ROW = Struct(">qhiqiqiq")
+"""Producer id, epoch, last sequence, last offset, offset delta of the last batch, timestamp, coordinator epoch, first
+offset of the open transaction."""
+_NONE = -1
+_SEQUENCES = 1 << 31
+
+
+def row_of(producer: Producer) -> bytes:
+    """One producer as it is now."""
+    last_sequence, last_offset, delta = _NONE, _NONE, 0
+    if producer.batches:
+        last = producer.batches[-1]
+        last_sequence, last_offset, delta = last.last_sequence, last.last_offset, last.last_offset - last.base_offset
+    start = producer.transaction_start
+    return _ROW.pack(
+        producer.producer_id,
+        producer.epoch,
+        last_sequence,
+        last_offset,
+        delta,
+        producer.last_timestamp_ms,
+        producer.coordinator_epoch,
+        _NONE if start is None else start,
+    )
+
+
+def encode(rows: Iterable[bytes]) -> bytes:
+    """The bytes of a file with the rows of all producers."""
+    body = b"".join(rows)
+    body = _COUNT.pack(len(body) // _ROW.size) + body
+    return _HEAD.pack(VERSION, crc32c(body)) + body
+
+
+def demand_whole(path: str, data: bytes) -> int:
+    """How many producers are in the bytes of a file. MalformedCheckpoint when they are not what was written."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise MalformedCheckpoint(f"{path} is no snapshot of producers: it has {len(data)} bytes")
+    version, crc = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise MalformedCheckpoint(f"{path} is a snapshot of producers of version {version}, only {VERSION} is known")
+    if crc != crc32c(data[_HEAD.size :]):
+        raise MalformedCheckpoint(f"{path} is damaged: the CRC is not the one it carries")
+    (count,) = _COUNT.unpack_from(data, _HEAD.size)
+    if len(data) != _HEAD.size + _COUNT.size + count * _ROW.size:
+        raise MalformedCheckpoint(f"{path} says that it has {count} producers, its length says otherwise")
+    return int(count)
+
+
+def decode(path: str, data: bytes) -> Iterator[list[Producer]]:
+    """The producers in the bytes of a file, in parts. MalformedCheckpoint before the first, if at all."""
+    count, start = demand_whole(path, data), _HEAD.size + _COUNT.size
+    for first in range(0, count, PRODUCERS_AT_ONCE):
+        last = min(first + PRODUCERS_AT_ONCE, count)
+        rows = data[start + first * _ROW.size : start + last * _ROW.size]
+        yield [_producer(*row) for row in _ROW.iter_unpack(rows)]
+
+
+def _producer(
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    delta: int,
+    timestamp_ms: int,
+    coordinator_epoch: int,
+    transaction_start: int,
+) -> Producer:
+    producer = Producer(producer_id, epoch)
+    producer.coordinator_epoch = coordinator_epoch
+    producer.last_timestamp_ms = timestamp_ms
+    if transaction_start >= 0:
+        producer.transaction_start = transaction_start
+    if last_offset >= 0:
+        first_sequence = (last_sequence - delta) % _SEQUENCES if last_sequence >= 0 else last_sequence
+        batch = SeenBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp_ms)
+        producer.batches.append(batch)
+    return producer
+
+
+class RowsInTime:
+    """The rows of producers as they are now, made in another thread while the producers go on: what is about to change
+    is shown to `keep` first.
+    """
+
+    __slots__ = ("_producers", "_rows")
+
+    def __init__(self, producers: Sequence[Producer]) -> None:
+        self._producers = producers
+        self._rows: dict[int, bytes] = {}
+
+    def keep(self, producer: Producer) -> None:
+        """This producer is about to change."""
+        if producer.producer_id not in self._rows:
+            self._rows[producer.producer_id] = row_of(producer)
+
+    def encode(self) -> bytes:
+        """The bytes of the file, in any thread. A row that was kept meanwhile counts: the one made here may be half of
+        the old and half of the new.
+        """
+        rows = self._rows
+        return encode([rows.setdefault(producer.producer_id, row_of(producer)) for producer in self._producers])

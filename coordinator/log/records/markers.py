@@ -1,0 +1,78 @@
+"""The control batch that ends a transaction, byte for byte as Kafka writes it (KIP-98: ControlRecordType,
+EndTxnMarker).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from google_crc32c import value as crc32c
+
+from muster.coordinator.log.records import batches
+from muster.coordinator.log.records.headers import (
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    pack_before_crc,
+    pack_behind_crc,
+)
+
+ABORT: Final = 0
+COMMIT: Final = 1
+_NO_SEQUENCE = -1
+_RECORD = Struct(">BBBBBhhBhiB")
+"""Length, attributes, timestamp delta, offset delta, length of the key; version and type; length of the value; version
+and coordinator epoch; count of headers. All lengths are of one byte, as zigzag varints."""
+_USUAL = (0x20, 0, 0, 0, 8)
+_VALUE_SIZE = 12
+_VALUE = Struct(">hi")
+
+
+class Marker(NamedTuple):
+    """What the record of a marker says."""
+
+    is_committed: bool
+    """Else the transaction is aborted."""
+    coordinator_epoch: int
+
+
+def build_marker(
+    producer_id: int, producer_epoch: int, timestamp_ms: int, *, is_committed: bool, coordinator_epoch: int
+) -> bytearray:
+    """A control batch, ready for `Log.append`."""
+    kind = COMMIT if is_committed else ABORT
+    covered = pack_behind_crc(
+        TRANSACTIONAL | CONTROL, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1
+    ) + _RECORD.pack(*_USUAL, 0, kind, _VALUE_SIZE, 0, coordinator_epoch, 0)
+    length = len(covered) + CRC_START - LENGTH_OVERHEAD
+    return bytearray(pack_before_crc(0, length, NO_LEADER_EPOCH, MAGIC, crc32c(covered)) + covered)
+
+
+def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
+    """The marker in a control batch; None: it is of another kind, or compaction has taken it away. CorruptBatch."""
+    if header.record_count == 0:
+        return None
+    if len(data) == HEADER_SIZE + _RECORD.size:
+        *usual, version, kind, value_size, _, epoch, headers = _RECORD.unpack_from(data, HEADER_SIZE)
+        if (
+            tuple(usual) == _USUAL
+            and value_size == _VALUE_SIZE
+            and not (version or headers)
+            and kind in (ABORT, COMMIT)
+        ):
+            return Marker(kind == COMMIT, epoch)
+    for _, records in batches.read(data):
+        for record in records:
+            kind = batches.control_kind(record)
+            if kind in (ABORT, COMMIT):
+                value = record.value or b""
+                epoch = _VALUE.unpack_from(value)[1] if len(value) >= _VALUE.size else -1
+                return Marker(kind == COMMIT, epoch)
+    return None
