@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -49,9 +50,16 @@ from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.slices import Slices, at_once
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC, PARTITIONS_PROPERTIES
+from muster.coordinator.topics.names import (
+    GROUP_EVENTS_TOPIC,
+    GROUP_OFFSETS_TOPIC,
+    PARTITIONS_PROPERTIES,
+    TRANSACTION_EVENTS_TOPIC,
+)
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
+from muster.coordinator.transaction_coordinator.transactions import Transactions
+from muster.coordinator.transactions.settings import TransactionSettings
 
 log = structlog.get_logger("muster.server")
 
@@ -104,6 +112,7 @@ class Server:
         self.logs: LogManager
         self.topics: Topics
         self.routing: Routing[GroupShard]
+        self.transactions: Transactions
         self.node: Node
         self.bound: list[Bound] = []
         self._filesystem: FilesystemSync | None = None
@@ -114,7 +123,8 @@ class Server:
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
         self._loader: Loader
-        self._observers: list[Observers] = []
+        self._observers: list[Any] = []
+        """Of the shards of groups, and of those of transactions."""
 
     # ---- starting ----
 
@@ -206,11 +216,23 @@ class Server:
             partition = self.topics.open.partition(GROUP_OFFSETS_TOPIC, shard.partition)
             self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
             self.topics.subscribe(shard.topics_changed)
+        is_told = config.settings(ObserveSettings).muster_transaction_events_enable
+        self.transactions = Transactions(
+            self.topics,
+            clock,
+            self.slices,
+            shards,
+            config.settings(TransactionSettings),
+            observe=partial(self._observe_transactions, is_told),
+            linger_ms=config.settings(ShardSettings).group_coordinator_append_linger_ms,
+            history=TRANSACTION_EVENTS_TOPIC if is_told else None,
+        )
         self._unsent = Unsent(clock, config.settings(NetSettings).muster_queued_max_response_bytes)
         self.node = Node(
             clock=clock,
             topics=self.topics,
             routing=self.routing,
+            transactions=self.transactions,
             config=self.live,
             cluster=of_one_broker(
                 config.node_id,
@@ -225,6 +247,7 @@ class Server:
             draw_uuid_text=self._machine.draw_uuid_text,
         )
         self._loader.run_for(LOAD_BEFORE_LISTENING_MS)
+        self.transactions.start(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
         self._maintenance.start()
         cleaners = self._machine.workers(self._post, max(self.logs.settings.log_cleaner_threads, 1))
@@ -247,7 +270,19 @@ class Server:
         journal = None
         if self.config.settings(ObserveSettings).muster_group_events_enable:
             journal = Journal(index, partial(self.topics.open.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
-        self._observers.append(Observers(journal))
+        observers = Observers(journal)
+        self._observers.append(observers)
+        return observers
+
+    def _observe_transactions(self, is_told: bool, index: int) -> Any:
+        # imported here: most servers have no transactions
+        room = import_module("muster.coordinator.observe.transaction_journal")
+        lines = import_module("muster.coordinator.transaction_coordinator.log_lines")
+        journal = None
+        if is_told:
+            open_log = partial(self.topics.open.open_log, TRANSACTION_EVENTS_TOPIC, index)
+            journal = room.TransactionJournal(index, open_log, self.clock)
+        self._observers.append(room.TransactionObservers(journal, lines.log_event))
         return self._observers[-1]
 
     async def _listen(self) -> None:
@@ -275,6 +310,8 @@ class Server:
         self.slices.stop()
         if hasattr(self, "routing"):
             self._loader.stop()
+            # first those who write into the logs of the others
+            self.transactions.stop()
             for shard in self.routing.shards:
                 shard.resign()
         for observers in self._observers:

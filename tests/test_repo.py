@@ -17,6 +17,7 @@ from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.topics.settings import TopicSettings
+from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.api import api
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,7 +114,8 @@ def test_the_configuration_page_lists_the_properties_that_do_something() -> None
     listed = re.findall(r"`([a-z][a-z.]+)`", table.partition("A topic's own")[0])
     assert len(listed) == len(set(listed))
     config = load()
-    for room in (GroupSettings, LogSettings, NetSettings, ObserveSettings, ShardSettings, TopicSettings):
+    rooms = GroupSettings, LogSettings, NetSettings, ObserveSettings, ShardSettings, TopicSettings, TransactionSettings
+    for room in rooms:
         config.settings(room)
     assert set(listed) == config.asked
 

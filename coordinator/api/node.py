@@ -1,4 +1,5 @@
-"""What handlers may reach: the clock, the topics, the shards of the groups, the configuration, who this node is.
+"""What handlers may reach: the clock, the topics, the shards of the groups and of transactions, the configuration, who
+this node is.
 
 A plain holder put together by the composition root (`coordinator.server`); it decides nothing.
 """
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from muster.coordinator.group_coordinator.shard import GroupShard
     from muster.coordinator.runtime.routing import Routing
     from muster.coordinator.topics.topics import Topics
+    from muster.coordinator.transaction_coordinator.transactions import Transactions
 
 Respond = Callable[[Message | None], None]
 """Sends the answer of one request, in the newest shape; None when no answer is owed (Produce with acks=0)."""
@@ -76,6 +78,7 @@ class Node:
         "routing",
         "slices",
         "topics",
+        "transactions",
         "unsent",
     )
 
@@ -85,6 +88,7 @@ class Node:
         clock: Clock,
         topics: Topics,
         routing: Routing[GroupShard],
+        transactions: Transactions,
         config: Live,
         cluster: ClusterImage,
         authorizer: Authorizer | None = None,
@@ -103,6 +107,7 @@ class Node:
         self.clock = clock
         self.topics = topics
         self.routing = routing
+        self.transactions = transactions
         self.config = config
         self.authorizer = authorizer or AllowAll()
         self.cluster = cluster

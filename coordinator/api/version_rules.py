@@ -22,6 +22,10 @@ def _since(first: int) -> Callable[[int], bool]:
     return lambda version: version >= first
 
 
+add_partitions_comes_from_broker = _since(4)
+"""AddPartitionsToTxn is sent by brokers that verify what producers write, for many transactions at once (KIP-890)."""
+end_txn_raises_epoch = _since(5)
+"""EndTxn gives the producer the epoch of its next transaction (KIP-890)."""
 api_versions_names_software = _since(3)
 """ApiVersions says what the client is, and must say it well (KIP-511)."""
 api_versions_shows_features_from_zero = _since(4)
@@ -52,3 +56,13 @@ produce_allows_zstd = _since(7)
 """Produce may carry batches compressed with zstd (KIP-110)."""
 sync_names_protocol = _since(5)
 """SyncGroup gives protocol type and name, which must match (KIP-559)."""
+
+
+NO_TRANSACTION_VERSION: Final = 0
+NEW_TRANSACTIONS: Final = 2
+"""Kafka's TransactionVersion TV_0 and TV_2: what a producer's requests tell of it."""
+
+
+def transaction_version(is_new: bool) -> int:
+    """Of a client that has sent a request of transactions as old ones do, or as new ones."""
+    return NEW_TRANSACTIONS if is_new else NO_TRANSACTION_VERSION

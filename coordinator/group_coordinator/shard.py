@@ -136,13 +136,19 @@ class GroupShard:
         *,
         is_committed: bool,
         coordinator_epoch: int = 0,
+        transaction_version: int = 0,
         ended: Callable[[int], object] = lambda _: None,
     ) -> None:
         """End the transaction of a producer here: see `CoordinatorShard`. Its offsets count from now on, or never, and
         the groups' history says so.
         """
         self.runtime.complete_transaction(
-            producer, is_committed=is_committed, coordinator_epoch=coordinator_epoch, ended=ended, events=_events_of_end
+            producer,
+            is_committed=is_committed,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+            ended=ended,
+            events=_events_of_end,
         )
 
     # ---- the groups as they are now

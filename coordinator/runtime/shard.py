@@ -17,9 +17,9 @@ import structlog
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.core.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond
-from muster.coordinator.log import batches
-from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline
+from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline, ProducerError
 from muster.coordinator.log.interfaces import Log
+from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.runtime.append_errors import append_error
 from muster.coordinator.runtime.append_queue import AppendQueue
 from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, RecordCodec, StateMachine
@@ -135,14 +135,15 @@ class CoordinatorShard(Generic[S]):
         *,
         is_committed: bool,
         coordinator_epoch: int = 0,
+        transaction_version: int = 0,
         ended: Callable[[int], object] = lambda _: None,
         events: Callable[[S, EndTransaction, Now], Sequence[Any]] = lambda *_: (),
     ) -> None:
         """End the transaction of a producer with a marker in the log. `ended` gets NONE once the marker is durable, or
         why it is not written; out of office that is what commands are refused with.
 
-        `coordinator_epoch`: of the transaction coordinator that says so. `events(core, end, now)`: what is to be told,
-        asked for before the state changes.
+        `coordinator_epoch`: of the transaction coordinator that says so; `transaction_version`: see `EndMarker`.
+        `events(core, end, now)`: what is to be told, asked for before the state changes.
         """
         self._flush()
         core = self.core
@@ -150,15 +151,12 @@ class CoordinatorShard(Generic[S]):
             ended(self.state_error)
             return
         now = self._clock.now()
-        marker = batches.build_control(
-            batches.CONTROL_COMMIT if is_committed else batches.CONTROL_ABORT,
-            timestamp_ms=now.wall_ms,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            coordinator_epoch=coordinator_epoch,
-        )
+        marker = EndMarker(*producer, is_committed, coordinator_epoch, transaction_version)
         try:
-            self.log.append(self._leader_epoch, marker, wall_ms=now.wall_ms)
+            self.log.append_marker(self._leader_epoch, marker, wall_ms=now.wall_ms)
+        except ProducerError as refusal:
+            ended(refusal.error_code)
+            return
         except (LogError, OSError) as error:
             self._failed("an append failed", error)
             ended(append_error(error))

@@ -23,7 +23,13 @@ from muster.coordinator.topics.fetch_sessions import FetchSessions
 from muster.coordinator.topics.internal_topics import internal_topic
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
-from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS, METADATA_TOPIC
+from muster.coordinator.topics.names import (
+    EVENTS_OF,
+    GROUP_OFFSETS_TOPIC,
+    INTERNAL_TOPICS,
+    METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 from muster.coordinator.topics.offline_retry import Failed, OfflineRetry
 from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
 from muster.coordinator.topics.partition import Partition
@@ -41,6 +47,9 @@ from muster.protocol.messages.metadata_records.remove_topic_record import Remove
 
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
+
+_OF_COORDINATORS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
+"""Topics of which each record is an answer that somebody relies on."""
 
 CLOSED_AT_ONCE = 20
 """Partitions of a deleted topic whose logs are closed and renamed in one step."""
@@ -99,7 +108,7 @@ class Topics:
         return self.configs.log_config(self.state.topic_configs(name))
 
     def _waits_for_sync(self, name: str) -> bool:
-        return name == GROUP_OFFSETS_TOPIC and self.settings.muster_offsets_durability == "commit"
+        return name in _OF_COORDINATORS and self.settings.muster_offsets_durability == "commit"
 
     # -- starting
 

@@ -20,7 +20,6 @@ with warnings.catch_warnings():
     from kafka.admin import KafkaAdminClient
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
-    from kafka.errors import TransactionalIdAuthorizationFailedError as KafkaPythonRefused
 
 COOPERATIVE = "cooperative-sticky"
 KAFKA_PYTHON_RANGE = RangePartitionAssignor
@@ -273,25 +272,3 @@ def kafka_python_member(
 
 MEMBERS = {"confluent-kafka": confluent_member, "kafka-python": kafka_python_member}
 """By the name of the client."""
-
-
-def confluent_gives_up(bootstrap: str) -> bool:
-    """Ask for transactions, with more patience than any test has; is the refusal told as one that stays?"""
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "t-c", "log_level": 3})
-    try:
-        producer.init_transactions(PATIENCE_S * 10)
-    except confluent_kafka.KafkaException as error:
-        return bool(error.args[0].fatal())
-    return False
-
-
-def kafka_python_gives_up(bootstrap: str) -> bool:
-    """The same of kafka-python."""
-    producer = kafka.KafkaProducer(bootstrap_servers=bootstrap, transactional_id="t-k", retry_backoff_ms=20)
-    try:
-        producer.init_transactions()
-    except KafkaPythonRefused:
-        return True
-    finally:
-        producer.close()
-    return False

@@ -25,14 +25,14 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     # name, least and greatest level this node knows, level in force (0: none). Those of what is not served stay at 0:
-    # clients take group.version 1 for KIP-848 groups and transaction.version 2 for KIP-890.
+    # clients take group.version 1 for KIP-848 groups. transaction.version 2 is KIP-890.
     ("eligible.leader.replicas.version", 0, 0, 0),
     ("group.version", 0, 0, 0),
     ("kraft.version", 0, 1, 0),
     ("metadata.version", 7, 30, 30),
     ("share.version", 0, 0, 0),
     ("streams.version", 0, 0, 0),
-    ("transaction.version", 0, 0, 0),
+    ("transaction.version", 0, 2, 2),
 )
 
 

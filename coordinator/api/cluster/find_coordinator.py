@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -19,14 +21,29 @@ _SHARE_KEY: Final = 2
 """Kafka's CoordinatorType ids."""
 
 
-@in_slices
 def handle_find_coordinator(
-    node: Node, context: RequestContext, request: FindCoordinatorRequest
-) -> Job[FindCoordinatorResponse]:
-    """One row per key, in order. The coordinator of a group is the leader of its partition of __consumer_offsets; one
-    that is loading or offline says so to the requests that follow. Share groups are not served, so that their keys are
+    node: Node, context: RequestContext, request: FindCoordinatorRequest, respond: Respond
+) -> None:
+    """One row per key, in order. The coordinator of a group is the leader of its partition of __consumer_offsets, that
+    of a transactional id the leader of its partition of __transaction_state, which is made for the first one; one that
+    is loading or offline says so to the requests that follow. Share groups are not served, so that their keys are
     invalid, as on a Kafka without a share coordinator.
     """
+    job = _finding(node, context, request)
+    if request.key_type == _TRANSACTION_KEY:
+        node.run_to_end(context, respond, job)  # a topic is not made by half
+    else:
+        node.run(context, respond, job)
+
+
+def _finding(node: Node, context: RequestContext, request: FindCoordinatorRequest) -> Job[FindCoordinatorResponse]:
+    if request.key_type == _TRANSACTION_KEY and not node.transactions.routing.ready:
+        allows = node.authorizer.allows
+        if any(
+            allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key) for key in request.coordinator_keys
+        ):
+            with contextlib.suppress(ApiError):  # then no key has a coordinator
+                yield from node.transactions.ensuring()
     rows = []
     for key in request.coordinator_keys:
         rows.append(_row(node, context, request.key_type, key))
@@ -55,7 +72,9 @@ def _coordinator(node: Node, context: RequestContext, key_type: int, key: str) -
     elif key_type == _TRANSACTION_KEY:
         if not allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        broker_id = cluster.node_id  # until transactions are served, and refused there
+        if not node.transactions.routing.ready:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        broker_id = cluster.leaders[TRANSACTION_STATE_TOPIC][node.transactions.routing.partition(key)].broker_id
     else:
         return ErrorCode.INVALID_REQUEST
     endpoint = cluster.endpoint(broker_id, context)

@@ -36,16 +36,22 @@ _LEADS = [uv(2 * n) + b"\0\0" for n in range(_SHORT)]
 """Length, attributes and timestamp delta of a record of so many bytes."""
 
 
-def build_packed(records: Sequence[bytes], *, timestamp_ms: int, producer: tuple[int, int] | None = None) -> bytearray:
+def build_packed(
+    records: Sequence[bytes], *, timestamp_ms: int, producer: tuple[int, int] | None = None, base_sequence: int = 0
+) -> bytearray:
     """One batch of `records`, at least one, each from the length of its key on, all with the same timestamp; ready for
     `Log.append`. `producer`: id and epoch of the one in whose transaction they are written.
+
+    `base_sequence`: 0, also beside no producer, is what Kafka's group coordinator writes; its transaction coordinator
+    writes -1.
     """
     count = len(records)
     if not count:
         raise ValueError("a batch needs at least one record")
     attributes, producer_id, epoch = _OUTSIDE if producer is None else (TRANSACTIONAL, *producer)
-    # base sequence 0, also beside no producer, is what Kafka's coordinators write
-    covered = pack_behind_crc(attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, epoch, 0, count)
+    covered = pack_behind_crc(
+        attributes, count - 1, timestamp_ms, timestamp_ms, producer_id, epoch, base_sequence, count
+    )
     if count == 1:
         record = records[0]
         covered += _lead(len(record) + 3) + b"\0" + record

@@ -13,6 +13,8 @@ from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, Reso
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     create_partitions,
     create_topics,
@@ -25,6 +27,8 @@ from muster.protocol.messages import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -36,6 +40,7 @@ from muster.protocol.messages import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -43,6 +48,7 @@ from muster.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    write_txn_markers,
 )
 from tests.coordinator.topics.support import batch
 
@@ -105,6 +111,27 @@ def produce_by_name(name: str) -> Message:
 def fetched(t: bytes, **more: Any) -> Message:
     wanted = [fetch.FetchPartition(0, partition_max_bytes=1000)]
     return fetch.FetchRequest(topics=[fetch.FetchTopic(topic_id=t, partitions=wanted)], max_bytes=1000, **more)
+
+
+def added_partitions(*topics: str) -> Message:
+    rows = [add_partitions_to_txn.AddPartitionsToTxnTopic(name, [0]) for name in topics]
+    return add_partitions_to_txn.AddPartitionsToTxnRequest(
+        [add_partitions_to_txn.AddPartitionsToTxnTransaction("x", 1, 0, topics=rows)]
+    )
+
+
+def added_rows(answer: Any) -> list[int]:
+    (result,) = answer.results_by_transaction
+    return [row.partition_error_code for topic in result.topic_results for row in topic.results_by_partition]
+
+
+MARKERS = write_txn_markers.WriteTxnMarkersRequest(
+    [write_txn_markers.WritableTxnMarker(1, 0, False, [write_txn_markers.WritableTxnMarkerTopic("t", [0])])]
+)
+
+
+def marked_rows(answer: Any) -> list[int]:
+    return [row.error_code for row in answer.markers[0].topics[0].partitions]
 
 
 def commit(t: bytes) -> Message:
@@ -251,6 +278,17 @@ CASES = [
     Case("a producer id", lambda t: init_producer_id.InitProducerIdRequest(None), (of_cluster(O.IDEMPOTENT_WRITE),), (of_cluster(O.IDEMPOTENT_WRITE), (O.WRITE, T, "*")), lambda a: (a.error_code, a.producer_id, a.producer_epoch), (NO_CLUSTER, -1, -1)),
     Case("a producer id for some topic", lambda t: init_producer_id.InitProducerIdRequest(None), (of_cluster(O.IDEMPOTENT_WRITE),), (of_cluster(O.IDEMPOTENT_WRITE),), code, 0),
     Case("a transactional producer id", lambda t: init_producer_id.InitProducerIdRequest("x", 1000), ((O.WRITE, X, "x"),), ((O.WRITE, X, "x"),), code, NO_TXN),
+    Case("add partitions to another's transaction", lambda t: added_partitions("t"), ((O.WRITE, X, "x"), (O.WRITE, T, "t")), ((O.WRITE, X, "x"),), added_rows, [NO_TXN], 3),
+    Case("add partitions that may not be written to", lambda t: added_partitions("t", "no"), ((O.WRITE, X, "x"), (O.WRITE, T, "t"), (O.WRITE, T, "no")), ((O.WRITE, T, "t"),), added_rows, [NO_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], 3),
+    Case("add internal partitions", lambda t: added_partitions("t", "__consumer_offsets"), ((O.WRITE, X, "x"), (O.WRITE, T, "t")), (), added_rows, [ErrorCode.OPERATION_NOT_ATTEMPTED, NO_TOPIC], 3),
+    Case("add partitions as a broker", lambda t: added_partitions("t"), (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION),), code, NO_CLUSTER, 5),
+    Case("add offsets to another's transaction", lambda t: add_offsets_to_txn.AddOffsetsToTxnRequest("x", 1, 0, "g"), ((O.WRITE, X, "x"), (O.READ, G, "g")), ((O.WRITE, X, "x"),), code, NO_TXN),
+    Case("add offsets of a group", lambda t: add_offsets_to_txn.AddOffsetsToTxnRequest("x", 1, 0, "g"), ((O.WRITE, X, "x"), (O.READ, G, "g")), ((O.READ, G, "g"),), code, NO_GROUP),
+    Case("end a transaction", lambda t: end_txn.EndTxnRequest("x", 1, 0, True), ((O.WRITE, X, "x"),), ((O.WRITE, X, "x"),), lambda a: (a.error_code, a.producer_id, a.producer_epoch), (NO_TXN, -1, -1)),
+    Case("write markers", lambda t: MARKERS, (of_cluster(O.ALTER),), (of_cluster(O.ALTER), of_cluster(O.CLUSTER_ACTION)), marked_rows, [NO_CLUSTER]),
+    Case("write markers as a broker", lambda t: MARKERS, (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), marked_rows, [0]),
+    Case("describe transactions", lambda t: describe_transactions.DescribeTransactionsRequest(["x", "y"]), ((O.DESCRIBE, X, "x"), (O.DESCRIBE, X, "y")), ((O.DESCRIBE, X, "x"),), lambda a: [(r.transactional_id, r.error_code) for r in a.transaction_states], [("x", NO_TXN), ("y", ErrorCode.NOT_COORDINATOR)]),
+    Case("list transactions", lambda t: list_transactions.ListTransactionsRequest(), (), (), lambda a: (a.error_code, list(a.transaction_states)), (0, [])),
     Case("epochs", lambda t: offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=EPOCHS), (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION), (O.DESCRIBE, T, "t")), rows, [NO_TOPIC]),
     Case("epochs, as a reader", lambda t: offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=EPOCHS), (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION),), rows, [0]),
     *configs(TOPIC, "t", "retention.ms", "1000", (T, "t"), NO_TOPIC),

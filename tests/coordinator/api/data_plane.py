@@ -8,6 +8,9 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.slices import Slices
+from muster.coordinator.transaction_coordinator.transactions import Transactions
+from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
@@ -18,7 +21,10 @@ from tests.coordinator.topics.support import make_topics, started_with
 def data_node(config: dict[str, str] | None = None, **settings: Any) -> Node:
     """A node with topics over logs in memory."""
     clock, live = ManualClock(), started_with(config or {})
-    return make_node(clock=clock, topics=make_topics(clock=clock, live=live, **settings), config=live)
+    topics, slices = make_topics(clock=clock, live=live, **settings), Slices(clock)
+    transactions = Transactions(topics, clock, slices, (), TransactionSettings())
+    transactions.start(100)
+    return make_node(clock=clock, topics=topics, config=live, slices=slices, transactions=transactions)
 
 
 def send(node: Node, request: Message, version: int | None = None, context: RequestContext | None = None) -> Answers:

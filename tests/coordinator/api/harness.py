@@ -20,7 +20,7 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.security.authorizer import Requester
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from tests.coordinator.fakes import FakeCodec, FakeLog
@@ -56,8 +56,8 @@ def make_context(
 
 
 def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Node:
-    """A node; the parts not given are a ManualClock, known ids, a cluster of this node, and nothing for topics and
-    routing.
+    """A node; the parts not given are a ManualClock, known ids, a cluster of this node, and nothing for topics,
+    routing and transactions.
     """
     ids = itertools.count(1)
     leaders = getattr(getattr(parts.get("topics"), "open", None), "leaders", {})
@@ -65,6 +65,7 @@ def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Nod
         "clock": ManualClock(),
         "topics": None,
         "routing": None,
+        "transactions": None,
         "config": started_with({}),
         "cluster": of_one_broker(node_id, "test-cluster-id-000000", rack, 0, leaders),
         "draw_uuid": lambda: next(ids).to_bytes(16, "big"),
@@ -107,6 +108,13 @@ class FakeTopics:
         self.open = SimpleNamespace(leaders={GROUP_OFFSETS_TOPIC: [Leader(1, 0)]})
 
 
+class FakeTransactions:
+    """As much of `Transactions` as FindCoordinator asks for, with a shard for each of `shards` partitions."""
+
+    def __init__(self, shards: int) -> None:
+        self.routing = Routing(range(shards))
+
+
 def make_group_node(
     topics: FakeTopics | None = None,
     shards: int = 3,
@@ -118,7 +126,8 @@ def make_group_node(
     topics, clock = topics or FakeTopics(), clock or ManualClock()
     groups = settings or GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100)
     node_id = parts.get("node_id", 1)
-    topics.open.leaders[GROUP_OFFSETS_TOPIC] = [Leader(node_id, 0)] * shards
+    for name in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
+        topics.open.leaders[name] = [Leader(node_id, 0)] * shards
     made = []
     for index in range(shards):
         log = FakeLog()
@@ -128,6 +137,7 @@ def make_group_node(
         for _ in shard.start():
             pass
         made.append(shard)
+    parts.setdefault("transactions", FakeTransactions(shards))
     return make_node(topics=topics, clock=clock, routing=Routing(made), **parts)
 
 

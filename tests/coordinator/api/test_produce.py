@@ -240,7 +240,10 @@ def test_producer_ids_differ_and_their_duplicates_are_found(node: Node) -> None:
     ("wanted", "code"),
     [
         (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
-        (InitProducerIdRequest(transactional_id="tx"), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        # its coordinator is not asked for before FindCoordinator
+        (InitProducerIdRequest("tx", 1_000), ErrorCode.NOT_COORDINATOR),
+        (InitProducerIdRequest("tx", 0), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        (InitProducerIdRequest("tx", 900_001), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         (InitProducerIdRequest(transactional_id=None, producer_id=5, producer_epoch=-1), ErrorCode.INVALID_REQUEST),
         (InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=1), ErrorCode.INVALID_REQUEST),
     ],

@@ -1,8 +1,5 @@
-"""InitProducerId: a producer's identity, by which its duplicates are told (KIP-98, KIP-360).
-
-Transactions are not served yet. A producer with a transactional id is answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-after this code librdkafka, Java's client, aiokafka, kafka-python and franz-go all give up at once and name it. After
-UNSUPPORTED_VERSION and most others librdkafka asks again for ever.
+"""InitProducerId (key 22): a producer's identity, by which its duplicates are told (KIP-98, KIP-360); with a
+transactional id the shard of that id decides which.
 """
 
 from __future__ import annotations
@@ -11,7 +8,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.slices import Job, Later
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -24,10 +21,15 @@ UNKNOWN = -1
 def handle_init_producer_id(
     node: Node, context: RequestContext, request: InitProducerIdRequest
 ) -> Job[InitProducerIdResponse]:
-    """A new producer id in epoch 0, whatever id the producer had before."""
+    """A new producer id in epoch 0, whatever id the producer had before; or what the transactional id's shard says."""
     try:
         _check(node, context, request)
-        response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
+        if request.transactional_id is None:
+            response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
+        else:
+            later = Later()
+            yield from node.transactions.deciding(request.transactional_id, request, later, context.client)
+            return (yield later)  # type: ignore[no-any-return]  # as every answer of a shard
     except ApiError as refusal:
         return InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
     # the block that the id is of must never be given out again
@@ -50,5 +52,7 @@ def _check(node: Node, context: RequestContext, request: InitProducerIdRequest) 
     one_without_the_other = (request.producer_id == UNKNOWN) != (request.producer_epoch == UNKNOWN)
     if request.transactional_id == "" or one_without_the_other:
         raise ApiError(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    most_ms = node.transactions.settings.transaction_max_timeout_ms
+    if request.transactional_id is not None and not 0 < request.transaction_timeout_ms <= most_ms:
+        # before the shard is asked, which may be loading
+        raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)

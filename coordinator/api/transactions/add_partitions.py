@@ -1,0 +1,150 @@
+"""AddPartitionsToTxn (key 24) and AddOffsetsToTxn (key 25): what a producer is about to write to becomes part of its
+transaction. Brokers of a cluster send the former for many transactions at once.
+
+A partition that is not there, or may not be written to, refuses its whole transaction; then the shard is not asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.gather import ask_each
+from muster.coordinator.api.node import Node, Respond, in_slices
+from muster.coordinator.api.version_rules import add_partitions_comes_from_broker, transaction_version
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.slices import Job, Later
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
+from muster.coordinator.transactions.commands import TransactionCommand
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from muster.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+_Partitions = dict[str, dict[int, int]]
+"""Of a transaction: topics, their partitions, and why each of them is refused."""
+
+_AT_ONCE: Final = 1_000
+"""Partitions of one topic that are looked at in one step."""
+
+
+@in_slices
+def handle_add_partitions_to_txn(
+    node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Job[AddPartitionsToTxnResponse]:
+    """Each transaction is a question to the shard of its id; its answer is a row for each partition."""
+    by_broker = add_partitions_comes_from_broker(context.api_version)
+    if by_broker and not node.authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    found: dict[int, AddPartitionsToTxnResult] = {}
+    wanted: list[tuple[int, AddPartitionsToTxnTransaction]] = []
+    for place, transaction in enumerate(request.transactions):
+        partitions = yield from _partitions_of(transaction)
+        if not by_broker and not node.authorizer.allows(
+            context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id
+        ):
+            found[place] = _refused(transaction, partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        elif (yield from _refuses_some(node, context, partitions, by_broker)):
+            found[place] = _refused(transaction, partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        elif not transaction.transactional_id:
+            found[place] = _refused(transaction, partitions, ErrorCode.INVALID_REQUEST)
+        else:
+            transaction.topics = [AddPartitionsToTxnTopic(name, list(rows)) for name, rows in partitions.items()]
+            wanted.append((place, transaction))
+    version = transaction_version(by_broker)
+
+    def ask(one: tuple[int, AddPartitionsToTxnTransaction], token: Later) -> None:
+        command = TransactionCommand(AddPartitionsToTxnRequest([one[1]]), token, context.client, version)
+        node.transactions.submit(one[1].transactional_id, command)
+
+    def take(one: tuple[int, AddPartitionsToTxnTransaction], response: Any) -> None:
+        (found[one[0]],) = response.results_by_transaction
+
+    yield from ask_each(wanted, ask, take)
+    return AddPartitionsToTxnResponse(results_by_transaction=[found[place] for place in sorted(found)])
+
+
+def _partitions_of(transaction: AddPartitionsToTxnTransaction) -> Job[_Partitions]:
+    """Each partition once, in the order of the request."""
+    partitions: _Partitions = {}
+    for topic in transaction.topics:
+        rows = partitions.setdefault(topic.name, {})
+        for start in range(0, len(topic.partitions), _AT_ONCE):
+            rows.update(dict.fromkeys(topic.partitions[start : start + _AT_ONCE], ErrorCode.NONE))
+            yield None
+    return partitions
+
+
+def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, by_broker: bool) -> Job[bool]:
+    """Note which partitions cannot be part of a transaction, and why: are there any?"""
+    is_some_refused = False
+    # internal topics are for brokers only
+    names = [name for name in partitions if by_broker or name not in INTERNAL_TOPICS]
+    allowed: Any = names if by_broker else node.authorizer.allowed(context, Operation.WRITE, ResourceType.TOPIC, names)
+    topics = node.topics.image.by_name
+    for name, rows in partitions.items():
+        there = topics.get(name)
+        if not by_broker and (name in INTERNAL_TOPICS or name not in allowed):
+            error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        else:
+            error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for index in rows:
+            is_refused = error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if is_refused or there is None or not 0 <= index < there.partitions:
+                rows[index] = error_code
+                is_some_refused = True
+        yield None
+    return is_some_refused
+
+
+def _refused(
+    transaction: AddPartitionsToTxnTransaction, partitions: _Partitions, error_code: int
+) -> AddPartitionsToTxnResult:
+    """The transaction is refused: `error_code` for partitions without an error of their own."""
+    return AddPartitionsToTxnResult(
+        transaction.transactional_id,
+        [
+            AddPartitionsToTxnTopicResult(
+                name, [AddPartitionsToTxnPartitionResult(index, own or error_code) for index, own in rows.items()]
+            )
+            for name, rows in partitions.items()
+        ],
+    )
+
+
+def handle_add_offsets_to_txn(
+    node: Node, context: RequestContext, request: AddOffsetsToTxnRequest, respond: Respond
+) -> None:
+    """The partition of __consumer_offsets that the group's offsets belong to becomes part of the transaction."""
+    transactional_id, allows = request.transactional_id, node.authorizer.allows
+    refusal = ErrorCode.NONE
+    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        refusal = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    elif not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+        refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    elif not transactional_id:
+        refusal = ErrorCode.INVALID_REQUEST
+    if refusal != ErrorCode.NONE:
+        respond(AddOffsetsToTxnResponse(error_code=refusal))
+        return
+
+    def added(response: Any) -> None:
+        ((row,),) = (topic.results_by_partition for topic in response.results_by_transaction[0].topic_results)
+        respond(AddOffsetsToTxnResponse(error_code=row.partition_error_code))
+
+    partition = node.routing.partition(request.group_id)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        topics=[AddPartitionsToTxnTopic(GROUP_OFFSETS_TOPIC, [partition])],
+    )
+    command = TransactionCommand(AddPartitionsToTxnRequest([transaction]), added, context.client)
+    node.transactions.submit(transactional_id, command)

@@ -1,0 +1,98 @@
+"""What transactions there are: DescribeTransactions (key 65) and ListTransactions (key 66)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.gather import ask_each, distinct
+from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.slices import Job, Later
+from muster.coordinator.transactions.commands import TransactionCommand
+from muster.coordinator.transactions.states import STATES
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from muster.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+
+_ROW_BYTES: Final = 40
+"""Of a row of an answer, besides its texts."""
+_PASSED_OVER: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+@in_slices
+def handle_describe_transactions(
+    node: Node, context: RequestContext, request: DescribeTransactionsRequest
+) -> Job[DescribeTransactionsResponse]:
+    """Each id is asked at its shard. Only topics that the client may describe are told of."""
+    found: dict[str, TransactionState] = {}
+
+    def allowed(transactional_id: str) -> bool:
+        if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+            return True
+        found[transactional_id] = TransactionState(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
+        return False
+
+    def ask(transactional_id: str, token: Later) -> None:
+        if transactional_id:
+            command = TransactionCommand(DescribeTransactionsRequest([transactional_id]), token, context.client)
+            node.transactions.submit(transactional_id, command)
+        else:
+            token(DescribeTransactionsResponse(transaction_states=[TransactionState(ErrorCode.INVALID_REQUEST)]))
+
+    def take(transactional_id: str, response: Any) -> None:
+        (found[transactional_id],) = response.transaction_states
+
+    # one that is named again and again is asked once
+    yield from ask_each(filter(allowed, distinct(request.transactional_ids)), ask, take)
+    room = AnswerSize()
+    rows = []
+    for transactional_id in request.transactional_ids:
+        row = found[transactional_id]
+        names = [topic.topic for topic in row.topics]
+        seen = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, names)
+        row.topics = [topic for topic in row.topics if topic.topic in seen]
+        size = _ROW_BYTES + len(transactional_id)
+        size += sum(_ROW_BYTES + len(topic.topic) + 4 * len(topic.partitions) for topic in row.topics)
+        rows.append(row if room.take(size) else TransactionState(TOO_LARGE, transactional_id))
+        yield None
+    return DescribeTransactionsResponse(transaction_states=rows)
+
+
+@in_slices
+def handle_list_transactions(
+    node: Node, context: RequestContext, request: ListTransactionsRequest
+) -> Job[ListTransactionsResponse]:
+    """Every shard is asked; one that is loading fails the whole, one that is offline is passed over. Ids that the
+    client may not describe are left out.
+    """
+    unknown = [name for name in request.state_filters if name not in STATES]
+    response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
+    states: list[Any] = []
+    failed: list[int] = []
+
+    def ask(place: int, token: Later) -> None:
+        node.transactions.routing.shards[place].submit(TransactionCommand(request, token, context.client))
+
+    def take(_: int, part: Any) -> None:
+        if part.error_code == ErrorCode.NONE:
+            states.extend(part.transaction_states)
+        elif part.error_code not in _PASSED_OVER:
+            failed.append(part.error_code)
+
+    shards: Sequence[object] = node.transactions.routing.shards
+    yield from ask_each(range(len(shards)), ask, take)
+    if failed:
+        return ListTransactionsResponse(error_code=failed[0])
+    names = [state.transactional_id for state in states]
+    allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
+    response.transaction_states = [state for state in states if state.transactional_id in allowed]
+    for _ in response.transaction_states:
+        yield None  # as many rows are to be encoded
+    return response

@@ -1,0 +1,81 @@
+"""WriteTxnMarkers (key 27): write the ends of transactions into partitions. Brokers of a cluster send it; here it comes
+from an administrator who ends a transaction that hangs (`kafka-transactions.sh abort`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.slices import Job, Later
+from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+@to_the_end
+def handle_write_txn_markers(
+    node: Node, context: RequestContext, request: WriteTxnMarkersRequest
+) -> Job[WriteTxnMarkersResponse]:
+    """Each partition has its own result, when its marker is durable."""
+    may = any(
+        node.authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
+    )
+    writer = MarkerWriter(node.topics.open, node.routing.shards, node.clock)
+    left, ended = 1, Later()
+
+    def one_less() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            ended(None)
+
+    response = WriteTxnMarkersResponse(markers=[])
+    for marker in request.markers:
+        end = EndMarker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        )
+        result = WritableTxnMarkerResult(marker.producer_id, [])
+        _rows(response.markers).append(result)
+        for topic in marker.topics:
+            rows = WritableTxnMarkerTopicResult(topic.name, [])
+            _rows(result.topics).append(rows)
+            for index in topic.partition_indexes:
+                row = WritableTxnMarkerPartitionResult(index, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+                _rows(rows.partitions).append(row)
+                if may:
+                    left += 1
+                    writer.write(end, topic.name, index, _noting(row, one_less))
+                yield None
+    one_less()
+    yield ended
+    return response
+
+
+def _rows(sequence: Any) -> list[Any]:
+    """The list that a message was made with."""
+    rows: list[Any] = sequence
+    return rows
+
+
+def _noting(row: WritableTxnMarkerPartitionResult, then: Callable[[], object]) -> Callable[[int], object]:
+    def note(error_code: int) -> None:
+        row.error_code = error_code
+        then()
+
+    return note

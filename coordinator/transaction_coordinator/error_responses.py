@@ -1,0 +1,100 @@
+"""The answers of a coordinator that does not ask the transactional ids: it loads, is not in office, or could not write
+what was decided. Knows messages only.
+
+`refuse` makes the answer to a request; `with_error` makes one with an error of an answer that may not be given. Both
+have the shape in which Kafka says it: an error of the whole, or on each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from muster.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from muster.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from muster.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from muster.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+_Make = Callable[[Any, int], Message]
+"""Makes the answer to a request, or in place of a response, that says an error code."""
+
+NO_ID: Final = -1
+"""No producer id, no epoch."""
+
+
+def no_producer_id(_: object, code: int) -> InitProducerIdResponse:
+    """InitProducerId is refused."""
+    return InitProducerIdResponse(error_code=code, producer_id=NO_ID, producer_epoch=NO_ID)
+
+
+def _add_partitions(request: AddPartitionsToTxnRequest, code: int) -> Message:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResult(
+                one.transactional_id,
+                [
+                    AddPartitionsToTxnTopicResult(
+                        topic.name, [AddPartitionsToTxnPartitionResult(index, code) for index in topic.partitions]
+                    )
+                    for topic in one.topics
+                ],
+            )
+            for one in request.transactions
+        ]
+    )
+
+
+def _partitions_not_added(response: AddPartitionsToTxnResponse, code: int) -> Message:
+    for one in response.results_by_transaction:
+        for topic in one.topic_results:
+            for row in topic.results_by_partition:
+                row.partition_error_code = row.partition_error_code or code
+    return response
+
+
+_MAKERS: Final[dict[type, _Make]] = {
+    InitProducerIdRequest: no_producer_id,
+    AddPartitionsToTxnRequest: _add_partitions,
+    EndTxnRequest: lambda _, code: EndTxnResponse(error_code=code),
+    DescribeTransactionsRequest: lambda r, code: DescribeTransactionsResponse(
+        transaction_states=[TransactionState(code, transactional_id) for transactional_id in r.transactional_ids]
+    ),
+    ListTransactionsRequest: lambda _, code: ListTransactionsResponse(error_code=code),
+    InitProducerIdResponse: no_producer_id,
+    AddPartitionsToTxnResponse: _partitions_not_added,
+    EndTxnResponse: lambda _, code: EndTxnResponse(error_code=code),
+    DescribeTransactionsResponse: lambda r, code: DescribeTransactionsResponse(
+        transaction_states=[
+            TransactionState(one.error_code or code, one.transactional_id) for one in r.transaction_states
+        ]
+    ),
+    ListTransactionsResponse: lambda _, code: ListTransactionsResponse(error_code=code),
+    # not an answer: markers that must not be written, for the decision to end the transaction is not in the log
+    WriteTxnMarkersRequest: lambda *_: WriteTxnMarkersResponse(),
+}
+
+
+def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:  # noqa: ARG001 - no room for it
+    """The answer to `request` that says only `error_code`. KeyError for a request that no transactional id is asked."""
+    return _MAKERS[type(request)](request, error_code)
+
+
+def with_error(response: Message, error_code: int) -> Message:
+    """`response`, had its records not been written: one with an error already stays, others say `error_code`."""
+    if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
+        return response
+    return _MAKERS[type(response)](response, error_code)

@@ -1,0 +1,91 @@
+"""Writes the end of a transaction into one partition: of users, or of __consumer_offsets, whose groups then see the
+offsets. Says what became of it as Kafka's WriteTxnMarkers does; waits and tries again for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.core.interface import Producer
+from muster.coordinator.log.errors import LogError
+from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.open_topics import OpenTopics
+from muster.protocol.errors import ErrorCode
+
+Ended = Callable[[int], object]
+"""Takes the error code of one partition: NONE once its marker is durable."""
+
+_NOT_READY: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Of a group coordinator: whoever writes markers knows partitions and their leaders only."""
+
+
+class GroupShard(Protocol):
+    """As much of a shard of groups as ends its transactions."""
+
+    def complete_transaction(
+        self,
+        producer: Producer,
+        *,
+        is_committed: bool,
+        coordinator_epoch: int = ...,
+        transaction_version: int = ...,
+        ended: Ended = ...,
+    ) -> None:
+        """See `runtime.shard.CoordinatorShard`."""
+
+
+class MarkerWriter:
+    """Over the topics and the shards of groups of a node."""
+
+    __slots__ = ("_clock", "_groups", "_topics")
+
+    def __init__(self, topics: OpenTopics, groups: Sequence[GroupShard], clock: Clock) -> None:
+        """`groups`: one shard per partition of __consumer_offsets, in order."""
+        self._topics = topics
+        self._groups = groups
+        self._clock = clock
+
+    def write(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> None:
+        """Write one marker. Raises nothing."""
+        if topic == GROUP_OFFSETS_TOPIC:
+            self._end_in_groups(marker, index, ended)
+            return
+        found = self._topics.by_name.get(topic)
+        if found is None or not 0 <= index < len(found.partitions):
+            ended(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        partition = found.partitions[index]
+        if partition is None:
+            ended(ErrorCode.KAFKA_STORAGE_ERROR)
+            return
+        try:
+            partition.append_marker(marker, self._clock.now())
+        except (ApiError, LogError) as error:
+            ended(error.error_code)
+            return
+        log = partition.log
+        log.when_flushed(log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else error.error_code))
+
+    def _end_in_groups(self, marker: EndMarker, index: int, ended: Ended) -> None:
+        if not 0 <= index < len(self._groups):
+            ended(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+
+        def translated(error_code: int) -> None:
+            ended(ErrorCode.NOT_LEADER_OR_FOLLOWER if error_code in _NOT_READY else error_code)
+
+        self._groups[index].complete_transaction(
+            Producer(marker.producer_id, marker.producer_epoch),
+            is_committed=marker.is_committed,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+            ended=translated,
+        )

@@ -1,0 +1,53 @@
+"""The shards of the transaction coordinator over the topics of a node. Imported when the first of them is needed: most
+servers have no transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.slices import Slices
+from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.topics import Topics
+from muster.coordinator.transaction_coordinator.marker_writer import GroupShard, MarkerWriter
+from muster.coordinator.transaction_coordinator.shard import Observer, SendMarkers, TransactionShard
+from muster.coordinator.transactions.core import TransactionCore
+from muster.coordinator.transactions.settings import TransactionSettings
+
+
+def transaction_shards(
+    topics: Topics,
+    clock: Clock,
+    slices: Slices,
+    groups: Sequence[GroupShard],
+    settings: TransactionSettings,
+    observe: Callable[[int], Observer | None],
+    next_producer_id: Callable[[], int],
+    linger_ms: int,
+) -> list[TransactionShard]:
+    """One shard for each partition of __transaction_state, in order; none is started. `groups`: see `MarkerWriter`;
+    `observe(partition)` makes what is told of its transactions; `next_producer_id`: see `TransactionCore`.
+    """
+    count = len(topics.by_name[TRANSACTION_STATE_TOPIC].partitions)
+    writer = MarkerWriter(topics.open, groups, clock)
+    interval_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
+
+    def make_core(first_check_ms: int, send_markers: SendMarkers) -> TransactionCore:
+        return TransactionCore(settings, send_markers, first_check_ms=first_check_ms, next_producer_id=next_producer_id)
+
+    return [
+        TransactionShard(
+            index,
+            # each looks for expired ids at a moment of its own
+            partial(make_core, interval_ms + interval_ms * index // (10 * count)),
+            partial(topics.open.open_log, TRANSACTION_STATE_TOPIC, index),
+            writer,
+            slices,
+            clock,
+            observer=observe(index),
+            linger_ms=linger_ms,
+        )
+        for index in range(count)
+    ]

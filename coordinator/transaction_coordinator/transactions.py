@@ -1,0 +1,200 @@
+"""The transaction coordinator of a node: its shards, once there are any, and producer ids for what they decide.
+
+As on Kafka the topic __transaction_state is made when the first client asks for the coordinator of a transactional id.
+Until then this is all there is of transactions in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.core.interface import Client, Respond
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.runtime.loader import Loader
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.slices import Job, Later, Slices, at_once
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.topics import Topics
+from muster.coordinator.transactions.commands import TransactionCommand
+from muster.coordinator.transactions.settings import TransactionSettings
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+
+if TYPE_CHECKING:
+    from muster.coordinator.transaction_coordinator.marker_writer import GroupShard
+    from muster.coordinator.transaction_coordinator.shard import Observer, TransactionShard
+
+log = structlog.get_logger("muster.transactions")
+
+_ROOM: Final = "muster.coordinator.transaction_coordinator"
+_LOAD_NEW_MS: Final = 20
+"""How long the shards of a new topic may load at once."""
+_SPARE_IDS: Final = 100
+"""Producer ids that were drawn and not used, and are kept for others."""
+
+
+def _nobody(_: int) -> None:
+    return None
+
+
+class Transactions:
+    """See the module. `routing`: transactional id -> shard; not ready while the topic is not there."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        clock: Clock,
+        slices: Slices,
+        groups: Sequence[GroupShard],
+        settings: TransactionSettings,
+        *,
+        observe: Callable[[int], Observer | None] = _nobody,
+        linger_ms: int = 0,
+        history: str | None = None,
+        loaded: Callable[[], object] = lambda: None,
+    ) -> None:
+        """See `shards.transaction_shards`. `history`: the topic that `observe` writes to, made before the shards are;
+        `loaded` is called when all transactional ids are.
+        """
+        self._topics = topics
+        self._clock = clock
+        self._slices = slices
+        self._groups = groups
+        self.settings = settings
+        self._observe = observe
+        self._linger_ms = linger_ms
+        self._history = history
+        self._loaded = loaded
+        self._is_making_history = False
+        self._loader: Loader | None = None
+        self._spare_ids: list[int] = []
+        self._is_drawing = False
+        self.routing: Routing[TransactionShard] = Routing(())
+
+    # ---- the shards
+
+    def start(self, budget_ms: int) -> None:
+        """Load the transactional ids, for about so long now, if the topic is there; or else once it is. Raises
+        `ApiError` when the topic of their history is not there and cannot be made.
+        """
+        if TRANSACTION_STATE_TOPIC in self._topics.by_name:
+            if self._history is not None:
+                at_once(self._topics.ensuring(self._history))
+            self._open(budget_ms)
+        self._topics.subscribe(self._topics_changed)
+
+    def _topics_changed(self, image: TopicsImage) -> None:
+        """The topic may be there, made here or by a request for its metadata."""
+        if self.routing.ready or TRANSACTION_STATE_TOPIC not in image.by_name:
+            return
+        if self._history is None or self._history in image.by_name:
+            self._open(_LOAD_NEW_MS)
+        elif not self._is_making_history:
+            self._is_making_history = True
+            self._slices.run(self._making_history(), lambda _: None, self)
+
+    def _making_history(self) -> Job[None]:
+        try:
+            yield from self._topics.ensuring(self._history or "")
+        except ApiError as error:
+            log.error("there will be no history of transactions until the next start", reason=str(error))
+            self._history = None
+            self._topics_changed(self._topics.image)
+        finally:
+            self._is_making_history = False
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        """See `slices.Owner`."""
+        log.error("the transaction coordinator could not begin", exc_info=error)
+
+    def _open(self, budget_ms: int) -> None:
+        shards: list[TransactionShard] = import_module(f"{_ROOM}.shards").transaction_shards(
+            self._topics,
+            self._clock,
+            self._slices,
+            self._groups,
+            self.settings,
+            self._observe,
+            self.next_producer_id,
+            self._linger_ms,
+        )
+        self.routing = Routing(shards)
+        self._loader = Loader(self._clock, "transactions", self._loaded)
+        for shard in shards:
+            partition = self._topics.open.partition(TRANSACTION_STATE_TOPIC, shard.partition)
+            self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
+        self._loader.run_for(budget_ms)
+
+    def ensuring(self) -> Job[None]:
+        """Have the topic made, if it is not there. Raises `ApiError` when it cannot be."""
+        if not self.routing.ready:
+            yield from self._topics.ensuring(TRANSACTION_STATE_TOPIC)
+            if self._history is not None:
+                yield from self._topics.ensuring(self._history)
+            yield from self._durable()
+
+    def stop(self) -> None:
+        """Leave office: what waits is answered NOT_COORDINATOR, and nothing is written from now on."""
+        if self._loader is not None:
+            self._loader.stop()
+        for shard in self.routing.shards:
+            shard.resign()
+
+    def submit(self, transactional_id: str, command: TransactionCommand) -> None:
+        """Let the shard of this id decide a command, which is of this id alone."""
+        if self.routing.ready:
+            self.routing.shard(transactional_id).submit(command)
+        else:
+            command.respond(
+                import_module(f"{_ROOM}.error_responses").refuse(command.request, ErrorCode.NOT_COORDINATOR)
+            )
+
+    def deciding(
+        self, transactional_id: str, request: Message, respond: Respond, client: Client, client_version: int = 0
+    ) -> Job[None]:
+        """`submit` a request that may need a new producer id; what is not used of it goes to the next. Raises
+        `ApiError` when there is none.
+        """
+        command = TransactionCommand(request, respond, client, client_version)
+        if self.routing.ready and self.routing.shard(transactional_id).active:
+            command.spare_producer_id = self._spare_ids.pop() if self._spare_ids else (yield from self._drawing())
+        self.submit(transactional_id, command)
+        if command.spare_producer_id >= 0 and len(self._spare_ids) < _SPARE_IDS:
+            self._spare_ids.append(command.spare_producer_id)
+
+    def next_producer_id(self) -> int:
+        """A producer id that nobody has, durably taken; -1 when there is none just now."""
+        if not self._spare_ids and not self._is_drawing:
+            self._is_drawing = True
+            self._slices.run(self._stocking(), lambda _: None, self)
+        return self._spare_ids.pop() if self._spare_ids else -1
+
+    def _stocking(self) -> Job[None]:
+        try:
+            self._spare_ids.append((yield from self._drawing()))
+        except ApiError as error:
+            log.warning("there is no new producer id", reason=str(error))
+        finally:
+            self._is_drawing = False
+
+    def _drawing(self) -> Job[int]:
+        """A producer id that nobody has, durably taken. Raises `ApiError`."""
+        drawn = self._topics.next_producer_id()
+        yield from self._durable()
+        return drawn
+
+    def _durable(self) -> Job[None]:
+        """Wait until all changes of topics and blocks of ids are on the disk. Raises `ApiError`."""
+        later = Later()
+        self._topics.when_durable(later)
+        failure: Any = yield later
+        if failure is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
