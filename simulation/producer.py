@@ -1,0 +1,285 @@
+"""The scripted transactional producer: it writes records and offsets in transactions, and sends lost requests again.
+
+Its requests and their answers are messages as a client of its transaction version sends them. A `Book` is told what it
+tries and what it is promised. The world takes the requests to a core or to a whole server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from muster.coordinator.log import batches
+from muster.protocol.errors import ErrorCode, error_name
+from muster.protocol.message import Message
+from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from muster.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from muster.protocol.messages.end_txn import EndTxnRequest
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from muster.simulation.actor import Actor, Script
+
+Step = Generator[Any, Any, int]
+"""A part of a script: the error code that it ends with, 0 when all went well, LOST when nothing is known."""
+
+LOST: Final = -100
+TRANSACTION: Final = 1
+"""FindCoordinator's key type."""
+VERSIONS: Final[Mapping[int, Mapping[str, int]]] = {
+    1: {
+        "Produce": 9, "AddPartitionsToTxn": 3, "AddOffsetsToTxn": 3, "TxnOffsetCommit": 3, "EndTxn": 4,
+        "InitProducerId": 4, "FindCoordinator": 3,
+    },
+    2: {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5, "InitProducerId": 5, "FindCoordinator": 3},
+}  # fmt: skip
+"""By the transaction version of the client: the versions of its requests."""
+
+LATER: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Ask again."""
+ABORT: Final = frozenset(
+    {
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
+    }
+)
+"""The transaction cannot be committed any more."""
+OVER: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+"""Another producer has the id, or the coordinator has ended the transaction: this one must begin anew."""
+
+
+class Book(Protocol):
+    """What is told of transactions: what producers attempt, and what they were promised."""
+
+    def owns(self, producer: TransactionalProducer) -> None:
+        """The producer was told its producer id and epoch."""
+
+    def begins(self, producer: TransactionalProducer) -> Any:
+        """It begins a transaction, which is what comes back."""
+
+    def writes(self, transaction: Any, partition: int, count: int) -> Sequence[bytes]:
+        """It is about to write so many records there: their values."""
+
+    def commits_offset(self, transaction: Any) -> int:
+        """It is about to commit an offset of its group: the number."""
+
+    def ends(self, transaction: Any, *, is_committed: bool) -> None:
+        """It is about to ask for the end."""
+
+    def ended(self, transaction: Any, *, is_committed: bool) -> None:
+        """The end was acknowledged."""
+
+    def succeeded(self, producer: TransactionalProducer) -> None:
+        """A request of it that needs the ownership of its id was answered without an error."""
+
+
+class TransactionalProducer(Actor):
+    """One process with a transactional id. `version`: the transaction version that it knows."""
+
+    patience = 6
+    """How often it sends a lost request of a transaction again before it aborts."""
+    retry_ms = 40
+
+    def __init__(
+        self,
+        world: Any,
+        name: str,
+        transactional_id: str,
+        book: Book,
+        *,
+        version: int,
+        timeout_ms: int,
+        topic: str,
+        partitions: int,
+        group_id: str,
+    ) -> None:
+        super().__init__(world, name)
+        self.transactional_id = transactional_id
+        self.book = book
+        self.version = version
+        self.versions = VERSIONS[version]
+        self.timeout_ms = timeout_ms
+        self.topic = topic
+        self.partitions = partitions
+        self.group_id = group_id
+        self.producer_id = self.epoch = -1
+        self.asked_ms = 0
+        """When it sent its last request."""
+        self._sequences: dict[int, int] = {}
+
+    # ---- what kinds of producers differ in
+
+    def pause_ms(self) -> int:
+        """How long it does nothing between two requests."""
+        return int(self.world.random() * 200)
+
+    # ---- the script
+
+    def live(self) -> Script:
+        """Begin, then transactions, until it is fenced; again and again."""
+        while True:
+            self.producer_id = self.epoch = -1
+            error = yield from self.init()
+            while not error:
+                yield self.pause_ms()
+                error = yield from self.transaction()
+            yield self.retry_ms
+
+    def init(self) -> Step:
+        """Take the transactional id over, or (with a producer id) raise the own epoch."""
+        while True:
+            request = InitProducerIdRequest(self.transactional_id, self.timeout_ms, self.producer_id, self.epoch)
+            response = yield from self.ask(request)
+            error = LOST if response is None else response.error_code
+            if not error:
+                self.takes(response.producer_id, response.producer_epoch)
+                return 0
+            if error != LOST and error not in LATER:
+                self.must_know(request, error)
+                return int(error)
+            yield self.retry_ms
+            if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+                yield from self.ask(FindCoordinatorRequest(self.transactional_id, TRANSACTION))
+
+    def takes(self, producer_id: int, epoch: int) -> None:
+        """It was told who it is."""
+        if (producer_id, epoch) != (self.producer_id, self.epoch):
+            self._sequences = {}
+        self.producer_id, self.epoch = producer_id, epoch
+        self.book.owns(self)
+
+    def transaction(self) -> Step:
+        """One of them: some records, perhaps offsets, and its end. 0 when another can follow."""
+        random = self.world.random
+        transaction = self.book.begins(self)
+        added: set[int] = set()
+        error = 0
+        for _ in range(int(random() * 4)):
+            partition = int(random() * self.partitions)
+            if self.version < 2 and partition not in added:
+                error = yield from self.add_partition(partition)
+                added.add(partition)
+            error = error or (yield from self.produce(transaction, partition))
+            if error:
+                break
+            yield self.pause_ms()
+        if not error and random() < 0.6:
+            error = yield from self.commit_offset(transaction)
+        if error in OVER:
+            return error
+        is_committed = not error and random() < 0.7
+        if transaction.is_empty and (is_committed or self.version < 2):
+            return 0  # there is nothing to end
+        return (yield from self.end(transaction, is_committed=is_committed, is_sure=not error))
+
+    def add_partition(self, partition: int) -> Step:
+        """AddPartitionsToTxn, as clients before version 2 send it."""
+        topics = [AddPartitionsToTxnTopic(self.topic, [partition])]
+        request = AddPartitionsToTxnRequest((), self.transactional_id, self.producer_id, self.epoch, topics)
+        return (yield from self.insist(request, lambda answer: _only(_only(
+            answer.results_by_topic_v3_and_below).results_by_partition).partition_error_code))  # fmt: skip
+
+    def produce(self, transaction: Any, partition: int) -> Step:
+        """A batch of a few records, sent again until it is answered."""
+        count, sequence = 1 + int(self.world.random() * 3), self._sequences.get(partition, 0)
+        pairs = [(None, value) for value in self.book.writes(transaction, partition, count)]
+        data = batches.build(
+            pairs, timestamp_ms=self.world.wall_ms, producer_id=self.producer_id, producer_epoch=self.epoch,
+            base_sequence=sequence, transactional=True,
+        )  # fmt: skip
+        self._sequences[partition] = sequence + count
+        rows = [TopicProduceData(self.topic, partition_data=[PartitionProduceData(partition, bytes(data))])]
+        request = ProduceRequest(self.transactional_id, -1, 1_000, rows)
+        return (yield from self.insist(request, lambda answer: _only(_only(
+            answer.responses).partition_responses).error_code))  # fmt: skip
+
+    def commit_offset(self, transaction: Any) -> Step:
+        """The offset of partition 0 of its group; before version 2 the group is added first."""
+        if self.version < 2:
+            added = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, self.group_id)
+            error = yield from self.insist(added, lambda answer: answer.error_code)
+            if error:
+                return error
+        row = TxnOffsetCommitRequestPartition(0, self.book.commits_offset(transaction))
+        request = TxnOffsetCommitRequest(
+            self.transactional_id, self.group_id, self.producer_id, self.epoch,
+            topics=[TxnOffsetCommitRequestTopic(self.topic, [row])],
+        )  # fmt: skip
+        return (yield from self.insist(request, lambda answer: _only(_only(answer.topics).partitions).error_code))
+
+    def end(self, transaction: Any, *, is_committed: bool, is_sure: bool) -> Step:
+        """EndTxn, until it is answered; `is_sure`: every batch was answered, so the next sequence number is known."""
+        self.book.ends(transaction, is_committed=is_committed)
+        request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, is_committed)
+        while True:
+            response = yield from self.ask(request)
+            error = LOST if response is None else response.error_code
+            if not error:
+                break
+            if error != LOST and error not in LATER:
+                self.must_know(request, error)
+                return int(error)
+            yield self.retry_ms
+        self.book.succeeded(self)
+        self.book.ended(transaction, is_committed=is_committed)
+        if self.version == 2:
+            self.takes(response.producer_id, response.producer_epoch)
+        elif not is_committed and (not is_sure or self.world.random() < 0.3):
+            return (yield from self.init())
+        return 0
+
+    # ---- asking
+
+    def ask(self, request: Message) -> Generator[Any, Any, Any]:
+        """One exchange."""
+        self.asked_ms = self.world.ms
+        return (yield request)
+
+    def insist(self, request: Message, error_of: Any) -> Step:
+        """Send it until the answer says something, `patience` times at most."""
+        for _ in range(self.patience):
+            response = yield from self.ask(request)
+            error = LOST if response is None else error_of(response)
+            if error != LOST and error not in LATER:
+                self.must_know(request, error)
+                if not error:
+                    self.book.succeeded(self)
+                return int(error)
+            yield self.retry_ms
+        return LOST
+
+    def must_know(self, request: Message, error: int) -> None:
+        """An answer that no client would know what to do with is a fault of the server."""
+        if error and error not in OVER and error not in ABORT:
+            self.world.fault(f"{type(request).__name__} of {self.name} was answered with {error_name(error)}")
+
+
+def _only(rows: Iterable[Any]) -> Any:
+    (row,) = rows
+    return row
