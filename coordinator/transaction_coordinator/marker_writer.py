@@ -4,6 +4,7 @@ offsets. Says what became of it as Kafka's WriteTxnMarkers does; waits and tries
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -11,6 +12,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Producer
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.open_topics import OpenTopics
@@ -52,6 +54,14 @@ class MarkerWriter:
         self._topics = topics
         self._groups = groups
         self._clock = clock
+
+    def writing(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> Job[None]:
+        """`write`, when it takes no time: a log that was just opened knows its producers after a while."""
+        partition = self._topics.partition(topic, index)
+        if partition is not None:
+            with contextlib.suppress(LogError):  # it will meet the marker as well
+                yield from partition.loading_producers()
+        self.write(marker, topic, index, ended)
 
     def write(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> None:
         """Write one marker. Raises nothing."""

@@ -119,11 +119,12 @@ class MarkerSender:
     def _writing(self, ending: _Ending, topics: _Rows) -> Job[None]:
         for topic, indexes in topics:
             for index in indexes:
-                self._write(ending, topic, index)
-                yield None
+                yield from self._write(ending, topic, index)
 
-    def _write(self, ending: _Ending, topic: str, index: int) -> None:
-        self._writer.write(ending.marker, topic, index, partial(self._ended, ending, topic, index))
+    def _write(self, ending: _Ending, topic: str, index: int) -> Job[None]:
+        if self._endings.get(ending.transactional_id) is ending:
+            yield from self._writer.writing(ending.marker, topic, index, partial(self._ended, ending, topic, index))
+        yield None
 
     def _ended(self, ending: _Ending, topic: str, index: int, error_code: int) -> None:
         if self._endings.get(ending.transactional_id) is not ending:
@@ -149,10 +150,8 @@ class MarkerSender:
         self._slices.run(self._writing_again(again), _nothing, self)
 
     def _writing_again(self, again: Sequence[_Again]) -> Job[None]:
-        for ending, topic, index in again:
-            if self._endings.get(ending.transactional_id) is ending:
-                self._write(ending, topic, index)
-            yield None
+        for one in again:
+            yield from self._write(*one)
 
     def _have_one(self, ending: _Ending) -> None:
         ending.left -= 1

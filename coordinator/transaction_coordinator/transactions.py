@@ -35,6 +35,7 @@ log = structlog.get_logger("muster.transactions")
 _ROOM: Final = "muster.coordinator.transaction_coordinator"
 _LOAD_NEW_MS: Final = 20
 """How long the shards of a new topic may load at once."""
+NO_ID: Final = -1
 _SPARE_IDS: Final = 100
 """Producer ids that were drawn and not used, and are kept for others."""
 
@@ -160,36 +161,38 @@ class Transactions:
     def deciding(
         self, transactional_id: str, request: Message, respond: Respond, client: Client, client_version: int = 0
     ) -> Job[None]:
-        """`submit` a request that may need a new producer id; what is not used of it goes to the next. Raises
-        `ApiError` when there is none.
-        """
+        """`submit` a request that may need a new producer id; one that is not used goes to the next."""
         command = TransactionCommand(request, respond, client, client_version)
         if self.routing.ready and self.routing.shard(transactional_id).active:
-            command.spare_producer_id = self._spare_ids.pop() if self._spare_ids else (yield from self._drawing())
+            if not self._spare_ids:
+                yield from self._drawing()
+            command.spare_producer_id = self._take()
         self.submit(transactional_id, command)
-        if command.spare_producer_id >= 0 and len(self._spare_ids) < _SPARE_IDS:
+        if command.spare_producer_id != NO_ID and len(self._spare_ids) < _SPARE_IDS:
             self._spare_ids.append(command.spare_producer_id)
 
     def next_producer_id(self) -> int:
         """A producer id that nobody has, durably taken; -1 when there is none just now."""
         if not self._spare_ids and not self._is_drawing:
             self._is_drawing = True
-            self._slices.run(self._stocking(), lambda _: None, self)
-        return self._spare_ids.pop() if self._spare_ids else -1
+            self._slices.run(self._drawing(), self._drawn, self)
+        return self._take()
 
-    def _stocking(self) -> Job[None]:
+    def _drawn(self, _: None) -> None:
+        self._is_drawing = False
+
+    def _take(self) -> int:
+        return self._spare_ids.pop() if self._spare_ids else NO_ID
+
+    def _drawing(self) -> Job[None]:
+        """Have one more spare id, unless the disk fails."""
         try:
-            self._spare_ids.append((yield from self._drawing()))
+            drawn = self._topics.next_producer_id()
+            yield from self._durable()
         except ApiError as error:
-            log.warning("there is no new producer id", reason=str(error))
-        finally:
-            self._is_drawing = False
-
-    def _drawing(self) -> Job[int]:
-        """A producer id that nobody has, durably taken. Raises `ApiError`."""
-        drawn = self._topics.next_producer_id()
-        yield from self._durable()
-        return drawn
+            log.warning("there is no new producer id", reason=error.message)
+        else:
+            self._spare_ids.append(drawn)
 
     def _durable(self) -> Job[None]:
         """Wait until all changes of topics and blocks of ids are on the disk. Raises `ApiError`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any, Final
 
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
@@ -90,9 +91,26 @@ def handle_list_transactions(
     yield from ask_each(range(len(shards)), ask, take)
     if failed:
         return ListTransactionsResponse(error_code=failed[0])
+    if request.transactional_id_pattern:
+        try:
+            states = yield from _matching(request.transactional_id_pattern, states)
+        except ValueError:
+            return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     names = [state.transactional_id for state in states]
     allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
     response.transaction_states = [state for state in states if state.transactional_id in allowed]
     for _ in response.transaction_states:
         yield None  # as many rows are to be encoded
     return response
+
+
+def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
+    """Those whose ids match a pattern; ValueError for what is none, or would take too long."""
+    # imported here: it loads the library of patterns, which hardly anybody needs
+    pattern = import_module("muster.coordinator.transaction_coordinator.patterns").Pattern(text)
+    found = []
+    for state in states:
+        if pattern.matches(state.transactional_id):
+            found.append(state)
+        yield None
+    return found

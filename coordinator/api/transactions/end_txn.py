@@ -7,7 +7,6 @@ from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.version_rules import end_txn_raises_epoch, transaction_version
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
-from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
@@ -22,8 +21,5 @@ def handle_end_txn(node: Node, context: RequestContext, request: EndTxnRequest) 
         return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     version = transaction_version(end_txn_raises_epoch(context.api_version))
     later = Later()
-    try:
-        yield from node.transactions.deciding(transactional_id, request, later, context.client, version)
-    except ApiError as refusal:
-        return EndTxnResponse(error_code=refusal.error_code)
+    yield from node.transactions.deciding(transactional_id, request, later, context.client, version)
     return (yield later)  # type: ignore[no-any-return]  # as every answer of a shard

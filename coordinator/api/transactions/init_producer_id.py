@@ -10,6 +10,7 @@ from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.transactions.init_producer_id import refusal
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -49,10 +50,11 @@ def _check(node: Node, context: RequestContext, request: InitProducerIdRequest) 
         or node.authorizer.allows_some(context, Operation.WRITE, ResourceType.TOPIC)
     ):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    one_without_the_other = (request.producer_id == UNKNOWN) != (request.producer_epoch == UNKNOWN)
-    if request.transactional_id == "" or one_without_the_other:
-        raise ApiError(ErrorCode.INVALID_REQUEST)
-    most_ms = node.transactions.settings.transaction_max_timeout_ms
-    if request.transactional_id is not None and not 0 < request.transaction_timeout_ms <= most_ms:
-        # before the shard is asked, which may be loading
-        raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+    if request.transactional_id is not None:
+        error_code = refusal(request, node.transactions.settings)  # before the shard is asked, which may be loading
+    elif (request.producer_id == UNKNOWN) != (request.producer_epoch == UNKNOWN):
+        error_code = ErrorCode.INVALID_REQUEST
+    else:
+        return
+    if error_code:
+        raise ApiError(error_code)

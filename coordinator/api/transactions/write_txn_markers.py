@@ -60,7 +60,7 @@ def handle_write_txn_markers(
                 _rows(rows.partitions).append(row)
                 if may:
                     left += 1
-                    writer.write(end, topic.name, index, _noting(row, one_less))
+                    yield from writer.writing(end, topic.name, index, _noting(row, one_less))
                 yield None
     one_less()
     yield ended

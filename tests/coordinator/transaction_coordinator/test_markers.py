@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.slices import Slices
+from muster.coordinator.slices import Job, Slices
 from muster.coordinator.transaction_coordinator.markers import RETRY_MS, MarkerSender
 from muster.coordinator.transactions.commands import MarkersWritten
 from muster.protocol.errors import ErrorCode
@@ -27,6 +27,10 @@ class Writer:
         self.written: list[tuple[Any, str, int]] = []
         self.errors: dict[tuple[str, int], int | None] = {}
         self.waiting: list[Any] = []
+
+    def writing(self, marker: Any, topic: str, index: int, ended: Any) -> Job[None]:
+        self.write(marker, topic, index, ended)
+        yield None
 
     def write(self, marker: Any, topic: str, index: int, ended: Any) -> None:
         self.written.append((tuple(marker), topic, index))
@@ -118,9 +122,9 @@ def test_a_partition_that_knows_a_newer_epoch_needs_none_either(bench: Bench) ->
 def test_what_a_newer_coordinator_has_ended_is_left_to_it(bench: Bench) -> None:
     bench.writer.errors = {("t", 0): ErrorCode.TRANSACTION_COORDINATOR_FENCED, ("t", 1): None}
     with capture_logs() as logs:
-        bench.send(("t", [0, 1]))
+        bench.send(("t", [1, 0, 2]))
     bench.writer.waiting[0](ErrorCode.NONE)
-    assert (bench.done, len(bench.sender), len(logs)) == ([], 0, 1)
+    assert (bench.done, len(bench.sender), len(logs), len(bench.writer.written)) == ([], 0, 1, 2)
 
 
 def test_a_newer_transaction_of_an_id_takes_the_place_of_an_older_one(bench: Bench) -> None:

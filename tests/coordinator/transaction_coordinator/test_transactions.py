@@ -131,6 +131,30 @@ class TestATransaction:
         assert room.state() == "CompleteCommit"
         assert [end[1:3] for end in room.groups[0]] == [(producer, True)] * 2
 
+    def test_is_not_ended_by_what_was_begun_before_its_shard_was_loaded_anew(self) -> None:
+        """A producer of the old version has the same epoch in each of its transactions."""
+        room = Room().begun()
+        producer = room.init()
+        room.add(producer, ("t", [0]), (OFFSETS, [0]))
+        room.groups[0].error = None
+        room.end(producer)
+        shard = room.transactions.routing.shard("x")
+        for _ in shard.start():
+            pass
+        old, new = room.groups[0].waiting
+        new(ErrorCode.NONE)
+        room.clock.advance(0)
+        assert room.state() == "CompleteCommit"
+        room.add(producer, ("t", [0]), (OFFSETS, [0]))
+        room.end(producer, commit=False)
+        old(ErrorCode.NONE)
+        new(ErrorCode.NONE)
+        room.clock.advance(0)
+        assert room.state() == "PrepareAbort"
+        room.groups[0].waiting[2](ErrorCode.NONE)
+        room.clock.advance(0)
+        assert room.state() == "CompleteAbort"
+
 
 class TestProducerIds:
     def test_one_that_is_not_used_goes_to_the_next(self) -> None:

@@ -1,0 +1,296 @@
+"""The handlers of transactions over real shards of groups and of transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.node import Node
+from muster.coordinator.log import batches
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.slices import at_once
+from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
+from muster.coordinator.transaction_coordinator.transactions import Transactions
+from muster.coordinator.transactions.settings import TransactionSettings
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from muster.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from muster.protocol.messages.end_txn import EndTxnRequest
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest
+from muster.protocol.messages.list_transactions import ListTransactionsRequest
+from muster.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tests.coordinator.api.data_plane import data_node, send
+from tests.coordinator.api.harness import Refusing
+
+Topics = tuple[tuple[str, list[int]], ...]
+TOPIC: Topics = (("t", [0, 1]),)
+
+
+class Groups:
+    """The shards of __consumer_offsets: each end of a transaction is done at once."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[Any, bool]] = []
+
+    def complete_transaction(self, producer: Any, *, is_committed: bool, ended: Any, **_: int) -> None:
+        self.ended.append((producer, is_committed))
+        ended(ErrorCode.NONE)
+
+
+@pytest.fixture
+def node() -> Node:
+    """A node with a topic `t` of two partitions; FindCoordinator was not asked yet."""
+    node = data_node(transaction_state_log_num_partitions=3)
+    at_once(node.topics.ensuring("t", 2))
+    node.routing = Routing([Groups(), Groups()])  # type: ignore[list-item]  # as much of them as is needed
+    node.transactions = Transactions(
+        node.topics, node.clock, node.slices, node.routing.shards, TransactionSettings()
+    )  # fmt: skip
+    node.transactions.start(100)
+    return node
+
+
+def ask(node: Node, request: Any, version: int | None = None) -> Any:
+    answers = send(node, request, version)
+    node.clock.advance(0)  # type: ignore[attr-defined]  # a ManualClock
+    return answers.one()
+
+
+def find(node: Node, *ids: str) -> list[tuple[int, int]]:
+    rows = ask(node, FindCoordinatorRequest(key_type=1, coordinator_keys=list(ids))).coordinators
+    return [(row.error_code, row.node_id) for row in rows]
+
+
+def init(node: Node, transactional_id: str = "x") -> tuple[int, int]:
+    answer = ask(node, InitProducerIdRequest(transactional_id, 60_000))
+    assert answer.error_code == ErrorCode.NONE
+    return answer.producer_id, answer.producer_epoch
+
+
+def transaction(producer: tuple[int, int], topics: Topics = TOPIC, transactional_id: str = "x") -> Any:
+    rows = [AddPartitionsToTxnTopic(name, indexes) for name, indexes in topics]
+    return AddPartitionsToTxnTransaction(transactional_id, *producer, topics=rows)
+
+
+def add(node: Node, *transactions: Any, version: int = 3) -> Any:
+    answer = ask(node, AddPartitionsToTxnRequest(list(transactions)), version)
+    return [
+        [(topic.name, row.partition_index, row.partition_error_code) for topic in one.topic_results
+         for row in topic.results_by_partition]
+        for one in answer.results_by_transaction
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def begun(node: Node) -> Node:
+    find(node, "x")
+    return node
+
+
+class TestFindCoordinator:
+    def test_makes_the_topic(self, node: Node) -> None:
+        assert TRANSACTION_STATE_TOPIC not in node.topics.by_name
+        assert find(node, "x", "y") == [(0, 1), (0, 1)]
+        assert len(node.topics.by_name[TRANSACTION_STATE_TOPIC].partitions) == 3
+        assert find(node, "x") == [(0, 1)]
+
+    def test_does_not_for_those_who_may_not(self, node: Node) -> None:
+        node.authorizer = Refusing((8, 5, "x"))
+        assert find(node, "x") == [(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)]
+        assert TRANSACTION_STATE_TOPIC not in node.topics.by_name
+
+    def test_has_nobody_when_the_topic_cannot_be_made(self, node: Node) -> None:
+        node.topics.metadata_log.log.go_offline("m", OSError("the disk is gone"))
+        assert find(node, "x") == [(ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)]
+
+
+def test_before_that_nobody_coordinates(node: Node) -> None:
+    assert ask(node, InitProducerIdRequest("x", 1_000)).error_code == ErrorCode.NOT_COORDINATOR
+    assert add(node, transaction((1, 0))) == [[("t", 0, 16), ("t", 1, 16)]]
+    assert ask(node, AddOffsetsToTxnRequest("x", 1, 0, "g")).error_code == ErrorCode.NOT_COORDINATOR
+    assert ask(node, EndTxnRequest("x", 1, 0, True)).error_code == ErrorCode.NOT_COORDINATOR
+    (row,) = ask(node, DescribeTransactionsRequest(["x"])).transaction_states
+    assert row.error_code == ErrorCode.NOT_COORDINATOR
+    assert ask(node, ListTransactionsRequest()).transaction_states == []
+    assert TRANSACTION_STATE_TOPIC not in node.topics.by_name
+
+
+class TestInitProducerId:
+    def test_each_start_of_a_producer_has_its_own_epoch(self, begun: Node) -> None:
+        assert [init(begun), init(begun), init(begun, "y")] == [(0, 0), (0, 1), (1, 0)]
+
+    def test_ids_without_transactions_are_others(self, begun: Node) -> None:
+        assert init(begun) == (0, 0)
+        answer = ask(begun, InitProducerIdRequest(None))
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 1, 0)
+
+    @pytest.mark.parametrize(
+        ("request_", "error"),
+        [
+            (InitProducerIdRequest("", 1_000), ErrorCode.INVALID_REQUEST),
+            (InitProducerIdRequest("x", 0), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+            (InitProducerIdRequest("x", 900_001), ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+            (InitProducerIdRequest("x", 1_000, 5), ErrorCode.INVALID_REQUEST),
+            (InitProducerIdRequest("x", 1_000, 5, 0), ErrorCode.PRODUCER_FENCED),
+        ],
+    )
+    def test_bad_requests(self, begun: Node, request_: InitProducerIdRequest, error: int) -> None:
+        init(begun)
+        answer = ask(begun, request_)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)
+
+    def test_while_no_id_can_be_taken(self, begun: Node) -> None:
+        begun.topics.metadata_log.log.go_offline("m", OSError("the disk is gone"))
+        answer = ask(begun, InitProducerIdRequest("x", 1_000))
+        assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class TestAddPartitions:
+    def test_each_partition_has_a_row(self, begun: Node) -> None:
+        producer = init(begun)
+        assert add(begun, transaction(producer)) == [[("t", 0, 0), ("t", 1, 0)]]
+
+    def test_one_that_is_not_there_refuses_all(self, begun: Node) -> None:
+        producer = init(begun)
+        found = add(begun, transaction(producer, (("t", [1, 2]), ("no", [0]), ("t", [0, 1]))))
+        assert found == [[("t", 1, 55), ("t", 2, 3), ("t", 0, 55), ("no", 0, 3)]]
+        (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
+        assert row.transaction_state == "Empty"
+
+    def test_internal_topics_are_for_brokers(self, begun: Node) -> None:
+        at_once(begun.topics.ensuring("__consumer_offsets"))
+        producer = init(begun)
+        topics: Topics = (("t", [0]), ("__consumer_offsets", [1]))
+        assert add(begun, transaction(producer, topics)) == [[("t", 0, 55), ("__consumer_offsets", 1, 29)]]
+        assert add(begun, transaction(producer, topics), version=4) == [[("t", 0, 0), ("__consumer_offsets", 1, 0)]]
+
+    def test_brokers_ask_for_many(self, begun: Node) -> None:
+        producer = init(begun)
+        add(begun, transaction(producer, (("t", [1]),)))
+        verified = transaction(producer)
+        verified.verify_only = True
+        others = [transaction((7, 0), transactional_id=name) for name in ("y", "")]
+        found = add(begun, verified, *others, version=5)
+        assert found == [
+            [("t", 0, ErrorCode.TRANSACTION_ABORTABLE), ("t", 1, 0)],
+            [("t", 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING), ("t", 1, ErrorCode.INVALID_PRODUCER_ID_MAPPING)],
+            [("t", 0, ErrorCode.INVALID_REQUEST), ("t", 1, ErrorCode.INVALID_REQUEST)],
+        ]
+
+    def test_offsets(self, begun: Node) -> None:
+        producer = init(begun)
+        assert ask(begun, AddOffsetsToTxnRequest("x", *producer, "g")).error_code == ErrorCode.NONE
+        (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
+        assert [(topic.topic, topic.partitions) for topic in row.topics] == [
+            ("__consumer_offsets", [begun.routing.partition("g")])
+        ]
+        fenced = ask(begun, AddOffsetsToTxnRequest("x", producer[0], 7, "g"))
+        assert fenced.error_code == ErrorCode.PRODUCER_FENCED
+        assert ask(begun, AddOffsetsToTxnRequest("", *producer, "g")).error_code == ErrorCode.INVALID_REQUEST
+
+
+class TestEndTxn:
+    def test_an_old_client_keeps_its_epoch(self, begun: Node) -> None:
+        producer = init(begun)
+        add(begun, transaction(producer))
+        assert ask(begun, EndTxnRequest("x", *producer, True), 4).error_code == ErrorCode.NONE
+        (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
+        assert (row.transaction_state, row.producer_epoch) == ("CompleteCommit", 0)
+
+    def test_a_new_one_gets_the_next(self, begun: Node) -> None:
+        producer = init(begun)
+        add(begun, transaction(producer))
+        answer = ask(begun, EndTxnRequest("x", *producer, False), 5)
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, producer[0], 1)
+        (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
+        assert (row.transaction_state, row.producer_epoch) == ("CompleteAbort", 1)
+
+    def test_nothing_to_end(self, begun: Node) -> None:
+        producer = init(begun)
+        assert ask(begun, EndTxnRequest("x", *producer, True)).error_code == ErrorCode.INVALID_TXN_STATE
+        assert ask(begun, EndTxnRequest("", *producer, True)).error_code == ErrorCode.INVALID_REQUEST
+        assert ask(begun, EndTxnRequest("no", *producer, True)).error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    def test_while_no_id_can_be_taken(self, begun: Node) -> None:
+        producer = init(begun)
+        add(begun, transaction(producer))
+        begun.topics.metadata_log.log.go_offline("m", OSError("the disk is gone"))
+        assert ask(begun, EndTxnRequest("x", *producer, True)).error_code == ErrorCode.NONE
+
+
+class TestWriteTxnMarkers:
+    def test_each_partition_has_a_row_when_its_marker_is_there(self, node: Node) -> None:
+        topics = [WritableTxnMarkerTopic("t", [1, 5]), WritableTxnMarkerTopic("__consumer_offsets", [1])]
+        marker = WritableTxnMarker(7, 3, False, topics, coordinator_epoch=2)
+        answer = ask(node, WriteTxnMarkersRequest([marker, WritableTxnMarker(8)]))
+        assert [one.producer_id for one in answer.markers] == [7, 8]
+        rows = [(t.name, p.partition_index, p.error_code) for t in answer.markers[0].topics for p in t.partitions]
+        assert rows == [("t", 1, 0), ("t", 5, 3), ("__consumer_offsets", 1, 0)]
+        partition = node.topics.by_name["t"].partitions[1]
+        assert partition is not None
+        ((header, (record,)),) = batches.read(partition.log.read(0, 1_000))
+        assert (header.producer_id, batches.control_kind(record)) == (7, batches.CONTROL_ABORT)
+
+    def test_no_markers(self, node: Node) -> None:
+        assert ask(node, WriteTxnMarkersRequest()).markers == []
+
+
+class TestDescribing:
+    def test_rows_are_as_asked(self, begun: Node) -> None:
+        producer = init(begun)
+        add(begun, transaction(producer))
+        rows = ask(begun, DescribeTransactionsRequest(["no", "x", "", "x"])).transaction_states
+        assert [(row.transactional_id, row.error_code, row.transaction_state) for row in rows] == [
+            ("no", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, ""),
+            ("x", 0, "Ongoing"),
+            ("", ErrorCode.INVALID_REQUEST, ""),
+            ("x", 0, "Ongoing"),
+        ]
+        assert [(topic.topic, topic.partitions) for topic in rows[1].topics] == [("t", [1, 0])]
+
+    def test_topics_that_the_client_may_not_see_are_left_out(self, begun: Node) -> None:
+        producer = init(begun)
+        add(begun, transaction(producer))
+        begun.authorizer = Refusing((8, 2, "t"))
+        (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
+        assert (row.error_code, row.transaction_state, row.topics) == (0, "Ongoing", [])
+
+    def test_all_shards_are_asked(self, begun: Node) -> None:
+        names = [f"id-{number}" for number in range(9)]
+        for name in names:
+            init(begun, name)
+        answer = ask(begun, ListTransactionsRequest(["Empty", "No"]))
+        assert sorted(row.transactional_id for row in answer.transaction_states) == names
+        assert answer.unknown_state_filters == ["No"]
+        answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="id-[3-5]"))
+        assert sorted(row.transactional_id for row in answer.transaction_states) == names[3:6]
+        begun.authorizer = Refusing((8, 5, "id-4"))
+        answer = ask(begun, ListTransactionsRequest(["Empty"], [4, 5]))
+        assert [row.transactional_id for row in answer.transaction_states] == ["id-5"]
+
+    def test_without_shards_filters_are_looked_at_all_the_same(self, node: Node) -> None:
+        assert ask(node, ListTransactionsRequest(["No"])).unknown_state_filters == ["No"]
+        answer = ask(node, ListTransactionsRequest(transactional_id_pattern="("))
+        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+    def test_one_that_loads_fails_the_list_and_one_that_is_offline_does_not(self, begun: Node) -> None:
+        init(begun)
+        shards = begun.transactions.routing.shards
+        mine = begun.transactions.routing.shard("x")
+        others = [shard for shard in shards if shard is not mine]
+        others[0].resign(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        assert len(ask(begun, ListTransactionsRequest()).transaction_states) == 1
+        others[1].resign(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="("))
+        assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
