@@ -209,7 +209,12 @@ class Server:
         self.topics.publish()
         self._loader = Loader(clock, WHAT, self._groups_loaded)
         shards = group_shards(
-            self.topics, clock, config.settings(GroupSettings), config.settings(ShardSettings), self._observe
+            self.topics,
+            clock,
+            config.settings(GroupSettings),
+            config.settings(ShardSettings),
+            self._observe,
+            lambda producer_ids: self.transactions.known_producers(producer_ids),
         )
         self.routing = Routing(shards)
         for shard in shards:

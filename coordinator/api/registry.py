@@ -64,6 +64,7 @@ _TABLE = (
     _api(25, 0, 4, "transactions.add_partitions:handle_add_offsets_to_txn"),
     _api(26, 0, 5, "transactions.end_txn:handle_end_txn"),
     _api(27, 1, 2, "transactions.write_txn_markers:handle_write_txn_markers"),
+    _api(28, 0, 5, "transactions.txn_offset_commit:handle_txn_offset_commit"),
     _api(32, 1, 4, "configs.describe_configs:handle_describe_configs"),
     _api(33, 0, 2, "configs.alter_configs:handle_alter_configs"),
     _api(35, 1, 5, "cluster.describe_log_dirs:handle_describe_log_dirs"),

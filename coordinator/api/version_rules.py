@@ -56,6 +56,14 @@ produce_allows_zstd = _since(7)
 """Produce may carry batches compressed with zstd (KIP-110)."""
 sync_names_protocol = _since(5)
 """SyncGroup gives protocol type and name, which must match (KIP-559)."""
+produce_adds_partitions = _since(12)
+"""Produce adds its partitions to the transaction of its producer (KIP-890)."""
+produce_knows_abortable = _since(11)
+"""Produce may answer TRANSACTION_ABORTABLE (KIP-890)."""
+txn_commit_adds_partitions = _since(5)
+"""TxnOffsetCommit adds the partition of the group's offsets to the transaction (KIP-890)."""
+txn_commit_knows_abortable = _since(4)
+"""TxnOffsetCommit may answer TRANSACTION_ABORTABLE (KIP-890)."""
 
 
 NO_TRANSACTION_VERSION: Final = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Final, Protocol
 
@@ -18,10 +19,14 @@ from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.events import Event, request_refused
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.interfaces import Log
+from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.runtime import interfaces
+from muster.coordinator.runtime.loader import in_background
 from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -32,6 +37,18 @@ log = structlog.get_logger("muster.shard")
 
 WHAT: Final = "groups"
 """What the shards hold, in log lines."""
+
+
+LOOK_AGAIN_MS: Final = 60_000
+"""When an old transaction that another one is to end is looked at again."""
+
+KnownProducers = Callable[[Collection[int]], Collection[int]]
+"""Those of these producer ids that the transaction coordinator of this node knows, or may know while it loads."""
+
+
+def none_of_them(_: Collection[int]) -> Collection[int]:
+    """Where there is no such coordinator."""
+    return ()
 
 
 class Answering(Enum):
@@ -68,6 +85,7 @@ class GroupShard:
         linger_ms: int = 0,
         transaction_max_ms: int = 900_000,
         codec: interfaces.RecordCodec | None = None,
+        known_producers: KnownProducers = none_of_them,
     ) -> None:
         """`open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`."""
         self.partition = partition
@@ -75,6 +93,7 @@ class GroupShard:
         self._clock = clock
         self._observer = observer
         self._transaction_max_ms = transaction_max_ms
+        self._known_producers = known_producers
         self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
             partition,
             WHAT,
@@ -111,24 +130,45 @@ class GroupShard:
 
     def _abort_left_open(self, core: GroupCore) -> None:
         """Abort the transactions that a cluster has left open in this log, once that cluster would have: nothing could
-        end them here, and compaction would wait for ever. Until then their offsets are not stable.
+        end them here, and compaction would wait for ever. Until then their offsets are not stable. Those whose producer
+        is known to the transaction coordinator of this node are left to it.
         """
         if core is not self.runtime.core:
             return
         now, next_ms = self._clock.now(), NEVER
-        for one in list(core.open_transactions()):
+        over: list[OpenTransaction] = []
+        for one in core.open_transactions():
             over_ms = now.mono_ms + one.newest_ms + self._transaction_max_ms - now.wall_ms
             if over_ms > now.mono_ms:
                 next_ms = min(next_ms, over_ms)
-                continue
-            self.complete_transaction(Producer(one.producer_id, one.producer_epoch), is_committed=False)
-            if core is not self.runtime.core:
-                return
-            log.warning("a transaction that was left open is aborted: nobody could end it here",
-                        partition=self.partition, producer_id=one.producer_id, offsets=len(one.offsets),
-                        idle_ms=now.wall_ms - one.newest_ms)  # fmt: skip
+            else:
+                over.append(one)
+        known = self._known_producers({one.producer_id for one in over}) if over else ()
+        if known:
+            next_ms = min(next_ms, now.mono_ms + LOOK_AGAIN_MS)
         if next_ms != NEVER:
             self._clock.call_at(next_ms, lambda: self._abort_left_open(core))
+        if len(over) > len(known):
+            in_background(self._clock, self._abort(core, [one for one in over if one.producer_id not in known]))
+
+    def _abort(self, core: GroupCore, over: Sequence[OpenTransaction]) -> Iterator[None]:
+        log_ = self.runtime.log
+        with suppress(LogError, OSError):  # whoever asks the log next sees it too
+            for _ in log_.producers.loading():
+                yield
+        for one in over:
+            if core is not self.runtime.core or one not in core.open_transactions():
+                continue
+            written = log_.producers.get(one.producer_id)
+            self.complete_transaction(
+                Producer(one.producer_id, one.producer_epoch),
+                is_committed=False,
+                coordinator_epoch=0 if written is None else max(written.coordinator_epoch, 0),
+            )
+            if core is self.runtime.core:
+                log.warning("a transaction that was left open is aborted: nobody could end it here",
+                            partition=self.partition, producer_id=one.producer_id, offsets=len(one.offsets),
+                            idle_ms=self._clock.now().wall_ms - one.newest_ms)  # fmt: skip
 
     def complete_transaction(
         self,
@@ -150,6 +190,20 @@ class GroupShard:
             ended=ended,
             events=_events_of_end,
         )
+
+    def append_error(self, producer: Producer, guard: Guard | None) -> int:
+        """Why records of this producer's transaction cannot be appended now; 0: they can. `guard`: of the log's
+        `verification`. To be asked just before `submit`.
+        """
+        runtime = self.runtime
+        runtime.flush()  # what was gathered may be of the same producer
+        if runtime.core is None:
+            return 0  # `submit` says it
+        try:
+            runtime.log.producers.check_transactional(*producer, guard)
+        except LogError as error:
+            return error.error_code
+        return 0
 
     # ---- the groups as they are now
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.group_coordinator.settings import ShardSettings
-from muster.coordinator.group_coordinator.shard import GroupShard, Observer
+from muster.coordinator.group_coordinator.shard import GroupShard, KnownProducers, Observer, none_of_them
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
@@ -19,10 +19,15 @@ CHECKS_SPREAD_OVER: Final = 10
 
 
 def group_shards(
-    topics: Topics, clock: Clock, groups: GroupSettings, shards: ShardSettings, observe: Callable[[int], Observer]
+    topics: Topics,
+    clock: Clock,
+    groups: GroupSettings,
+    shards: ShardSettings,
+    observe: Callable[[int], Observer],
+    known_producers: KnownProducers = none_of_them,
 ) -> list[GroupShard]:
     """One shard for each partition of __consumer_offsets, in order; none is started. `observe(partition)` makes what is
-    told of its groups.
+    told of its groups; `known_producers`: see `GroupShard`.
     """
     count = len(topics.by_name[GROUP_OFFSETS_TOPIC].partitions)
     interval_ms = groups.offsets_retention_check_interval_ms
@@ -38,6 +43,7 @@ def group_shards(
             observer=observe(index),
             linger_ms=shards.group_coordinator_append_linger_ms,
             transaction_max_ms=shards.transaction_max_timeout_ms,
+            known_producers=known_producers,
         )
         for index in range(count)
     ]

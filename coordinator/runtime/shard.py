@@ -70,7 +70,7 @@ class CoordinatorShard(Generic[S]):
         self.core: S | None = None
         self.state_error: int = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         self.trouble: Exception | None = None
-        self.queue = AppendQueue(clock, linger_ms, self._flush)
+        self.queue = AppendQueue(clock, linger_ms, self.flush)
         self.replies = PendingReplies(clock)
         self.timer = ShardTimer(clock, self._ring)
         self._what = what
@@ -124,7 +124,7 @@ class CoordinatorShard(Generic[S]):
         batch.rows += rows
         batch.replies.append((respond, response))
         if self.queue.at_once:
-            self._flush()
+            self.flush()
         core = self.core
         if core is not None and core.deadlines.earliest_ms < self.timer.due_ms:
             self.rearm()
@@ -145,7 +145,7 @@ class CoordinatorShard(Generic[S]):
         `coordinator_epoch`: of the transaction coordinator that says so; `transaction_version`: see `EndMarker`.
         `events(core, end, now)`: what is to be told, asked for before the state changes.
         """
-        self._flush()
+        self.flush()
         core = self.core
         if core is None:
             ended(self.state_error)
@@ -193,7 +193,7 @@ class CoordinatorShard(Generic[S]):
     def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR) -> None:
         """Leave office: all that is parked is answered with the error, and so is every command from now on."""
         if self.core is not None:
-            self._flush()
+            self.flush()
         self._leave(error_code, error_code, error_code)
 
     def _leave(self, error_code: int, parked_error_code: int, waiting_error_code: int) -> None:
@@ -279,7 +279,7 @@ class CoordinatorShard(Generic[S]):
             try:
                 rows, size = self._codec.encode(output.records)
             except ValueError as error:
-                self._flush()
+                self.flush()
                 self.replies.park(_NOT_WRITTEN, output.replies, now.mono_ms)
                 self._failed("records cannot be written", error)
                 return
@@ -288,7 +288,7 @@ class CoordinatorShard(Generic[S]):
             batch.replies += output.replies
             batch.events += output.events
             if self.queue.at_once:
-                self._flush()
+                self.flush()
         elif self.queue.batches:
             batch = self.queue.batches[-1]
             batch.replies += output.replies
@@ -296,7 +296,7 @@ class CoordinatorShard(Generic[S]):
         else:
             self._tell_and_answer(output.events, output.replies, now, now.mono_ms)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Append all that was gathered, batch by batch."""
         queue = self.queue
         if not queue.batches:

@@ -6,7 +6,7 @@ Until then this is all there is of transactions in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -141,6 +141,20 @@ class Transactions:
             if self._history is not None:
                 yield from self._topics.ensuring(self._history)
             yield from self._durable()
+
+    def known_producers(self, producer_ids: Collection[int]) -> Collection[int]:
+        """Those of these ids that a transactional id has, or may have: all of them while not every id is loaded. Looks
+        at each transactional id.
+        """
+        if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
+            return ()
+        cores = [shard.runtime.core for shard in self.routing.shards]
+        known: set[int] = set()
+        for core in cores:
+            if core is None:
+                return producer_ids
+            known |= core.producers_among(producer_ids)
+        return known if cores else producer_ids
 
     def stop(self) -> None:
         """Leave office: what waits is answered NOT_COORDINATOR, and nothing is written from now on."""

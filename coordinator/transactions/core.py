@@ -4,7 +4,7 @@ names; decides nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from muster.coordinator.core.interface import (
@@ -75,6 +75,13 @@ class TransactionCore:
     def transactional_id_count(self) -> int:
         """How many transactional ids there are."""
         return len(self._state.transactions)
+
+    def producers_among(self, producer_ids: Collection[int]) -> set[int]:
+        """Those of these producer ids that a transactional id has, or had before or after an epoch was used up."""
+        wanted, found = frozenset(producer_ids), set[int]()
+        for one in self._state.transactions.values():
+            found |= wanted & {one.producer_id, one.previous_producer_id, one.next_producer_id}
+        return found
 
     def handle(self, command: TransactionCommand | MarkersWritten, now: Now, most_bytes: int = NO_LIMIT) -> Output:
         """Work on one command. `most_bytes`: the present `max.message.bytes` of `__transaction_state`.

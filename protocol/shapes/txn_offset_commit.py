@@ -1,15 +1,23 @@
-"""TxnOffsetCommit below 2: clients do not know PRODUCER_FENCED (KIP-588)."""
+"""TxnOffsetCommit below 2: clients do not know PRODUCER_FENCED (KIP-588), and fail on COORDINATOR_LOAD_IN_PROGRESS
+(KAFKA-7296).
+"""
 
 from __future__ import annotations
+
+from typing import Final
 
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
+OLDER_CODES: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
 
 def lower_response(_version: int, response: TxnOffsetCommitResponse) -> TxnOffsetCommitResponse:
-    """PRODUCER_FENCED -> INVALID_PRODUCER_EPOCH."""
+    """PRODUCER_FENCED -> INVALID_PRODUCER_EPOCH, COORDINATOR_LOAD_IN_PROGRESS -> COORDINATOR_NOT_AVAILABLE."""
     for topic in response.topics:
         for partition in topic.partitions:
-            if partition.error_code == ErrorCode.PRODUCER_FENCED:
-                partition.error_code = ErrorCode.INVALID_PRODUCER_EPOCH
+            partition.error_code = OLDER_CODES.get(partition.error_code, partition.error_code)
     return response

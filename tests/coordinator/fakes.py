@@ -14,6 +14,18 @@ ROW_BYTES = 16 * 1024
 """How large a record of the group "g" is, as FakeCodec counts; that of "gg" is twice as large."""
 
 
+class FakeProducers:
+    """The producers of a log that takes whatever they write: every transaction is open already."""
+
+    is_loaded = True
+
+    def verification(self, producer_id: int, epoch: int, sequence: int, **_: Any) -> None:
+        pass
+
+    def check_transactional(self, producer_id: int, epoch: int, guard: Any) -> None:
+        pass
+
+
 class FakeLog:
     """A log of records instead of bytes, that can be told to fail and to be durable later."""
 
@@ -26,6 +38,7 @@ class FakeLog:
         self.fail: Exception | None = None
         self.epochs: list[int] = []
         self.waiting: list[tuple[int, Callable[[Exception | None], object]]] = []
+        self.producers = FakeProducers()
 
     @property
     def end_offset(self) -> int:

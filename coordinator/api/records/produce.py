@@ -8,16 +8,24 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from importlib import import_module
 from typing import NamedTuple
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
-from muster.coordinator.api.version_rules import produce_allows_zstd, produce_by_topic_id
+from muster.coordinator.api.version_rules import (
+    produce_adds_partitions,
+    produce_allows_zstd,
+    produce_by_topic_id,
+    produce_knows_abortable,
+)
+from muster.coordinator.core.interface import Producer
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
-from muster.coordinator.log.errors import MoreThanAllowed
+from muster.coordinator.log.errors import MoreThanAllowed, ProducerError
+from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.log.records.compression import LITTLE, Allowed, Unpacking
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Apart, Job, Later
@@ -40,7 +48,6 @@ _WITHOUT_START = frozenset(
     (
         ErrorCode.INVALID_REQUIRED_ACKS,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.INVALID_TXN_STATE,
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.CORRUPT_MESSAGE,
@@ -48,6 +55,8 @@ _WITHOUT_START = frozenset(
     )
 )
 """Refusals of an append beside which Kafka does not say where the log starts (ReplicaManager.appendRecordsToLeader)."""
+_VERIFICATION = "muster.coordinator.api.transactions.verification"
+"""Imported with the first batch of a transaction."""
 ROWS_AT_ONCE = 50
 """Topics and partitions that are looked at without a pause: what is seen of each before the append takes some us."""
 ACKS_NONE = 0
@@ -64,11 +73,13 @@ def handle_produce(node: Node, context: RequestContext, request: ProduceRequest)
         rows += len(topic.partition_data)
     many = rows > ROWS_AT_ONCE
     try:
-        firsts = yield from _first_batches(node, context, request, many)
+        firsts, transactional_id = yield from _first_batches(node, context, request, many)
+        accepted = yield from produce.look_at(request, firsts, many)
+        if transactional_id is not None:
+            accepted = yield from produce.verify(transactional_id, accepted)
     except (ApiError, CorruptBatch) as refusal:
         yield from produce.refuse_all(request, refusal)
     else:
-        accepted = yield from produce.look_at(request, firsts, many)
         yield from produce.append(accepted)
     produce.one_done()
     if not produce.all_done.is_there:
@@ -78,8 +89,9 @@ def handle_produce(node: Node, context: RequestContext, request: ProduceRequest)
 
 def _first_batches(
     node: Node, context: RequestContext, request: ProduceRequest, many: bool
-) -> Job[list[BatchHeader | None]]:
-    """The header of the first batch of each row, in order. `many`: there are so many that others must have their turn.
+) -> Job[tuple[list[BatchHeader | None], str | None]]:
+    """The header of the first batch of each row, in order, and the transactional id if one of them is of a transaction.
+    `many`: there are so many that others must have their turn.
 
     Raises what refuses the whole request: CorruptBatch, and `ApiError` (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for a
     batch of a transaction from a client that named no transactional id.
@@ -95,21 +107,25 @@ def _first_batches(
                 yield None
         if many:
             yield None
-    if is_transactional and (
-        transactional_id is None
-        or not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    if not is_transactional:
+        return firsts, None
+    if transactional_id is None or not node.authorizer.allows(
+        context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     ):
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    return firsts
+    return firsts, transactional_id
 
 
 class _Accepted(NamedTuple):
-    """A row whose batch is to be appended, and its answer."""
+    """A row whose batch is to be appended, and its answer. `guard`: of a batch that was verified to be part of its
+    transaction.
+    """
 
     topic: Topic
     records: Batch
     header: BatchHeader
     answer: PartitionProduceResponse
+    guard: Guard | None = None
 
 
 _Key = tuple[str, bytes]
@@ -142,7 +158,7 @@ class _Produce:
 
     def look_at(
         self, request: ProduceRequest, firsts: Sequence[BatchHeader | None], many: bool
-    ) -> Job[Iterable[_Accepted]]:
+    ) -> Job[Collection[_Accepted]]:
         """What is to be appended, once every row was looked at. Of a partition that is named twice the last row counts,
         but a refusal of any of them is what its client hears, as on Kafka.
         """
@@ -187,10 +203,41 @@ class _Produce:
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return topic or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+    def verify(self, transactional_id: str, accepted: Collection[_Accepted]) -> Job[Collection[_Accepted]]:
+        """The batches that may be appended, those of a transaction with their guards: its coordinator is asked for all
+        of them at once. Raises `ApiError` for batches of more than one producer.
+        """
+        theirs = [one for one in accepted if one.header.is_transactional and one.header.producer_id >= 0]
+        producers = {Producer(one.header.producer_id, one.header.producer_epoch) for one in theirs}
+        if len(producers) > 1:
+            what = "Transactional records contained more than one producer ID"
+            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, what)
+        if not theirs:
+            return accepted
+        verification = import_module(_VERIFICATION)
+        version = self._context.api_version
+        knows = verification.Knows(produce_adds_partitions(version), produce_knows_abortable(version))
+        wanted = [
+            verification.Wanted(one.topic.name, one.answer.index, partition.log, one.header.base_sequence)
+            for one in theirs
+            if (partition := _led_here_or_none(self._node, one.topic, one.answer.index)) is not None
+        ]
+        found = yield from verification.verifying(
+            self._node, self._context.client, transactional_id, producers.pop(), wanted, knows, again=True
+        )
+        verified = []
+        for one in accepted:
+            verdict = found.get((one.topic.name, one.answer.index)) if one.header.is_transactional else None
+            if isinstance(verdict, ApiError | LogError):
+                _fail(one.answer, verification.as_produce_error(verdict, knows))
+            else:
+                verified.append(one._replace(guard=verdict))
+        return verified
+
     def append(self, accepted: Iterable[_Accepted]) -> Job[None]:
         """Append the batches, or say of each why not."""
         is_first = True
-        for topic, records, header, answer in accepted:
+        for topic, records, header, answer, guard in accepted:
             if not is_first:
                 yield None
             is_first = False
@@ -202,14 +249,19 @@ class _Produce:
                     raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
                 partition = led_here(self._node, topic, answer.index)
                 log_start_offset = partition.log.start_offset
-                yield from self._append(partition, records, header, answer)
+                yield from self._append(partition, records, header, answer, guard)
             except (ApiError, LogError) as error:
                 _fail(answer, error)
                 if error.error_code not in _WITHOUT_START:
                     answer.log_start_offset = log_start_offset
 
     def _append(
-        self, partition: Partition, records: Batch, header: BatchHeader, answer: PartitionProduceResponse
+        self,
+        partition: Partition,
+        records: Batch,
+        header: BatchHeader,
+        answer: PartitionProduceResponse,
+        guard: Guard | None,
     ) -> Job[None]:
         """Raises `ApiError` or an error of the log."""
         check = partition.check(records, header, self._now)
@@ -224,7 +276,7 @@ class _Produce:
         self._unpacking.note(stored.unpacked_bytes)
         if header.producer_id >= 0 and not partition.log.producers.is_loaded:
             yield from partition.loading_producers()
-        appended = partition.append(stored.batch, stored.header, self._now)
+        appended = partition.append(stored.batch, stored.header, self._now, guard)
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = partition.log.start_offset
@@ -286,6 +338,14 @@ def _with_partition(topic: Topic | int, index: int) -> Topic:
     return topic
 
 
+def _led_here_or_none(node: Node, topic: Topic, index: int) -> Partition | None:
+    """None: `append` says why not."""
+    try:
+        return led_here(node, topic, index)
+    except ApiError:
+        return None
+
+
 def _little(check: Callable[[Allowed], Checked], batch: Batch, header: BatchHeader, most: Allowed) -> Checked | None:
     """A small batch, checked at once. None: it is not small, though it may look so. Raises what `check` does."""
     if not is_little(batch, header):
@@ -307,7 +367,10 @@ def _refused(index: int, error: ApiError | LogError) -> PartitionProduceResponse
 
 def _fail(answer: PartitionProduceResponse, error: ApiError | LogError) -> None:
     answer.error_code = error.error_code
-    answer.error_message = error.message if isinstance(error, ApiError) else str(error)
+    if isinstance(error, ProducerError):
+        answer.error_message = None  # as on Kafka, which says no more than the code
+    else:
+        answer.error_message = error.message if isinstance(error, ApiError) else str(error)
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = NO_OFFSET
     if isinstance(error, InvalidRecords):
         answer.record_errors = [BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors]

@@ -48,6 +48,7 @@ from muster.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     write_txn_markers,
 )
 from tests.coordinator.topics.support import batch
@@ -143,6 +144,12 @@ def commit_by_name(name: str) -> Message:
     wanted = [offset_commit.OffsetCommitRequestPartition(0, 1)]
     topics = [offset_commit.OffsetCommitRequestTopic(name, partitions=wanted)]
     return offset_commit.OffsetCommitRequest("g", topics=topics)
+
+
+def txn_commit(name: str) -> Message:
+    wanted = [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 1)]
+    topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(name, wanted)]
+    return txn_offset_commit.TxnOffsetCommitRequest("x", "g", 1, 0, topics=topics)
 
 
 def committed(topics: Any) -> Message:
@@ -287,6 +294,9 @@ CASES = [
     Case("end a transaction", lambda t: end_txn.EndTxnRequest("x", 1, 0, True), ((O.WRITE, X, "x"),), ((O.WRITE, X, "x"),), lambda a: (a.error_code, a.producer_id, a.producer_epoch), (NO_TXN, -1, -1)),
     Case("write markers", lambda t: MARKERS, (of_cluster(O.ALTER),), (of_cluster(O.ALTER), of_cluster(O.CLUSTER_ACTION)), marked_rows, [NO_CLUSTER]),
     Case("write markers as a broker", lambda t: MARKERS, (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), marked_rows, [0]),
+    Case("commit offsets in another's transaction", lambda t: txn_commit("t"), ((O.WRITE, X, "x"), (O.READ, G, "g"), (O.READ, T, "t")), ((O.WRITE, X, "x"),), rows, [NO_TXN]),
+    Case("commit offsets of a group in a transaction", lambda t: txn_commit("t"), ((O.WRITE, X, "x"), (O.READ, G, "g"), (O.READ, T, "t")), ((O.READ, G, "g"),), rows, [NO_GROUP]),
+    Case("commit offsets of a topic in a transaction", lambda t: txn_commit("t"), ((O.WRITE, X, "x"), (O.READ, G, "g"), (O.READ, T, "t")), ((O.READ, T, "t"),), rows, [NO_TOPIC]),
     Case("describe transactions", lambda t: describe_transactions.DescribeTransactionsRequest(["x", "y"]), ((O.DESCRIBE, X, "x"), (O.DESCRIBE, X, "y")), ((O.DESCRIBE, X, "x"),), lambda a: [(r.transactional_id, r.error_code) for r in a.transaction_states], [("x", NO_TXN), ("y", ErrorCode.NOT_COORDINATOR)]),
     Case("list transactions", lambda t: list_transactions.ListTransactionsRequest(), (), (), lambda a: (a.error_code, list(a.transaction_states)), (0, [])),
     Case("epochs", lambda t: offset_for_leader_epoch.OffsetForLeaderEpochRequest(topics=EPOCHS), (of_cluster(O.CLUSTER_ACTION),), (of_cluster(O.CLUSTER_ACTION), (O.DESCRIBE, T, "t")), rows, [NO_TOPIC]),

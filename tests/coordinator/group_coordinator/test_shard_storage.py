@@ -13,13 +13,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Client, Command
+from muster.coordinator.core.interface import Client, Command, Producer
 from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
 from muster.coordinator.log import Log, batches
+from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
 from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
@@ -40,6 +43,11 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from muster.protocol.records import OFFSETS
 from tests.coordinator.api.harness import Answers
 from tests.coordinator.log.support import Later, manage
@@ -93,7 +101,15 @@ class Bench:
         self.later = Later()
         self.manager = manage(self.disk, sync=self.later.sync)
         self.manager.open_log(TOPIC, 0, wait_for_sync=wait_for_sync)
-        self.shard = GroupShard(0, lambda image: GroupCore(SETTINGS, image), self._open, self.clock, NO_TOPICS)
+        self.known: set[int] = set()
+        self.shard = GroupShard(
+            0,
+            lambda image: GroupCore(SETTINGS, image),
+            self._open,
+            self.clock,
+            NO_TOPICS,
+            known_producers=lambda ids: self.known.intersection(ids),
+        )
         for _ in self.shard.start():
             pass
 
@@ -395,7 +411,7 @@ class TestATransactionThatIsLeftOpen:
 
     LIMIT_MS = 900_000
 
-    def bench(self, idle_ms: int) -> Bench:
+    def bench(self, idle_ms: int, *known: int) -> Bench:
         bench = Bench()
         assert code(bench.commit(5)) == ErrorCode.NONE
         key = OFFSETS.encode_key(OffsetCommitKey("g", "t", 0))
@@ -403,8 +419,10 @@ class TestATransactionThatIsLeftOpen:
         at_ms = bench.clock.now().wall_ms - idle_ms
         more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
         bench.log.append(0, batches.build([(key, value)], timestamp_ms=at_ms, transactional=True, **more), wall_ms=0)
+        bench.known |= set(known)
         for _ in bench.shard.start():
             pass
+        bench.clock.advance(0)
         return bench
 
     def stable(self, bench: Bench) -> tuple[int, int]:
@@ -437,6 +455,30 @@ class TestATransactionThatIsLeftOpen:
         assert self.markers(bench) == [(7, 3)]
         assert self.stable(bench) == (ErrorCode.NONE, 5)
 
+    def test_is_left_to_the_coordinator_that_knows_its_producer(self) -> None:
+        bench = self.bench(self.LIMIT_MS, 7)
+        bench.clock.advance(2 * self.LIMIT_MS)
+        assert self.markers(bench) == []
+        # the id is forgotten: nobody could end it any more
+        bench.known.clear()
+        bench.clock.advance(60_000)
+        assert self.markers(bench) == [(7, 3)]
+
+    def test_the_marker_has_the_epoch_of_the_coordinator_that_wrote_before(self) -> None:
+        bench = self.bench(idle_ms=0)
+        bench.log.append_marker(0, EndMarker(7, 3, True, 12, 0), wall_ms=0)
+        at_ms = bench.clock.now().wall_ms
+        more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 1, "transactional": True}
+        key = OFFSETS.encode_key(OffsetCommitKey("g", "t", 0))
+        bench.log.append(0, batches.build([(key, None)], timestamp_ms=at_ms, **more), wall_ms=0)
+        for _ in bench.shard.start():
+            pass
+        bench.clock.advance(self.LIMIT_MS)
+        assert self.markers(bench) == [(7, 3), (7, 3)]
+        producer = bench.log.producers.get(7)
+        assert producer is not None
+        assert (producer.coordinator_epoch, producer.transaction_start) == (12, None)
+
     def test_is_left_to_whoever_comes_after(self) -> None:
         bench = self.bench(idle_ms=0)
         bench.shard.resign()
@@ -451,4 +493,58 @@ class TestATransactionThatIsLeftOpen:
         bench.disk.full = False
         bench.clock.advance(60_000)
         assert bench.shard.active
+        bench.clock.advance(0)
         assert self.markers(bench) == [(7, 3)]
+
+
+class TestRecordsOfATransaction:
+    """What the log says before the core is asked (`append_error`)."""
+
+    A = Producer(7, 3)
+
+    def commit(self, bench: Bench, producer: Producer, guard: Guard | None) -> int:
+        topic = TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])
+        request = TxnOffsetCommitRequest("tx", "g", *producer, topics=[topic])
+        answers = Answers()
+        error = bench.shard.append_error(producer, guard)
+        bench.shard.submit(TxnCommitCommand(request, answers, CLIENT, error), producer)
+        bench.clock.advance(0)
+        return int(answers.one().topics[0].partitions[0].error_code)
+
+    def guard(self, bench: Bench, producer: Producer = A) -> Guard | None:
+        return bench.log.producers.verification(*producer, -1, supports_epoch_bump=False, now_ms=0)
+
+    def test_they_are_written_in_the_transaction_of_their_producer(self) -> None:
+        bench = Bench()
+        assert self.commit(bench, self.A, self.guard(bench)) == 0
+        assert self.commit(bench, self.A, None) == 0
+        assert [(one.producer_id, one.producer_epoch, one.is_transactional) for one in bench.log.headers()] == [
+            (7, 3, True)
+        ] * 2
+
+    def test_an_old_epoch_costs_nobody_anything(self) -> None:
+        bench = Bench()
+        assert self.commit(bench, self.A, self.guard(bench)) == 0
+        assert self.commit(bench, Producer(7, 2), None) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert bench.shard.active
+        assert len(list(bench.log.headers())) == 1
+
+    def test_nor_one_that_was_not_verified(self) -> None:
+        bench = Bench()
+        guard = self.guard(bench)
+        assert self.commit(bench, self.A, None) == ErrorCode.INVALID_TXN_STATE
+        bench.log.append_marker(0, EndMarker(7, 3, True, 0, 0), wall_ms=0)
+        assert self.commit(bench, self.A, guard) == ErrorCode.INVALID_TXN_STATE
+        assert self.commit(bench, self.A, NOT_NEEDED) == 0
+
+    def test_out_of_office_it_is_not_asked(self) -> None:
+        bench = Bench()
+        bench.shard.resign()
+        assert self.commit(bench, self.A, None) == ErrorCode.NOT_COORDINATOR
+
+    def test_the_end_is_told_and_shown(self) -> None:
+        bench = Bench()
+        self.commit(bench, self.A, self.guard(bench))
+        ended: list[int] = []
+        bench.shard.complete_transaction(self.A, is_committed=True, ended=ended.append)
+        assert (ended, offset(bench.fetch())) == ([0], 5)

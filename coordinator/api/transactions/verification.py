@@ -1,0 +1,188 @@
+"""Before the first records of a transaction go into a partition, its coordinator is asked whether the partition is part
+of it (KIP-890). Otherwise records that come late, when their transaction has ended, would open one that nobody ends.
+
+Older clients have added the partition themselves, which is verified; for newer ones it is added now. The answer leaves
+the coordinator when that is durable. Used by Produce and TxnOffsetCommit: what each version of them hears is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from muster.coordinator.api.node import Node
+from muster.coordinator.core.interface import Client, Producer
+from muster.coordinator.log.errors import LogError
+from muster.coordinator.log.interfaces import Log
+from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
+from muster.coordinator.slices import Job, Later
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.transactions.commands import TransactionCommand
+from muster.protocol.errors import ErrorCode, error_name
+from muster.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+
+ENABLED: Final = "transaction.partition.verification.enable"
+RETRY_MS: Final = "add.partitions.to.txn.retry.backoff.ms"
+RETRY_FOR_MS: Final = "add.partitions.to.txn.retry.backoff.max.ms"
+REQUEST_MS: Final = "request.timeout.ms"
+"""Properties."""
+_IMPLICIT: Final = 2
+"""Kafka's transaction version of clients whose partitions are added by what they write."""
+
+ROWS_AT_ONCE: Final = 50
+"""Partitions that are looked at without a pause."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Knows(NamedTuple):
+    """What a client knows of KIP-890, by the version of its request."""
+
+    adds: bool
+    """It relies on the server to add the partitions that it writes to: Produce 12, TxnOffsetCommit 5 and later."""
+    knows_abortable: bool
+    """TRANSACTION_ABORTABLE: Produce 11, TxnOffsetCommit 4 and later; others hear INVALID_TXN_STATE."""
+
+
+class Wanted(NamedTuple):
+    """A partition that a batch of a transaction is for. `sequence`: of the batch; -1 of one of a coordinator."""
+
+    topic: str
+    partition: int
+    log: Log
+    sequence: int
+
+
+Verified = Mapping[Place, Guard | ApiError | LogError | None]
+"""For each partition what to append with (None: the transaction is open there already), or why nothing may be."""
+
+
+def verifying(
+    node: Node,
+    client: Client,
+    transactional_id: str,
+    producer: Producer,
+    wanted: Sequence[Wanted],
+    knows: Knows,
+    *,
+    again: bool,
+) -> Job[Verified]:
+    """Ask the coordinator of the id for the partitions in which the transaction is not open yet; for all at once.
+
+    `again`: if the transaction before is just ending, a client whose partitions are added is not told so at once: the
+    coordinator is asked again for a while.
+    """
+    if not (knows.adds or node.config.value(ENABLED)):
+        return {(one.topic, one.partition): NOT_NEEDED for one in wanted}
+    now_ms = node.clock.now().mono_ms
+    until_ms = now_ms + min(_ms(node, RETRY_FOR_MS), _ms(node, REQUEST_MS))
+    while True:
+        found = yield from _ask_once(node, client, transactional_id, producer, wanted, knows)
+        if not (again and knows.adds and _is_ending(found)) or node.clock.now().mono_ms >= until_ms:
+            return found
+        later = Later()
+        node.clock.call_at(node.clock.now().mono_ms + _ms(node, RETRY_MS), partial(later, None))
+        yield later
+
+
+def _ask_once(
+    node: Node, client: Client, transactional_id: str, producer: Producer, wanted: Sequence[Wanted], knows: Knows
+) -> Job[Verified]:
+    found: dict[Place, Guard | ApiError | LogError | None] = {}
+    topics: dict[str, list[int]] = {}
+    many = len(wanted) > ROWS_AT_ONCE
+    for topic, index, log, sequence in wanted:
+        if many:
+            yield None
+        try:
+            if not log.producers.is_loaded:
+                yield from log.producers.loading()
+            guard = log.producers.verification(
+                *producer, sequence, supports_epoch_bump=knows.adds, now_ms=node.clock.now().wall_ms
+            )
+        except LogError as error:
+            found[topic, index] = error
+            continue
+        found[topic, index] = guard
+        if guard is not None:
+            topics.setdefault(topic, []).append(index)
+    if topics:
+        errors = yield from _ask(node, client, transactional_id, producer, topics, knows)
+        found |= {place: ApiError(error) for place, error in errors.items()}
+    return found
+
+
+def _ask(
+    node: Node,
+    client: Client,
+    transactional_id: str,
+    producer: Producer,
+    topics: Mapping[str, list[int]],
+    knows: Knows,
+) -> Job[dict[Place, int]]:
+    """The errors of the coordinator, as a client of this kind hears them."""
+    if not transactional_id or not node.transactions.routing.ready:
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST
+        return {(topic, index): error for topic in topics for index in topics[topic]}
+    rows = [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in topics.items()]
+    transaction = AddPartitionsToTxnTransaction(transactional_id, *producer, not knows.adds, rows)
+    answer = Later()
+    request = AddPartitionsToTxnRequest([transaction])
+    command = TransactionCommand(request, answer, client, _IMPLICIT if knows.adds else 0)
+    node.transactions.submit(transactional_id, command)
+    response: AddPartitionsToTxnResponse = yield answer
+    return {
+        (topic.name, row.partition_index): _heard(row.partition_error_code, knows)
+        for result in response.results_by_transaction
+        for topic in result.topic_results
+        for row in topic.results_by_partition
+        if row.partition_error_code
+    }
+
+
+def _heard(error: int, knows: Knows) -> int:
+    if error == ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH  # which producers expect from a partition's leader
+    if error == ErrorCode.TRANSACTION_ABORTABLE and not knows.knows_abortable:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def _is_ending(found: Verified) -> bool:
+    return any(
+        isinstance(one, ApiError) and one.error_code == ErrorCode.CONCURRENT_TRANSACTIONS for one in found.values()
+    )
+
+
+def _ms(node: Node, name: str) -> int:
+    value = node.config.value(name)
+    assert isinstance(value, int)
+    return value
+
+
+# ---- Produce
+
+_TRY_AGAIN: Final = (
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+def as_produce_error(error: ApiError | LogError, knows: Knows) -> ApiError | LogError:
+    """What a producer hears: in place of errors of the coordinator that it may not know one that makes it try again."""
+    code = error.error_code
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return ApiError(code, "Partition was not added to the transaction")
+    if code in _TRY_AGAIN or (code == ErrorCode.CONCURRENT_TRANSACTIONS and not knows.adds):
+        what = "Unable to verify the partition has been added to the transaction. Underlying error: "
+        return ApiError(ErrorCode.NOT_ENOUGH_REPLICAS, what + error_name(code))
+    return ApiError(code)

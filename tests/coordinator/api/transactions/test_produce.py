@@ -1,0 +1,146 @@
+"""Produce with batches of transactions: all partitions are verified at once, and each hears its own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.node import Node
+from muster.coordinator.log.producers.state import EndMarker
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.coordinator.api.data_plane import data_node, send, topic_id
+from tests.coordinator.api.transactions.coordinator import FakeTransactions
+from tests.coordinator.topics.support import add_topic, batch
+
+Row = tuple[int, bytes]
+
+
+class Bench:
+    """A node with a topic, and a coordinator of transactions that the test plays."""
+
+    def __init__(self) -> None:
+        self.node: Node = data_node()
+        self.transactions: Any = FakeTransactions()
+        self.node.transactions = self.transactions
+        add_topic(self.node.topics, "t", 3)
+
+    def send(self, *rows: Row, version: int = 13, acks: int = -1, transactional_id: str | None = "tx") -> Any:
+        data = [PartitionProduceData(index, records) for index, records in rows]
+        topic = TopicProduceData("" if version >= 13 else "t", partition_data=data)
+        if version >= 13:
+            topic.topic_id = topic_id(self.node, "t")
+        return send(self.node, ProduceRequest(transactional_id, acks, topic_data=[topic]), version)
+
+    def ask(self, *rows: Row, **more: Any) -> list[tuple[int, int, int, str | None]]:
+        """(partition, error, log start, message)."""
+        (topic,) = self.send(*rows, **more).one().responses
+        return [
+            (row.index, row.error_code, row.log_start_offset, row.error_message) for row in topic.partition_responses
+        ]
+
+    def codes(self, *rows: Row, **more: Any) -> list[int]:
+        return [code for _, code, _, _ in self.ask(*rows, **more)]
+
+    def mark(self, index: int, *, epoch: int = 0) -> None:
+        partition = self.node.topics.by_name["t"].partitions[index]
+        assert partition is not None
+        partition.append_marker(EndMarker(1, epoch, True, 0, 0), self.node.clock.now())
+
+
+def tx(sequence: int = 0, *, producer_id: int = 1, epoch: int = 0, transactional: bool = True) -> bytes:
+    return bytes(
+        batch(transactional=transactional, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    )
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.parametrize(("version", "verify_only"), [(3, True), (11, True), (12, False), (13, False)])
+def test_one_question_for_all_and_none_for_what_is_open(bench: Bench, version: int, verify_only: bool) -> None:
+    assert bench.codes((0, tx()), (1, tx()), (2, tx(transactional=False)), version=version) == [0, 0, 0]
+    assert [(one[0], one[1], one[2], one[4]) for one in bench.transactions.asked] == [
+        ("tx", (1, 0), verify_only, {"t": [0, 1]})
+    ]
+    assert bench.codes((0, tx(1)), version=version) == [0]
+    assert len(bench.transactions.asked) == 1
+
+
+def test_plain_batches_ask_nobody(bench: Bench) -> None:
+    assert bench.codes((0, bytes(batch())), (1, tx(transactional=False))) == [0, 0]
+    assert bench.transactions.asked == []
+
+
+@pytest.mark.parametrize(
+    ("told", "version", "heard"),
+    [
+        (120, 10, (48, "Partition was not added to the transaction")),
+        (120, 11, (120, None)),
+        (90, 13, (47, None)),
+        (49, 12, (49, None)),
+        (51, 11, (19, "Unable to verify the partition has been added to the transaction. Underlying error: "
+                      "CONCURRENT_TRANSACTIONS")),
+        (16, 13, (19, "Unable to verify the partition has been added to the transaction. Underlying error: "
+                      "NOT_COORDINATOR")),
+    ],
+)  # fmt: skip
+def test_each_partition_hears_its_own(bench: Bench, told: int, version: int, heard: tuple[int, str | None]) -> None:
+    bench.transactions.errors["t", 1] = told
+    code, message = heard
+    assert bench.ask((0, tx()), (1, tx()), version=version) == [(0, 0, 0, None), (1, code, -1, message)]
+
+
+def test_new_clients_wait_for_the_end_before(bench: Bench) -> None:
+    bench.transactions.errors["t", 0] = ErrorCode.CONCURRENT_TRANSACTIONS
+    answers = bench.send((0, tx()))
+    clock: Any = bench.node.clock
+    clock.advance(40)
+    assert answers.all == []
+    bench.transactions.errors.clear()
+    clock.advance(20)
+    assert answers.one().responses[0].partition_responses[0].error_code == 0
+
+
+def test_more_than_one_producer_refuses_the_whole_request(bench: Bench) -> None:
+    text = "Transactional records contained more than one producer ID"
+    refused = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    rows = (0, tx()), (1, tx(producer_id=2)), (9, tx())
+    assert bench.ask(*rows) == [(index, refused, -1, text) for index in (0, 1, 9)]
+    assert bench.codes((0, tx()), (1, tx(producer_id=2, transactional=False))) == [0, 0]
+
+
+def test_what_is_refused_already_is_not_verified(bench: Bench) -> None:
+    assert bench.codes((0, b"rubbish" * 10), (1, tx())) == [2, 2]
+    assert bench.codes((7, tx()), (1, tx())) == [3, 0]
+    assert [one[4] for one in bench.transactions.asked] == [{"t": [1]}]
+
+
+@pytest.mark.parametrize(("version", "asked"), [(11, 48), (12, 21)])
+def test_the_coordinator_comes_before_the_acks(bench: Bench, version: int, asked: int) -> None:
+    bench.transactions.errors["t", 0] = 48 if version < 12 else 0
+    assert bench.codes((0, tx()), version=version, acks=5) == [asked]
+
+
+def test_a_marker_while_the_coordinator_is_asked_makes_it_void(bench: Bench) -> None:
+    bench.transactions.holds = True
+    answers = bench.send((0, tx()), version=11)
+    bench.mark(0)
+    bench.transactions.held.pop()()
+    row = answers.one().responses[0].partition_responses[0]
+    assert (row.error_code, row.log_start_offset) == (ErrorCode.INVALID_TXN_STATE, 0)
+
+
+def test_a_zombie_is_fenced_by_the_log(bench: Bench) -> None:
+    bench.codes((0, tx(epoch=2)))
+    assert bench.ask((0, tx(epoch=1)), (1, tx(epoch=1))) == [(0, 47, -1, None), (1, 0, 0, None)]
+    assert bench.transactions.asked[-1][4] == {"t": [1]}
+
+
+def test_what_the_log_refuses_says_where_it_begins(bench: Bench) -> None:
+    bench.codes((0, tx()))
+    assert bench.ask((0, tx(5))) == [(0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, None)]
+    assert bench.ask((0, tx(1, transactional=False))) == [(0, ErrorCode.INVALID_TXN_STATE, 0, None)]

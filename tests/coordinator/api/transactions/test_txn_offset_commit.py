@@ -1,0 +1,235 @@
+"""TxnOffsetCommit through its handler: what is refused before the coordinators are asked, and what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.node import Node
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.core.interface import Producer
+from muster.coordinator.group_coordinator.error_responses import refuse, with_error
+from muster.coordinator.group_coordinator.settings import ShardSettings
+from muster.coordinator.group_coordinator.shard import GroupShard
+from muster.coordinator.group_coordinator.shards import group_shards
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.slices import at_once
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+from muster.protocol.shapes import lower_response
+from tests.coordinator.api.harness import Answers, Refusing, ask, make_context, make_node
+from tests.coordinator.api.transactions.coordinator import FakeTransactions
+from tests.coordinator.topics.support import add_topic, make_topics, started_with
+
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+P = Producer(7, 3)
+
+
+class Bench:
+    """A node with a group coordinator over logs in memory, and a coordinator of transactions that the test plays."""
+
+    def __init__(self, **parts: Any) -> None:
+        clock = ManualClock()
+        topics = make_topics(clock=clock, offsets_topic_num_partitions=2)
+        at_once(topics.ensuring(GROUP_OFFSETS_TOPIC))
+        for name, partitions in (("t", 3), ("u", 1)):
+            add_topic(topics, name, partitions)
+        shards = group_shards(topics, clock, GroupSettings(), ShardSettings(), lambda _: None)  # type: ignore[arg-type, return-value]  # nobody observes
+        for shard in shards:
+            for _ in shard.start():
+                pass
+        self.clock = clock
+        self.transactions = FakeTransactions()
+        self.node: Node = make_node(
+            clock=clock,
+            topics=topics,
+            routing=Routing(shards),
+            transactions=self.transactions,
+            config=started_with({}),
+            **parts,
+        )
+
+    @property
+    def shard(self) -> GroupShard:
+        return self.node.routing.shard("g")
+
+    def send(
+        self,
+        *rows: tuple[str, list[int]],
+        version: int = 5,
+        group: str = "g",
+        transactional_id: str = "tx",
+        producer: Producer = P,
+        **more: Any,
+    ) -> Answers:
+        topics = [
+            TxnOffsetCommitRequestTopic(
+                name, [TxnOffsetCommitRequestPartition(index, 100 + index) for index in indexes]
+            )
+            for name, indexes in rows or (("t", [0]),)
+        ]
+        request = TxnOffsetCommitRequest(transactional_id, group, *producer, topics=topics, **more)
+        answers = ask(self.node, request, make_context(28, version))
+        self.clock.advance(0)
+        return answers
+
+    def commit(self, *rows: tuple[str, list[int]], **more: Any) -> list[tuple[str, list[tuple[int, int]]]]:
+        return shown(self.send(*rows, **more).one())
+
+    def end(self, *, is_committed: bool = True) -> None:
+        self.shard.complete_transaction(P, is_committed=is_committed)
+
+    def offset(self, partition: int = 0) -> int:
+        asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[partition])])
+        answer = ask(self.node, OffsetFetchRequest(groups=[asked]), make_context(9, 8)).one()
+        return int(answer.groups[0].topics[0].partitions[0].committed_offset)
+
+
+def shown(response: TxnOffsetCommitResponse) -> list[tuple[str, list[tuple[int, int]]]]:
+    return [
+        (topic.name, [(row.partition_index, row.error_code) for row in topic.partitions]) for topic in response.topics
+    ]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.parametrize(("version", "verify_only"), [(0, True), (4, True), (5, False)])
+def test_the_partition_of_the_group_is_verified_or_added_and_the_offsets_wait(
+    bench: Bench, version: int, verify_only: bool
+) -> None:
+    assert bench.commit(("t", [0, 2]), ("u", [0]), version=version) == [("t", [(0, 0), (2, 0)]), ("u", [(0, 0)])]
+    place = {GROUP_OFFSETS_TOPIC: [bench.shard.partition]}
+    assert [(one[1], one[2], one[4]) for one in bench.transactions.asked] == [((7, 3), verify_only, place)]
+    assert bench.offset() == -1
+    # it is open there: nobody is asked again
+    assert bench.commit(version=version) == [("t", [(0, 0)])]
+    assert len(bench.transactions.asked) == 1
+    bench.end()
+    assert (bench.offset(0), bench.offset(2)) == (100, 102)
+
+
+def test_what_is_not_there_is_refused_by_row(bench: Bench) -> None:
+    assert bench.commit(("t", [3, 0, -1]), ("no", [0]), ("t", [7]), ("u", [0])) == [
+        ("t", [(3, UNKNOWN), (-1, UNKNOWN), (7, UNKNOWN), (0, 0)]),
+        ("no", [(0, UNKNOWN)]),
+        ("u", [(0, 0)]),
+    ]
+
+
+def test_when_nothing_is_left_nobody_is_asked(bench: Bench) -> None:
+    assert bench.commit(("no", [0]), group="", transactional_id="") == [("no", [(0, UNKNOWN)])]
+    assert bench.transactions.asked == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"group": ""}, ErrorCode.INVALID_GROUP_ID),
+        ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
+        ({"generation_id": 3}, ErrorCode.ILLEGAL_GENERATION),
+    ],
+)
+def test_refusals_stand_on_every_row_that_is_there(bench: Bench, asked: dict[str, Any], error: int) -> None:
+    assert bench.commit(("t", [0, 9]), **asked) == [("t", [(9, UNKNOWN), (0, error)])]
+
+
+@pytest.mark.parametrize(
+    ("told", "by_version"),
+    [
+        (ErrorCode.PRODUCER_FENCED, (47, 47, 47)),
+        (ErrorCode.TRANSACTION_ABORTABLE, (48, 120, 120)),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, (51, 51, 51)),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, (49, 49, 49)),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, (14, 14, 14)),
+        (ErrorCode.NOT_COORDINATOR, (16, 16, 16)),
+        (ErrorCode.NETWORK_EXCEPTION, (14, 14, 14)),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (15, 15, 15)),
+    ],
+)
+def test_what_each_version_hears_of_the_coordinator(bench: Bench, told: int, by_version: tuple[int, ...]) -> None:
+    bench.transactions.errors[GROUP_OFFSETS_TOPIC, bench.shard.partition] = told
+    assert tuple(bench.commit(version=version)[0][1][0][1] for version in (3, 4, 5)) == by_version
+    bench.end()
+    assert bench.offset() == -1
+
+
+def test_without_transactions_their_coordinator_is_not_available(bench: Bench) -> None:
+    bench.transactions.routing.ready = False
+    assert bench.commit() == [("t", [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)])]
+
+
+def test_a_zombie_is_fenced_by_the_log(bench: Bench) -> None:
+    bench.commit()
+    assert bench.commit(producer=Producer(7, 2)) == [("t", [(0, ErrorCode.INVALID_PRODUCER_EPOCH)])]
+    assert bench.shard.active
+
+
+def test_a_marker_while_the_coordinator_is_asked_makes_it_void(bench: Bench) -> None:
+    bench.transactions.holds = True
+    answers = bench.send(version=4)
+    bench.end(is_committed=False)
+    bench.transactions.held.pop()()
+    bench.clock.advance(0)
+    assert shown(answers.one()) == [("t", [(0, ErrorCode.INVALID_TXN_STATE)])]
+
+
+def test_what_may_not_be_done(bench: Bench) -> None:
+    no = Refusing((Operation.WRITE, ResourceType.TRANSACTIONAL_ID, "tx"))
+    bench.node.authorizer = no
+    assert bench.commit(("t", [0]), ("no", [1])) == [("t", [(0, 53)]), ("no", [(1, 53)])]
+    no.refused = {(Operation.READ, ResourceType.GROUP, "g")}
+    assert bench.commit() == [("t", [(0, ErrorCode.GROUP_AUTHORIZATION_FAILED)])]
+    no.refused = {(Operation.READ, ResourceType.TOPIC, "t")}
+    assert bench.commit(("t", [0, 9]), ("u", [0])) == [("t", [(0, 29), (9, 29)]), ("u", [(0, 0)])]
+
+
+def test_out_of_office_the_shard_says_so(bench: Bench) -> None:
+    bench.shard.resign()
+    assert bench.commit() == [("t", [(0, ErrorCode.NOT_COORDINATOR)])]
+    assert bench.transactions.asked == []
+
+
+def test_many_rows_are_one_transaction(bench: Bench) -> None:
+    add_topic(bench.node.topics, "wide", 2_000)
+    answers = bench.send(("wide", list(range(2_001))))
+    while not answers.all:
+        bench.clock.advance(1)
+    ((name, rows),) = shown(answers.one())
+    assert (name, rows[0], {error for _, error in rows[1:]}, len(rows)) == ("wide", (2_000, UNKNOWN), {0}, 2_001)
+    assert len(bench.transactions.asked) == 1
+    bench.end()
+    assert len(bench.node.routing.shard("g").committed("g")["wide"]) == 2_000
+
+
+def test_the_answers_of_a_coordinator_that_does_not_ask() -> None:
+    rows = [TxnOffsetCommitRequestPartition(0, 1), TxnOffsetCommitRequestPartition(1, 1)]
+    request = TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[TxnOffsetCommitRequestTopic("t", rows)])
+    refused: Any = refuse(request, ErrorCode.NOT_COORDINATOR)
+    assert shown(refused) == [("t", [(0, 16), (1, 16)])]
+    refused.topics[0].partitions[1].error_code = 0
+    assert shown(with_error(refused, 15)) == [("t", [(0, 16), (1, 15)])]  # type: ignore[arg-type]  # it has the same form
+
+
+@pytest.mark.parametrize(("version", "heard"), [(0, 15), (1, 15), (2, 14)])
+def test_old_producers_are_not_told_of_loading(version: int, heard: int) -> None:
+    rows = [TxnOffsetCommitRequestPartition(0, 1)]
+    request = TxnOffsetCommitRequest("tx", "g", 7, 0, topics=[TxnOffsetCommitRequestTopic("t", rows)])
+    response = refuse(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert shown(lower_response(28, version, response)) == [("t", [(0, heard)])]
