@@ -14,7 +14,16 @@ from functools import partial
 from typing import Any
 
 from muster.coordinator.api import version_rules
-from muster.coordinator.core.interface import Client, Command, Now, Output, Record
+from muster.coordinator.core.interface import (
+    Client,
+    Command,
+    Decoded,
+    EndTransaction,
+    Now,
+    Output,
+    Record,
+    TransactionalBatch,
+)
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
@@ -23,6 +32,7 @@ from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.records import to_bytes
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
 from muster.protocol import frames
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -37,10 +47,12 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from muster.protocol.records import OFFSETS
 from tests.stories import kafka_codec as codec
 from tests.stories import playing
 from tests.stories.story import Action, Advance, Await, Drop, Reply, Send, Story
+from tests.stories.transactions_beside import Asked, TransactionsBeside
 from tests.support import hub
 
 START = Now(1_000_000, 1_700_000_000_000)
@@ -63,7 +75,8 @@ class VirtualDriver:
         self.topics = TopicsImage(topics, 1)
         self.core = GroupCore(settings_of(story), self.topics)
         self.core.loaded(self.now)
-        self.records: list[Record] = []
+        self.transactions = TransactionsBeside(self._end, lambda: self.now)
+        self.log: list[list[Record] | TransactionalBatch | EndTransaction] = []
         self.replies: list[Reply] = []
         self.ids = 0
         self.lives: dict[str, int] = {}
@@ -117,7 +130,21 @@ class VirtualDriver:
         handled = self._before(request, action.version, respond)
         if handled is None:
             return
+        if isinstance(request, Asked):
+            self.transactions.ask(request, action.version, handled, client)
+            return
         command = Command(request, handled, client)
+        if isinstance(request, TxnOffsetCommitRequest):
+            refusal = self.transactions.refusal(request, action.version, client)
+            if refusal:
+                handled(same_for_all(request, refusal))
+                return
+            output = self.core.handle(TxnCommitCommand(request, handled, client, 0), self.now)
+            rows = [as_read(record) for record in output.records]
+            if rows:
+                self.log.append(TransactionalBatch(request.producer_id, request.producer_epoch, self.now.wall_ms, rows))
+            self.answer(output)
+            return
         if action.api == "JoinGroup":
             self.ids += 1
             command = JoinCommand(
@@ -132,9 +159,18 @@ class VirtualDriver:
 
     def take(self, output: Output) -> None:
         """What the shell does with an output: keep the records, send the replies."""
-        self.records.extend(output.records)
+        self.log.append(list(output.records))
+        self.answer(output)
+
+    def answer(self, output: Output) -> None:
+        """Send the replies."""
         for respond, response in output.replies:
             respond(response)
+
+    def _end(self, end: EndTransaction) -> None:
+        """A marker."""
+        self.log.append(end)
+        self.core.replay_end_transaction(end, self.now)
 
     def pass_time(self, until_ms: int, done: Callable[[], bool]) -> None:
         """Step from deadline to deadline until then, or until it is done."""
@@ -154,11 +190,13 @@ class VirtualDriver:
     def replayed(self) -> GroupCore:
         """Another core, made of this one's records, through bytes."""
         core = GroupCore(settings_of(self.story), self.topics)
-        for record in self.records:
-            key, value = to_bytes(record)
-            record_type, key_message = OFFSETS.decode_key(key)
-            decoded = None if value is None else OFFSETS.decode_value(record_type, value)[1]
-            core.replay([(key_message, decoded)], self.now)
+        for entry in self.log:
+            if isinstance(entry, TransactionalBatch):
+                core.replay_transactional(entry, self.now)
+            elif isinstance(entry, EndTransaction):
+                core.replay_end_transaction(entry, self.now)
+            else:
+                core.replay([as_read(record) for record in entry], self.now)
         core.loaded(self.now)
         return core
 
@@ -181,7 +219,7 @@ class VirtualDriver:
             return self._with_ids(request, respond)
         if isinstance(request, DescribeGroupsRequest) and request.include_authorized_operations:
             return partial(_with_operations, respond, version_rules.describe_knows_group_not_found(version))
-        if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest):
+        if isinstance(request, OffsetCommitRequest | OffsetDeleteRequest | TxnOffsetCommitRequest):
             return self._without_unknown_topics(request, respond)
         return respond
 
@@ -207,7 +245,9 @@ class VirtualDriver:
         return answer
 
     def _without_unknown_topics(
-        self, request: OffsetCommitRequest | OffsetDeleteRequest, respond: Callable[[Message], None]
+        self,
+        request: OffsetCommitRequest | OffsetDeleteRequest | TxnOffsetCommitRequest,
+        respond: Callable[[Message], None],
     ) -> Callable[[Message], None] | None:
         api = type(request).__module__.rpartition(".")[2]
         module: Any = __import__(f"muster.protocol.messages.{api}", fromlist=["*"])
@@ -231,7 +271,7 @@ class VirtualDriver:
                 rows = [new_row(one.partition_index, code) for one in bad]
                 refused.append(new_topic(topic.name, *ids, partitions=rows))
         request.topics = [topic for topic in request.topics if topic.partitions]  # type: ignore[assignment]  # of its own type
-        if refused and not request.topics and isinstance(request, OffsetCommitRequest):
+        if refused and not request.topics and not isinstance(request, OffsetDeleteRequest):
             respond(new_response(topics=refused))
             return None
 
@@ -241,6 +281,13 @@ class VirtualDriver:
             respond(response)
 
         return merge
+
+
+def as_read(record: Record) -> Decoded:
+    """A record as it comes back from a log, through bytes."""
+    key, value = to_bytes(record)
+    record_type, key_message = OFFSETS.decode_key(key)
+    return key_message, None if value is None else OFFSETS.decode_value(record_type, value)[1]
 
 
 def _with_operations(respond: Callable[[Message], None], knows_not_found: bool, response: Message) -> None:

@@ -35,7 +35,7 @@ OF_TRANSACTIONS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 """Of histories of transactions."""
-NOT_TOLD = {"offsets.topic.num.partitions": "10", "transaction.state.log.num.partitions": "5"}
+NOT_TOLD = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "5"}
 """Settings that no story can see."""
 
 

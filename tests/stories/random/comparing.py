@@ -35,10 +35,14 @@ class Names:
     def __init__(self, suffix: str, topic_ids: Mapping[str, uuid.UUID]) -> None:
         self.suffix = suffix
         self.members: dict[str, str] = {}
+        self.producers: dict[int, str] = {}
         self.topics = {topic_id: name for name, topic_id in topic_ids.items()}
 
     def learn(self, index: int, reply: Reply) -> None:
-        """A JoinGroup's reply (to the request of that index) may tell of a new id."""
+        """The reply to the request of that index may tell of a new member id, or of a new producer id."""
+        producer = reply.body.get("ProducerId", -1)
+        if producer != -1:
+            self.producers.setdefault(producer, f"<producer of request {index}>")
         new = reply.body.get("MemberId") if reply.api == "JoinGroup" else None
         if new and new != reply.request["MemberId"]:
             self.members.setdefault(new, f"<{UUID.sub('', new)} of request {index}>")
@@ -77,6 +81,9 @@ def plain_value(value: Any, names: Names, rows: Mapping[str, str]) -> Any:
         out = {}
         for key, one in value.items():
             if key in OF_THE_MACHINE and "Port" in value:
+                continue
+            if key == "ProducerId":
+                out[key] = names.producers.get(one, one)
                 continue
             out[key] = plain_value(one, names, rows)
             if key in rows and isinstance(one, list):

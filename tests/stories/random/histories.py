@@ -3,7 +3,7 @@
 A history is written without knowing what the server will answer. Where a step needs somebody's member id it says
 `{B}`: the id that B has by then (see `lockstep`). Nothing is avoided but what conformance.md lists as never to be
 compared: bytes that no subscription can be read from in a way that stops Kafka's group for good, and a protocol name
-that one member lists twice.
+that one member lists twice. Some of what is asked is about transactions: of any actor, and of offsets only.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ OTHER_GROUP = ("",) * 30 + ("group=h",)
 NO_GROUP = (*OTHER_GROUP, "group=none")
 """Where the empty id is refused; elsewhere it is a group like any other, and all histories would share it."""
 OFFSETS = ("t1/0=1", "t1/1=2 t2/0=3", "t1/2=4:note", "t2/0=5@3:null", "t1/0=6 nope/0=1", "t1/9=1", "t2/0=7:x*4097")
+PENDING = ("t1/0=11", "t1/1=12 t2/0=13", "t1/2=14:note", "t2/0=15@3:null", "t1/0=16 nope/0=1", "t1/9=1")
+"""Offsets that are committed in a transaction."""
 PARTITIONS = ("t1/0", "t1/0 t1/1 t1/2 t2/0", "t2/0 t1/1", "t1/7 nope/0", "t1/0 t1/0")
 
 REQUESTS: Mapping[str, tuple[int, Asks]] = {
@@ -96,7 +98,9 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
     "fetch": (
         5,
         (
-            ("",) * 4 + tuple(f"v={v}" for v in range(2, 11)) + ("groups=g,h", "v=8 groups=h,g,nobody", "stable=yes"),
+            ("",) * 4
+            + tuple(f"v={v}" for v in range(2, 11))
+            + ("groups=g,h", "v=8 groups=h,g,nobody", "stable=yes", "v=8 stable=yes"),
             ("all", "all", *PARTITIONS),
         ),
     ),
@@ -108,6 +112,19 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
     "find": (1, (("", "v=4", "v=2"), ("g",))),
     "offset-delete": (3, (NO_GROUP, PARTITIONS)),
     "delete": (2, (("", "v=1", "v=0"), ("", "", "", "g h", "h", "nobody"))),
+    "txn-init": (3, (("tx", "tx", "tx", "ty"), ("",) * 3 + ("own=yes",))),
+    "txn-add-offsets": (4, (OTHER_GROUP,)),
+    "txn-commit-offsets": (
+        6,
+        (
+            ("", "", "v=2", "v=3", "v=5", "v=5"),
+            ("", "", "", "member={A} generation=1", "member={B} generation=2", "member={C} generation=1 instance=i-c"),
+            ("",) * 12 + ("member={B}", "instance=i-a", "instance=i-x", "generation=1", "member=id:ghost generation=3"),
+            OTHER_GROUP,
+            PENDING,
+        ),
+    ),
+    "txn-end": (5, (("commit", "commit", "abort"), ("", "", "v=5"))),
     "restart": (5, ()),
     "drop": (2, ()),
 }
@@ -186,6 +203,8 @@ def _step(dice: random.Random, actors: str, request: str) -> str:
     if request == "list" and words[0]:
         version = int(words[0].removeprefix("v="))
         words[1] = words[1] if version > TAKES_FILTERS else "states=Empty" if version == TAKES_FILTERS else ""
+    if request == "txn-commit-offsets" and words[0] == "v=2":
+        words[1] = words[2] = ""
     if request == "fetch" and words[0] == "stable=yes":
         words[0] = "v=7 stable=yes"
     line = f"{actor}: {request} {_joined(words)}"

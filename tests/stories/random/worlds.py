@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 from tests.stories import tcp
@@ -74,6 +75,33 @@ class ServerWorld(tcp.Driver):
     def __init__(self, name: str, host: str, port: int) -> None:
         super().__init__(host, port)
         self.name = name
+        self._tries: Counter[int] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_reply(self, reply: Reply) -> None:
+        """Of a reply about a transaction that says "not yet" nobody hears; of an end, when its markers are written."""
+        if tcp.transient(reply) and self._tries[id(reply.request)] < tcp.MOST_TRIES:
+            self._tries[id(reply.request)] += 1
+            self._begin(self._ask_again(reply))
+        elif reply.api == "EndTxn" and not reply.body["ErrorCode"]:
+            self._begin(self._when_at_rest(reply))
+        else:
+            super().on_reply(reply)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _ask_again(self, reply: Reply) -> None:
+        await asyncio.sleep(tcp.AGAIN_S)
+        await self.transmit(Send(reply.actor, reply.api, reply.version, reply.actor, reply.request, None))
+
+    async def _when_at_rest(self, reply: Reply) -> None:
+        runner = await tcp.Connection.to(self.host, self.port)
+        await self.at_rest(runner, reply.request["TransactionalId"])
+        await runner.close()
+        super().on_reply(reply)
 
     async def transmit(self, send: Send) -> None:
         free = next((one for one in self.connections[send.actor] if not one.open), None)

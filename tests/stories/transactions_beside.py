@@ -1,0 +1,107 @@
+"""A transaction coordinator beside a core of groups, in virtual time: so that offsets can be committed in transactions.
+
+It has no log and no partitions but the one of the groups: a marker is in force at once. What belongs to the handlers
+around the two cores is done here in as few lines as possible, for the newest versions of the requests.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from muster.coordinator.core.interface import Client, EndTransaction, Now, Output, Respond
+from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
+from muster.coordinator.transactions.core import TransactionCore
+from muster.coordinator.transactions.settings import TransactionSettings
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from muster.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from muster.protocol.messages.end_txn import EndTxnRequest
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest
+from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+OFFSETS = "__consumer_offsets"
+ADDS, RAISES_EPOCH = 5, 5
+"""TxnOffsetCommit adds its partition from this version on, and EndTxn raises the epoch."""
+KNOWS_ABORTABLE = 4
+MOST_TRIES = 5
+Asked = InitProducerIdRequest | AddOffsetsToTxnRequest | EndTxnRequest
+"""What is asked of it."""
+
+
+class TransactionsBeside:
+    """See the module. `end`: what a marker does to the groups."""
+
+    def __init__(self, end: Callable[[EndTransaction], object], now: Callable[[], Now]) -> None:
+        self._end, self._now = end, now
+        self._core = TransactionCore(TransactionSettings(), self._send_markers)
+        self._core.loaded(now())
+        self._ends: list[tuple[str, Any]] = []
+        self._ids = itertools.count()
+
+    def ask(self, request: Asked, version: int, respond: Respond, client: Client) -> None:
+        """As a client that asks again when it is told CONCURRENT_TRANSACTIONS."""
+        if isinstance(request, AddOffsetsToTxnRequest):
+            error = self._add(
+                request.transactional_id,
+                (request.producer_id, request.producer_epoch),
+                client,
+                verify_only=False,
+                version=0,
+            )
+            respond(AddOffsetsToTxnResponse(error_code=error))
+            return
+        spare = next(self._ids) if isinstance(request, InitProducerIdRequest | EndTxnRequest) else -1
+        newest = 2 if isinstance(request, EndTxnRequest) and version >= RAISES_EPOCH else 0
+        for _ in range(MOST_TRIES):
+            answer: Any = self._answer(request, client, newest, spare)
+            if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+                break
+        respond(answer)
+
+    def refusal(self, request: TxnOffsetCommitRequest, version: int, client: Client) -> int:
+        """Why the offsets cannot be part of the transaction; 0 when they are."""
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        producer = (request.producer_id, request.producer_epoch)
+        adds = version >= ADDS
+        error = self._add(request.transactional_id, producer, client, verify_only=not adds, version=2 if adds else 0)
+        if error == ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if error == ErrorCode.TRANSACTION_ABORTABLE and version < KNOWS_ABORTABLE:
+            return ErrorCode.INVALID_TXN_STATE
+        return error
+
+    def _add(
+        self, transactional_id: str, producer: tuple[int, int], client: Client, *, verify_only: bool, version: int
+    ) -> int:
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        topics = [AddPartitionsToTxnTopic(OFFSETS, [0])]
+        transaction = AddPartitionsToTxnTransaction(transactional_id, *producer, verify_only, topics)
+        answer: Any = self._answer(AddPartitionsToTxnRequest([transaction]), client, version, -1)
+        return int(answer.results_by_transaction[0].topic_results[0].results_by_partition[0].partition_error_code)
+
+    def _answer(self, request: Message, client: Client, version: int, spare: int) -> Message:
+        answers: list[Message] = []
+        self._take(self._core.handle(TransactionCommand(request, answers.append, client, version, spare), self._now()))
+        return answers[0]
+
+    def _take(self, output: Output) -> None:
+        for respond, response in output.replies:
+            respond(response)
+        ends, self._ends = self._ends, []
+        for transactional_id, asked in ends:
+            (marker,) = asked.markers
+            producer = (marker.producer_id, marker.producer_epoch)
+            self._end(EndTransaction(*producer, marker.transaction_result))
+            self._take(self._core.handle(MarkersWritten(transactional_id, *producer), self._now()))
+
+    def _send_markers(self, transactional_id: str) -> Respond:
+        return lambda asked: self._ends.append((transactional_id, asked))
