@@ -112,7 +112,7 @@ class Session:
         """The topics are there, and the coordinators answer."""
         for name, address in self.servers.items():
             runner = await tcp.Connection.to(*address)
-            self._topic_ids[name] = await tcp.prepare(runner, {}, Story("topics", self.campaign.topics + "\n"))
+            self._topic_ids[name] = await tcp.prepare(runner, {}, Story("topics", self.campaign.topics + "\ntags txn\n"))
             await runner.close()
 
     async def warm_up(self) -> None:
