@@ -6,11 +6,8 @@ passed, so that sessions and rebalances end in the mirror when they end on the s
 
 from __future__ import annotations
 
-from typing import Any
-
 from muster.coordinator.core.interface import Output
-from muster.coordinator.groups.classic import rebalance
-from muster.coordinator.groups.classic.group import classic_group
+from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from tests.stories.random.ways import OwnWays
@@ -79,15 +76,15 @@ class Mirror(VirtualDriver):
                 body["Leader"] = leader_id
                 body["Members"] = self._members(group, reply.version) if body["MemberId"] == leader_id else []
 
-    def _members(self, group: Any, version: int) -> list[Body]:
+    def _members(self, group: ClassicGroup, version: int) -> list[Body]:
         shows_instances = version >= 5  # KIP-345
         return [
             {
                 "MemberId": one.member_id,
-                "GroupInstanceId": one.group_instance_id if shows_instances else None,
-                "Metadata": one.metadata,
+                "GroupInstanceId": one.instance_id if shows_instances else None,
+                "Metadata": one.metadata(group.protocol_name),
             }
-            for one in rebalance.member_list(group)
+            for one in group.members.values()
         ]
 
 

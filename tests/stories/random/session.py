@@ -110,9 +110,10 @@ class Session:
 
     async def prepare(self) -> None:
         """The topics are there, and the coordinators answer."""
+        topics = Story("topics", f"{self.campaign.topics}\ntags txn\n")
         for name, address in self.servers.items():
             runner = await tcp.Connection.to(*address)
-            self._topic_ids[name] = await tcp.prepare(runner, {}, Story("topics", self.campaign.topics + "\ntags txn\n"))
+            self._topic_ids[name] = await tcp.prepare(runner, {}, topics)
             await runner.close()
 
     async def warm_up(self) -> None:
