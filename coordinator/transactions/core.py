@@ -57,9 +57,9 @@ class TransactionCore:
         first_check_ms: int | None = None,
         next_producer_id: Callable[[], int] = no_producer_id,
     ) -> None:
-        """`first_check_ms`: how long after loading timeouts and expired ids are looked for first; None: as long as ever
-        after. `next_producer_id`: gives a fresh producer id, durably taken from its block, or -1 when there is none
-        just now; only asked when the transaction of a producer times out that has used all its epochs.
+        """`first_check_ms`: how long after loading expired ids are looked for first; None: as long as ever after.
+        `next_producer_id`: gives a fresh producer id, durably taken from its block, or -1 when there is none just now;
+        only asked when the transaction of a producer times out that has used all its epochs.
         """
         self._expiry = Expiry()
         self._first_check_ms = first_check_ms
@@ -132,7 +132,7 @@ class TransactionCore:
         settings, first_ms = self._state.settings, self._first_check_ms
         timeouts_ms = settings.transaction_abort_timed_out_transaction_cleanup_interval_ms
         expiry_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
-        timeouts.start(step, self._state.timeouts, timeouts_ms if first_ms is None else first_ms)
+        timeouts.start(step, self._state.timeouts, timeouts_ms)
         expiry.start(step, self._expiry, expiry_ms if first_ms is None else first_ms)
         for one in [one for one in self._state.transactions.values() if one.state in ENDING]:
             markers = end.markers(step, one)

@@ -145,7 +145,9 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
         log_start_offset=log.start_offset,
         aborted_transactions=None,
     )
-    data.last_stable_offset = partition.last_stable_offset() if terms.committed else log.durable_offset
+    # told to all readers; but for those who do not need it nothing is loaded
+    knows_producers = terms.committed or log.producers.is_loaded
+    data.last_stable_offset = partition.last_stable_offset() if knows_producers else log.durable_offset
     if row.last_fetched_epoch >= 0:
         epoch, end_offset = partition.epoch_end_offset(row.last_fetched_epoch)
         if epoch < 0 or end_offset < 0:

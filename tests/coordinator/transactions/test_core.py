@@ -92,3 +92,15 @@ def test_a_request_of_another_kind_is_a_mistake() -> None:
     core = TransactionCore(TransactionSettings(), lambda _: lambda _: None)
     with pytest.raises(TypeError):
         core.handle(Command(HeartbeatRequest(), lambda _: None, Client("", "")), START)  # type: ignore[arg-type]
+
+
+def test_timeouts_are_looked_for_soon_when_expired_ids_are_not() -> None:
+    core = TransactionCore(TransactionSettings(), Desk().send_markers, first_check_ms=3_600_000)
+    core.loaded(START)
+    desk = Desk()
+    desk.core = core
+    desk.init(timeout_ms=5_000)
+    desk.add((1_001, 0), {"t": [0]})
+    due_ms = core.next_deadline_ms()
+    assert due_ms is not None
+    assert due_ms <= START.mono_ms + 10_000
