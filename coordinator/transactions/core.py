@@ -5,7 +5,7 @@ names; decides nothing itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, Final
+from typing import Any
 
 from muster.coordinator.core.interface import (
     Decoded,
@@ -24,9 +24,6 @@ from muster.coordinator.transactions.settings import TransactionSettings
 from muster.coordinator.transactions.state import State, Timeouts
 from muster.coordinator.transactions.states import ENDING
 from muster.coordinator.transactions.step import NO_LIMIT, Step
-
-MOST_AT_ONCE: Final = 10
-"""Deadlines that are handled in one go; there are two, each of which goes on a slice at a time."""
 
 
 def no_producer_id() -> int:
@@ -102,10 +99,8 @@ class TransactionCore:
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:  # noqa: ARG002  # no client has to send signs of life
         """Handle the deadlines that are due by `now`."""
         step = Step(self._state, now)
-        for _ in range(MOST_AT_ONCE):
-            deadline = self.deadlines.pop_due(now.mono_ms)
-            if deadline is None:
-                break
+        while (deadline := self.deadlines.pop_due(now.mono_ms)) is not None:
+            # there are two, each of which goes on later with what is left
             DEADLINES[deadline.kind](step, deadline)
         return step
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.core.interface import Client, Command
+from muster.coordinator.core.interface import Client, Command, Now
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.transaction_records.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
 from muster.protocol.messages.write_txn_markers import WritableTxnMarker
 from tests.coordinator.transactions.harness import START, Desk
 
@@ -79,6 +84,32 @@ def test_what_was_about_to_end_gets_its_markers_again_after_a_load() -> None:
     assert desk.events[-1].facts["cause"] is None
     desk.restart()
     assert desk.markers == {}
+
+
+def test_what_was_about_to_end_without_partitions_is_complete_after_a_load() -> None:
+    value = TransactionLogValue(5, 5, -1, 1, -1, 60_000, 3, [], 1, 1, 2)
+    desk = Desk([(TransactionLogKey("x"), value)])
+    assert desk.markers == {}
+    assert desk.one().state == "CompleteAbort"
+    assert [record.value.transaction_status for record in desk.records if record.value] == [5]
+
+
+def test_a_core_alone_has_no_producer_ids_of_its_own() -> None:
+    core = TransactionCore(TransactionSettings(), lambda _: lambda _: None)
+    value = TransactionLogValue(5, 5, -1, 32_766, -1, 1_000, 1, [PartitionsSchema("t", [0])], 1, 1, 2)
+    core.replay([(TransactionLogKey("x"), value)], START)
+    core.loaded(START)
+    due = core.next_deadline_ms()
+    assert due is not None
+    assert core.advance(Now(due, START.wall_ms + due)).records == []
+
+
+def test_whose_producer_ids_these_are() -> None:
+    value = TransactionLogValue(5, 4, 6, 1, -1, 60_000, 2, [PartitionsSchema("t", [0])], 1, 1, 2)
+    desk = Desk([(TransactionLogKey("x"), value)])
+    desk.init("y")
+    assert desk.core.producers_among([3, 4, 5, 6, 7, 1_001, -1]) >= {4, 5, 6, 1_001}
+    assert desk.core.producers_among([3, 7]) == set()
 
 
 def test_after_resigning_nothing_falls_due() -> None:

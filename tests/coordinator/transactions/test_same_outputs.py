@@ -1,0 +1,42 @@
+"""The same commands at the same times give the same outputs, whatever the hash seed is."""
+
+from __future__ import annotations
+
+import random
+
+from muster.protocol.records import TRANSACTION_STATE
+from tests.coordinator.transactions.harness import Desk
+
+
+def history(seed: int) -> list[str]:
+    """All that comes of a random history, as text."""
+    chance, desk = random.Random(seed), Desk()
+    answers: list[object] = []
+    for _ in range(300):
+        name = chance.choice("xyz")
+        one = desk.core.state.transactions.get(name)
+        producer = (0, 0) if one is None else (one.producer_id, one.producer_epoch - (chance.random() < 0.1))
+        action = chance.randrange(6)
+        if action == 0:
+            answers.append(desk.init(name, timeout_ms=chance.choice([1_000, 60_000])))
+        elif action < 3:
+            topics = {topic: chance.sample(range(9), 4) for topic in chance.sample(["t", "u", "v", "w"], 3)}
+            answers.append(desk.add(producer, topics, transactional_id=name, version=2))
+        elif action == 3:
+            answers.append(desk.end(producer, commit=chance.random() < 0.5, transactional_id=name))
+        elif action == 4:
+            desk.advance(chance.choice([1, 3_000]))
+        elif desk.markers:
+            desk.written(chance.choice(sorted(desk.markers)))
+    answers += [desk.describe("x", "y", "z"), desk.list()]
+    records = [
+        TRANSACTION_STATE.encode_key(record.key)
+        + (b"" if record.value is None else TRANSACTION_STATE.encode_value(record.value, record.value_version))
+        for record in desk.records
+    ]
+    return [repr(one) for one in (*answers, *records, *desk.events)]
+
+
+def test_it_is_the_same_again() -> None:
+    assert history(1) == history(1)
+    assert len(history(1)) > 300
