@@ -116,14 +116,15 @@ def _decide_new(one: Transaction, request: EndTxnRequest) -> tuple[int, str]:
     if one.state in ENDING:
         return ErrorCode.CONCURRENT_TRANSACTIONS, ""
     epoch, present = request.producer_epoch, one.producer_epoch
-    is_retry_after_last = request.producer_id == one.previous_producer_id and epoch == LAST_EPOCH - 1 and present == 0
-    is_retry = is_retry_after_last or present == epoch + 1
-    if request.producer_id != one.producer_id and not is_retry_after_last:
+    is_after_last = request.producer_id == one.previous_producer_id and epoch == LAST_EPOCH - 1 and present == 0
+    # an end that an older client asked for gave no epoch: the one before is of a producer that is fenced
+    gave_epoch = one.state in (COMPLETE_COMMIT, COMPLETE_ABORT) and one.version >= TV_2
+    is_retry = gave_epoch and (is_after_last or present == epoch + 1)
+    if request.producer_id != one.producer_id and not is_after_last:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING, ""
-    is_complete = one.state in (COMPLETE_COMMIT, COMPLETE_ABORT)
-    if epoch != present and not (is_retry and is_complete):
+    if epoch != present and not is_retry:
         return ErrorCode.PRODUCER_FENCED, ""
-    return _said(NEW_CLIENT[one.state, bool(request.committed), is_retry and is_complete])
+    return _said(NEW_CLIENT[one.state, bool(request.committed), is_retry])
 
 
 def _said(action: str) -> tuple[int, str]:

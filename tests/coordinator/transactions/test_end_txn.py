@@ -123,6 +123,18 @@ def test_a_new_client_ends_what_an_old_one_began() -> None:
 
 
 @pytest.mark.parametrize("commit", [True, False])
+def test_a_fenced_producer_does_not_take_the_end_of_an_older_client_for_its_own(commit: bool) -> None:
+    """Unlike Kafka 4.3, which answers NONE and the epoch of the other one."""
+    desk = Desk()
+    desk.init()
+    desk.init(timeout_ms=1_000)
+    desk.add((1_001, 1), version=0)
+    desk.end((1_001, 1), commit=commit, version=0)
+    desk.written()
+    assert desk.end(P, commit=commit, version=2) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+
+
+@pytest.mark.parametrize("commit", [True, False])
 def test_after_the_last_epoch_the_next_transaction_has_another_producer_id(commit: bool) -> None:
     desk = ended("Ongoing")
     desk.one().producer_epoch = FULL
