@@ -32,16 +32,14 @@ def transaction_shards(
     """
     count = len(topics.by_name[TRANSACTION_STATE_TOPIC].partitions)
     writer = MarkerWriter(topics.open, groups, clock)
-    interval_ms = settings.transaction_remove_expired_transaction_cleanup_interval_ms
 
-    def make_core(first_check_ms: int, send_markers: SendMarkers) -> TransactionCore:
-        return TransactionCore(settings, send_markers, first_check_ms=first_check_ms, next_producer_id=next_producer_id)
+    def make_core(send_markers: SendMarkers) -> TransactionCore:
+        return TransactionCore(settings, send_markers, next_producer_id=next_producer_id)
 
     return [
         TransactionShard(
             index,
-            # each looks for expired ids at a moment of its own
-            partial(make_core, interval_ms + interval_ms * index // (10 * count)),
+            make_core,
             partial(topics.open.open_log, TRANSACTION_STATE_TOPIC, index),
             writer,
             slices,
