@@ -12,7 +12,6 @@ from aiokafka import TopicPartition
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from tests.e2e.aio import consuming, producing, read, send_numbered
-from tests.e2e.conftest import SERVER
 from tests.e2e.sync_clients import (
     confluent_consumer,
     confluent_produce,
@@ -154,7 +153,6 @@ async def test_readers_of_committed_records(server: ServerProcess, new_topic: Ne
     assert await asyncio.to_thread(with_confluent) == list(range(30))
 
 
-@pytest.mark.xfail(SERVER == "muster", reason="Produce does not ask for its transaction yet", strict=False)
 async def test_an_aborted_transaction_is_not_read(server: ServerProcess, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     async with producing(server.bootstrap, transactional_id="t-" + topic, request_timeout_ms=3000) as producer:
