@@ -31,8 +31,9 @@ Topics = Mapping[str, Sequence[int]]
 class Desk:
     """One core, its time, its markers that are not written yet, and the producer ids that it may use."""
 
-    def __init__(self, log: Sequence[Decoded] = (), **settings: int) -> None:
+    def __init__(self, log: Sequence[Decoded] = (), *, first_check_ms: int | None = None, **settings: int) -> None:
         self.settings = TransactionSettings(**settings)
+        self.first_check_ms = first_check_ms
         self.most_bytes = 1_000_000
         self.now = START
         self.spare = 1_000
@@ -49,6 +50,7 @@ class Desk:
         self.core = TransactionCore(
             self.settings,
             self.send_markers,
+            first_check_ms=self.first_check_ms,
             next_producer_id=self.next_producer_id,
         )
         self.core.replay(log, self.now)

@@ -58,6 +58,17 @@ def test_checks_keep_their_times_whenever_a_transaction_begins() -> None:
     assert desk.one().state == "PrepareAbort"
 
 
+@pytest.mark.parametrize(("first_check_ms", "after_ms"), [(3_600_000, 10_000), (3_601_500, 1_500), (1, 1), (500, 500)])
+def test_the_first_check_is_within_an_interval(first_check_ms: int, after_ms: int) -> None:
+    desk = Desk(first_check_ms=first_check_ms)
+    desk.init(timeout_ms=1)
+    desk.add(P)
+    desk.advance(after_ms - 1)
+    assert desk.one().state == "Ongoing"
+    desk.advance(1 if after_ms > 2 else EVERY_MS)
+    assert desk.one().state == "PrepareAbort"
+
+
 def test_while_nothing_is_open_nothing_is_looked_for() -> None:
     desk = Desk()
     only_expiry_ms = START.mono_ms + desk.settings.transaction_remove_expired_transaction_cleanup_interval_ms
