@@ -73,7 +73,7 @@ def handle_list_transactions(
     """Every shard is asked; one that is loading fails the whole, one that is offline is passed over. Ids that the
     client may not describe are left out.
     """
-    unknown = [name for name in request.state_filters if name not in STATES]
+    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES]
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
     states: list[Any] = []
     failed: list[int] = []
