@@ -45,6 +45,9 @@ class Log(Protocol):
     def size_bytes(self) -> int:
         """Bytes of all batches."""
 
+    def size_up_to(self, offset: int) -> int:
+        """Bytes of the batches before that of an offset. Raises LogOffline."""
+
     @property
     def failure(self) -> LogOffline | None:
         """Why nothing can be appended any more; None while all is well."""

@@ -125,6 +125,17 @@ class UnifiedLog:
         """Bytes of all segments."""
         return self.segments.size_bytes
 
+    def size_up_to(self, offset: int) -> int:
+        """Bytes of the batches before that of an offset. Raises LogOffline."""
+        segments = self.segments
+        number = segments.index_for(offset)
+        try:
+            where = segments[number].locate(offset)
+        except OSError as error:
+            raise LogOffline(segments[number].file.path, str(error)) from error
+        in_segment = segments[number].size if where is None else where[0]
+        return sum(segment.size for segment in segments[:number]) + in_segment
+
     @property
     def active_file(self) -> File:
         """The file that is appended to."""

@@ -7,8 +7,10 @@ has gone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.log import LogError
 from muster.coordinator.topics.partition import Partition
 
 
@@ -35,12 +37,23 @@ class FetchWait:
         self.over = False
         self._sizes: dict[Partition, tuple[int, int]] = {}
         for partition in partitions:
-            self._sizes[partition] = (partition.log.size_bytes, self._bound(partition))
+            bound = self._bound(partition)
+            self._sizes[partition] = (self._size(partition, bound), bound)
             partition.wait(self, self._grew)
         self._timer = clock.call_at(clock.now().mono_ms + wait_ms, self._finish)
 
     def _bound(self, partition: Partition) -> int:
         return partition.last_stable_offset() if self._committed else partition.log.durable_offset
+
+    def _size(self, partition: Partition, bound: int) -> int:
+        """How many bytes there are up to what may be read. What an open transaction holds back is none of them: when it
+        ends, all of it comes at once.
+        """
+        log = partition.log
+        if self._committed and bound < log.durable_offset:
+            with suppress(LogError):  # its reader will hear of it
+                return log.size_up_to(bound)
+        return log.size_bytes
 
     def _grew(self, partition: Partition) -> None:
         if self.over:
@@ -49,8 +62,9 @@ class FetchWait:
             self._finish()  # the log was opened anew: its reader looks again
             return
         size, bound = self._sizes[partition]
-        now_size, now_bound = partition.log.size_bytes, self._bound(partition)
+        now_bound = self._bound(partition)
         if now_bound > bound:
+            now_size = self._size(partition, now_bound)
             self._available += max(now_size - size, 0)
             self._sizes[partition] = (now_size, now_bound)
             if self._available >= self._min_bytes:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.slices import at_once
 from muster.coordinator.topics.fetch_wait import FetchWait
 from muster.coordinator.topics.topics import Topics
@@ -67,4 +68,32 @@ def test_an_open_transaction_is_no_news_to_readers_of_committed_records() -> Non
     parked.first.log.append(0, data, wall_ms=1)
     assert parked.times == 0
     produce(parked.second, batch(b"x"), parked.clock.now())
+    assert parked.times == 1
+
+
+def test_what_a_transaction_held_back_counts_when_it_ends() -> None:
+    held = batch(b"x" * 1000, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    for before in (True, False):
+        parked = Parked(min_bytes=1000, committed=True)
+        parked.wait.cancel()
+        partitions = [parked.first, parked.second]
+        if before:
+            parked.first.log.append(0, held, wall_ms=1)
+        wait = FetchWait(parked.clock, partitions, 1000, 0, 500, True, parked._ready)
+        if not before:
+            parked.first.log.append(0, held, wall_ms=1)
+        produce(parked.first, batch(b"y" * 1000), parked.clock.now())
+        assert parked.times == 0
+        parked.first.append_marker(EndMarker(1, 0, True, 0, 0), parked.clock.now())
+        assert (parked.times, wait.over) == (1, True)
+
+
+def test_what_the_next_transaction_holds_back_does_not_count() -> None:
+    parked = Parked(min_bytes=1000, committed=True)
+    for producer_id, size in ((1, 10), (2, 1000)):
+        data = batch(b"x" * size, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
+        parked.first.log.append(0, data, wall_ms=1)
+    parked.first.append_marker(EndMarker(1, 0, True, 0, 0), parked.clock.now())
+    assert parked.times == 0
+    parked.first.append_marker(EndMarker(2, 0, True, 0, 0), parked.clock.now())
     assert parked.times == 1
