@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from muster.coordinator.log.cleaning.offset_map import OffsetMap
-from muster.coordinator.log.cleaning.producers import Fact, ProducersInLog, Undecided
+from muster.coordinator.log.cleaning.producers import Fact, LastRecordOf, ProducersInLog, Undecided
 from muster.coordinator.log.cleaning.record_filter import RecordFilter
 from muster.coordinator.log.cleaning.throttle import Throttle
 from muster.coordinator.log.errors import BatchError, CorruptBatch
-from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.compression import compress
 from muster.coordinator.log.records.headers import HEADER_SIZE, is_old, iterate, read_header, whole_batches
+from muster.coordinator.log.records.markers import read_marker
 from muster.coordinator.log.records.old_format import as_batch, runs
 from muster.coordinator.log.segments.cleaned_file import CleanedFile
 from muster.coordinator.log.segments.file_names import LOG_SUFFIX
@@ -52,6 +52,8 @@ class Plan(NamedTuple):
     """How many keys fit in memory."""
     producers_since_ms: int
     """A producer that wrote nothing since (wall) is forgotten."""
+    last_record_of: LastRecordOf | None = None
+    """What the log knows of its producers, if it knows them."""
 
     @property
     def end_offset(self) -> int:
@@ -84,7 +86,11 @@ class Compaction:
     def find(self) -> None:
         """Find the latest record of each key. CorruptBatch, UnsupportedCompression, OSError or Stopped."""
         while True:
-            producers = ProducersInLog(self._producer_batches, newest_before_ms=self.plan.producers_since_ms)
+            producers = ProducersInLog(
+                self._producer_batches,
+                newest_before_ms=self.plan.producers_since_ms,
+                last_record_of=self.plan.last_record_of,
+            )
             self._map = OffsetMap(self.plan.first_dirty, self.plan.capacity, producers)
             try:
                 self._fill_map()
@@ -125,7 +131,7 @@ class Compaction:
                     found = [(header, data[at : at + header.size]) for at, header in iterate(data)]
                     for header, batch in found or [(read_header(data), b"")]:  # b"": one that is larger than a chunk
                         if header.producer_id >= 0:
-                            yield header, header.is_control and _commits(batch)
+                            yield header, read_marker(batch, header) if header.is_control else None
                         used += header.size
                     position += used
                     self._throttle.spent(used)
@@ -169,7 +175,7 @@ class Compaction:
         """Write what stays of a group; the file is whole and synced."""
         first, interval = group[0], self.plan.config.index_interval_bytes
         out = self.unfinished = CleanedFile(self._storage, first.name, first.base_offset, interval)
-        self._filter.keep = out.keep
+        self._filter.keep, self._filter.keep_aborted = out.keep, out.aborted.append
         rewritten = self._filter.rewritten
         self._met_old_format = False
         for part in group:
@@ -189,14 +195,6 @@ def _compressed(batch: bytes, codec: int) -> bytes:
         return batch
     records = compress(batch[HEADER_SIZE:], codec)
     return assemble(header._replace(attributes=header.attributes | codec), records, header.record_count)
-
-
-def _commits(batch: bytes) -> bool:
-    """Whether a control batch commits; one of which nothing is left ended a transaction of which nothing is left."""
-    for _, records in batches.read(batch):
-        for record in records:
-            return batches.control_kind(record) == batches.CONTROL_COMMIT
-    return True
 
 
 def grouped(parts: list[Part], config: LogConfig) -> list[list[Part]]:

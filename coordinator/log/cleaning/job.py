@@ -16,6 +16,7 @@ from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.segments.cleaned_file import CleanedFile
 from muster.coordinator.log.segments.file_names import LOG_SUFFIX, SWAP_SUFFIX
 from muster.coordinator.log.segments.segment import Segment
+from muster.coordinator.log.segments.transaction_index import TransactionIndex
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
 
@@ -49,6 +50,8 @@ class CleaningJob:
         self._segments = found.segments
         self._groups: list[list[Part]] | None = None
         self._cleaned: CleanedFile | None = None
+        self._index: TransactionIndex | None = None
+        """Of what was cleaned."""
         self._group: list[Part] = []
         self._swapped: Segment | None = None
         """In its place in the log; its files do not have their names yet."""
@@ -104,6 +107,7 @@ class CleaningJob:
         self._group = group
         self._cleaned = cleaned
         swap.commit(self._manager.storage, self.log.directory, cleaned, group[-1].next_base)
+        self._index = swap.transaction_index(self._manager.storage, cleaned)
 
     # -- on the event loop
 
@@ -115,6 +119,7 @@ class CleaningJob:
                 self.log.go_offline(swapped.file.path, OSError(str(self.failure)))
             elif self.log.failure is None:
                 swapped.settle()
+                self.log.producers.settled(swapped)
             self._is_renamed = False
         cleaned, self._cleaned = self._cleaned, None
         if self.failure is not None or self.stopped:
@@ -154,6 +159,7 @@ class CleaningJob:
         new = Segment(self._manager.storage, cleaned.name, cleaned.base_offset, self.log.config, old[-1].created_ms)
         new.adopt_cleaned(cleaned, cleaned.name + LOG_SUFFIX + SWAP_SUFFIX)
         self.log.segments.replace(old, new)
+        self.log.producers.compacted(old, self._index)
         self._swapped = new
 
     def _log_result(self) -> None:

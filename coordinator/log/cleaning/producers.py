@@ -9,10 +9,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
+from muster.coordinator.log.producers.state import EndMarker, LastRecord, Producers, SeenBatch
 from muster.coordinator.log.records.headers import BatchHeader
+from muster.coordinator.log.records.markers import Marker
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
-Fact = tuple[BatchHeader, bool]
-"""A batch of a producer, and whether it is a marker that commits."""
+Fact = tuple[BatchHeader, Marker | None]
+"""A batch of a producer, and the marker in it if it is a control batch of which something is left."""
+LastRecordOf = Callable[[int], LastRecord | None]
+"""What the whole log ends with of a producer; None: it is forgotten."""
 
 
 class Undecided(Exception):
@@ -26,36 +31,48 @@ class Undecided(Exception):
 class ProducersInLog:
     """The producers of a part of a log."""
 
-    __slots__ = ("_is_read", "_last_data", "_last_marker", "_markers", "_newest_before_ms", "_open_from", "_read")
+    __slots__ = ("_aborted", "_is_read", "_last_record_of", "_markers", "_newest_before_ms", "_open_from", "_read",
+                 "_state")  # fmt: skip
 
-    def __init__(self, read: Callable[[], Iterable[Fact]], *, newest_before_ms: int) -> None:
-        """`read`: all batches with a producer id, in order. A producer that wrote nothing since `newest_before_ms`
-        (wall) is forgotten (`producer.id.expiration.ms`).
+    def __init__(
+        self, read: Callable[[], Iterable[Fact]], *, newest_before_ms: int, last_record_of: LastRecordOf | None = None
+    ) -> None:
+        """`read`: all batches with a producer id, in order. `last_record_of`: what the log knows; without it, the
+        end of the part counts, and a producer that wrote nothing since `newest_before_ms` (wall) is forgotten
+        (`producer.id.expiration.ms`).
         """
         self._read = read
         self._newest_before_ms = newest_before_ms
+        self._last_record_of = last_record_of or self._last_in_part
         self._is_read = False
         self._markers: dict[int, tuple[list[int], list[bool]]] = {}
-        self._last_data: dict[int, int] = {}
-        self._last_marker: dict[int, int] = {}
         self._open_from: dict[int, int] = {}
+        self._aborted: dict[int, AbortedTransaction] = {}
+        """By the offset of the marker."""
+        self._state = Producers()
 
     def _read_once(self) -> None:
         if self._is_read:
             return
         self._is_read = True
-        for header, commits in self._read():
-            producer_id = header.producer_id
+        for header, marker in self._read():
+            producer_id, epoch, offset = header.producer_id, header.producer_epoch, header.base_offset
             if header.is_control:
                 offsets, kinds = self._markers.setdefault(producer_id, ([], []))
-                offsets.append(header.base_offset)
-                kinds.append(commits)
-                self._last_marker[producer_id] = header.last_offset
+                offsets.append(offset)
+                # one of which nothing is left ended a transaction of which nothing is left
+                kinds.append(marker is None or marker.is_committed)
                 self._open_from.pop(producer_id, None)
+                if marker is not None:
+                    ended = EndMarker(producer_id, epoch, marker.is_committed, marker.coordinator_epoch, 0)
+                    aborted = self._state.marked(ended, offset, header.max_timestamp)
+                    if aborted is not None:
+                        self._aborted[offset] = aborted
             else:
-                self._last_data[producer_id] = header.last_offset
+                batch = SeenBatch(-1, -1, offset, header.last_offset, header.max_timestamp)
+                self._state.appended(producer_id, epoch, batch, header.is_transactional)
                 if header.is_transactional:
-                    self._open_from.setdefault(producer_id, header.base_offset)
+                    self._open_from.setdefault(producer_id, offset)
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Whether a batch of data belongs to a transaction that was aborted. Raises Undecided."""
@@ -70,12 +87,28 @@ class ProducersInLog:
             raise Undecided(self._open_from[header.producer_id])
         return not kinds[index]
 
-    def must_stay(self, header: BatchHeader) -> bool:
-        """Whether the batch, if need be without records, must be kept for its producer's sake."""
-        if header.producer_id < 0 or header.max_timestamp < self._newest_before_ms:
-            return False
+    def aborted_at(self, offset: int) -> AbortedTransaction | None:
+        """The transaction that the marker at `offset` aborted, as the transaction index has it."""
         self._read_once()
-        last = self._last_data.get(header.producer_id)
+        return self._aborted.get(offset)
+
+    def must_stay(self, header: BatchHeader) -> bool:
+        """Whether the batch, if need be without records, must be kept for its producer's sake: it is the last one of
+        data, or a marker that tells of an epoch of which there is no data yet.
+        """
+        if header.producer_id < 0:
+            return False
+        last = self._last_record_of(header.producer_id)
         if last is None:
-            return header.is_control and self._last_marker[header.producer_id] == header.last_offset
-        return last == header.last_offset
+            return False
+        if last.data_offset is None:
+            return header.is_control and header.producer_epoch == last.epoch
+        return last.data_offset == header.last_offset
+
+    def _last_in_part(self, producer_id: int) -> LastRecord | None:
+        self._read_once()
+        producer = self._state.get(producer_id)
+        if producer is None:
+            return None
+        is_forgotten = producer.transaction_start is None and producer.last_timestamp_ms < self._newest_before_ms
+        return None if is_forgotten else self._state.last_record(producer_id)

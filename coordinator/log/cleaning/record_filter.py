@@ -16,6 +16,7 @@ from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.records.building import assemble, empty, payload
 from muster.coordinator.log.records.compression import compress
 from muster.coordinator.log.records.headers import (
+    CONTROL,
     DELETE_HORIZON,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -27,6 +28,7 @@ from muster.coordinator.log.records.headers import (
     unpack_for_filter,
 )
 from muster.coordinator.log.records.scanning import PLAIN, Row, key_of_single, rows_of, scan_keys
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 Keep = Callable[[bytes, int, int, int, int], None]
 """`keep(data, start, end, last_offset, max_timestamp)`: the batch `data[start:end]` stays."""
@@ -52,6 +54,8 @@ class RecordFilter:
         self._now_ms = now_ms
         self._horizon_ms = now_ms + delete_retention_ms
         self.keep: Keep
+        self.keep_aborted: Callable[[AbortedTransaction], object]
+        """Is told of each transaction that readers must know to be aborted; to be set as `keep`."""
         self.rewritten = 0
         """Batches that stayed, but not as they were."""
         self._in_transaction: set[int] = set()
@@ -71,6 +75,8 @@ class RecordFilter:
                 raise CorruptBatch(f"a batch of length {length} at offset {base}")
             if base >= end_offset:
                 stays: bool | None = True
+                if attributes & CONTROL:
+                    self._note_aborted(base)
             elif producer_id >= 0 or attributes & NOT_PLAIN:
                 stays = None
             elif count == 1 > delta and base >= first_dirty:
@@ -153,7 +159,15 @@ class RecordFilter:
         elif is_empty and horizon_ms is None:
             self._keep_rows(batch, header, rows_of(batch, header), True)
         else:
+            if not is_empty:
+                self._note_aborted(header.base_offset)
             self._keep_whole(batch, header)
+
+    def _note_aborted(self, offset: int) -> None:
+        """The marker at `offset` stays, and so does something of its transaction."""
+        aborted = self._producers.aborted_at(offset)
+        if aborted is not None:
+            self.keep_aborted(aborted)
 
     def _keep_rows(self, batch: bytes, header: BatchHeader, rows: list[Row], needs_horizon: bool) -> None:
         demand_crc(batch, header)  # the new CRC must not vouch for damage

@@ -19,11 +19,14 @@ from muster.coordinator.log.segments.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     REPLACES_SUFFIX,
+    SNAPSHOT_SUFFIX,
     SUFFIXES,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     encode_replaces,
 )
+from muster.coordinator.log.segments.transaction_index import ENTRY_SIZE, TransactionIndex, encode
 from muster.coordinator.log.storage.interfaces import Storage
 
 
@@ -32,9 +35,23 @@ def commit(storage: Storage, directory: str, cleaned: CleanedFile, end_offset: i
     name = cleaned.name
     storage.save(name + INDEX_SUFFIX + SWAP_SUFFIX, cleaned.index.encode(), sync=True)
     storage.save(name + TIME_INDEX_SUFFIX + SWAP_SUFFIX, cleaned.time_index.encode(), sync=True)
+    if cleaned.aborted:
+        entries = b"".join(map(encode, cleaned.aborted))
+        storage.save(name + TRANSACTION_INDEX_SUFFIX + SWAP_SUFFIX, entries, sync=True)
     storage.save(name + REPLACES_SUFFIX, encode_replaces(end_offset), sync=True)
     storage.rename(name + LOG_SUFFIX + CLEANED_SUFFIX, name + LOG_SUFFIX + SWAP_SUFFIX)
     storage.sync_directory(directory)
+
+
+def transaction_index(storage: Storage, cleaned: CleanedFile) -> TransactionIndex | None:
+    """The transaction index of a compacted segment that counts already, ready to be looked up. OSError."""
+    if not cleaned.aborted:
+        return None
+    file = storage.file(cleaned.name + TRANSACTION_INDEX_SUFFIX + SWAP_SUFFIX)
+    index = TransactionIndex(file, len(cleaned.aborted) * ENTRY_SIZE)
+    for _ in index.check(cleaned.base_offset):
+        pass
+    return index
 
 
 def drop(storage: Storage, cleaned: CleanedFile) -> None:
@@ -43,7 +60,7 @@ def drop(storage: Storage, cleaned: CleanedFile) -> None:
     name = cleaned.name
     log = LOG_SUFFIX
     for suffix in (log + SWAP_SUFFIX, log + CLEANED_SUFFIX, INDEX_SUFFIX + SWAP_SUFFIX, TIME_INDEX_SUFFIX + SWAP_SUFFIX,
-                   REPLACES_SUFFIX):  # fmt: skip
+                   TRANSACTION_INDEX_SUFFIX + SWAP_SUFFIX, REPLACES_SUFFIX):  # fmt: skip
         storage.remove(name + suffix)
 
 
@@ -53,13 +70,17 @@ def finish(storage: Storage, directory: str, name: str, replaced: Sequence[str])
     Nothing happens when opening the log anew has done that meanwhile; both hold `PartitionFolders.files_lock`.
     """
     swap_name = (name + LOG_SUFFIX + SWAP_SUFFIX).removeprefix(f"{directory}/")
-    if all(entry.name != swap_name for entry in storage.entries(directory)):
+    names = {entry.name for entry in storage.entries(directory)}
+    if swap_name not in names:
         return
     for old in replaced:
         for suffix in SUFFIXES:
-            storage.remove(old + suffix)
+            if old != name or suffix != SNAPSHOT_SUFFIX:  # what stands before the segment is as it was
+                storage.remove(old + suffix)
     storage.sync_directory(directory)
-    for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+    has_aborted = swap_name.replace(LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX) in names
+    indexes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *([TRANSACTION_INDEX_SUFFIX] if has_aborted else []))
+    for suffix in (*indexes, LOG_SUFFIX):
         storage.rename(name + suffix + SWAP_SUFFIX, name + suffix)
     storage.sync_directory(directory)
     storage.remove(name + REPLACES_SUFFIX)

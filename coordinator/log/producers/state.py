@@ -43,6 +43,14 @@ class SeenBatch(NamedTuple):
     timestamp_ms: int
 
 
+class LastRecord(NamedTuple):
+    """What a log ends with of a producer; compaction must keep that."""
+
+    data_offset: int | None
+    """Of its newest batch of data; None: there is none of its newest epoch, only a marker."""
+    epoch: int
+
+
 class Producer:
     """The state of one producer id in one log (Kafka's ProducerStateEntry)."""
 
@@ -88,6 +96,14 @@ class Producers:
     def get(self, producer_id: int) -> Producer | None:
         """The state of one producer, if it has any here."""
         return self._by_id.get(producer_id)
+
+    def last_record(self, producer_id: int) -> LastRecord | None:
+        """What there is of a producer at the end; None: it is not known. In any thread."""
+        producer = self._by_id.get(producer_id)
+        if producer is None:
+            return None
+        newest = producer.batches[-1:]
+        return LastRecord(newest[0].last_offset if newest else None, producer.epoch)
 
     def appended(self, producer_id: int, epoch: int, batch: SeenBatch, transactional: bool) -> None:
         """A batch of this producer stands in the log."""

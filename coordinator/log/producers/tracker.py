@@ -9,13 +9,13 @@ it, or from the whole log. It notes the transactions that were aborted there in 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from muster.coordinator.log.errors import DamagedLog, LogOffline
+from muster.coordinator.log.errors import LogError, LogOffline
 from muster.coordinator.log.producers import checks
 from muster.coordinator.log.producers.files import InBackground, ProducerFiles
-from muster.coordinator.log.producers.state import EndMarker, Producer, Producers, SeenBatch
+from muster.coordinator.log.producers.state import EndMarker, LastRecord, Producer, Producers, SeenBatch
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard, Verifications
 from muster.coordinator.log.records.headers import BatchHeader, Buffer
 from muster.coordinator.log.records.markers import read_marker
@@ -54,7 +54,9 @@ class ProducerTracker:
     # -- coming to know the log
 
     def loading(self) -> Job[None]:
-        """A job after which the state is at hand: the other methods take no time then. DamagedLog or LogOffline."""
+        """A job after which the state is at hand: the other methods take no time then. Raises an error of the log
+        where it cannot be read.
+        """
         while not self.is_loaded:
             self._load_on()
             yield None
@@ -79,12 +81,12 @@ class ProducerTracker:
             self._stop_loading()
             path = f"{self._segments.storage.root}/{error.filename or self._segments.directory}"
             raise LogOffline(path, error.strerror or str(error)) from error
-        except DamagedLog:
+        except LogError:
             self._stop_loading()
             raise
 
     def _load(self) -> Iterator[None]:
-        """Raises DamagedLog or OSError."""
+        """Raises LogError or OSError."""
         segments, files = self._segments, self._files
         yield from files.find()
         start_offset, known = segments.start_offset, list[Producer]()
@@ -257,6 +259,11 @@ class ProducerTracker:
     def get(self, producer_id: int) -> Producer | None:
         """The state of one producer, if it has any here."""
         return self.producers.get(producer_id)
+
+    @property
+    def last_record_of(self) -> Callable[[int], LastRecord | None] | None:
+        """What tells of a producer, in any thread, what the log ends with; None: it is not at hand."""
+        return self._producers.last_record if self.is_loaded else None
 
     def last_stable_offset(self, durable_offset: int) -> int:
         """The offset that readers of committed records may read up to: no transaction is open below it."""

@@ -1,4 +1,4 @@
-"""The file that a compaction writes, with both indexes: what was kept of some segments, in their order.
+"""The file that a compaction writes, with its indexes: what was kept of some segments, in their order.
 
 It lies beside them as `.log.cleaned` until it is whole and synced.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.segments.file_names import CLEANED_SUFFIX, LOG_SUFFIX
 from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.log.storage.interfaces import Storage
 
 _WRITE_BYTES = 512 * 1024
@@ -25,6 +26,8 @@ class CleanedFile:
         self.size = 0
         self.index = OffsetIndex()
         self.time_index = TimeIndex()
+        self.aborted: list[AbortedTransaction] = []
+        """The transactions whose markers were kept, as the transaction index has them."""
         self.first_timestamp = -1
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
