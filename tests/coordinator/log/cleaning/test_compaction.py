@@ -15,6 +15,9 @@ from muster.coordinator.log import Log, LogConfig, LogManager, MemoryStorage, ba
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.cleaning.log_to_clean import examine
 from muster.coordinator.log.records.headers import DELETE_HORIZON, BatchHeader, set_crc
+from muster.coordinator.log.records.markers import build_marker
+from muster.coordinator.log.segments.transaction_index import decode as decode_index
+from muster.coordinator.slices import at_once
 from tests.coordinator.log.support import NOW, Later, manage
 
 COMPACTED = LogConfig(
@@ -200,6 +203,68 @@ class TestProducers:
         bench.compact()
         assert bench.rows() == [(0, b"k", b"kept"), (3, b"j", b"committed")]
         assert [header.base_offset for header in bench.headers() if header.is_control] == [2, 4]
+
+    @pytest.mark.parametrize("is_known", [False, True])
+    def test_the_transaction_index_tells_of_what_is_left(self, is_known: bool) -> None:
+        bench = Bench(replace(COMPACTED, delete_retention_ms=0))
+        if is_known:
+            at_once(bench.log.producers.loading())
+        for sequence in range(2):
+            bench.put((b"a", b"-"), producer_id=7, producer_epoch=0, base_sequence=sequence, transactional=True)
+            bench.mark(batches.CONTROL_ABORT)
+        bench.compact()
+        # the last batch of the producer is empty and still there, and so is what says that it was aborted
+        assert [(header.base_offset, header.record_count) for header in bench.headers()] == [(1, 1), (2, 0), (3, 1)]
+        path = f"t-0/{0:020d}.txnindex"
+        # of the first one it was the last look: its marker goes in the next round
+        both = [(7, 0, 1, 2), (7, 2, 3, 4)]
+        assert decode_index(bench.storage.load(path) or b"") == both
+        at_once(bench.log.producers.loading())
+        assert at_once(bench.log.producers.aborted_in(0, 10_000)) == (both if is_known else both[1:])
+        bench.put((b"b", b"1"), producer_id=7, producer_epoch=0, base_sequence=2, transactional=True)
+        bench.mark(batches.CONTROL_COMMIT)
+        for _ in range(3):
+            bench.clock.advance(1)
+            bench.put((b"c", b"1"))
+            bench.compact()
+        assert [header.base_offset for header in bench.headers()] == [4, 5, 8]
+        assert bench.storage.load(path) is None
+        assert at_once(bench.log.producers.aborted_in(0, 10_000)) == []
+        bench.manager.close()
+        bench.storage.locked = False
+        again = manage(bench.storage).open_log("t", 0, config=COMPACTED)
+        at_once(again.producers.loading())
+        producer = again.producers.get(7)
+        assert producer is not None
+        assert (producer.last_sequence, producer.transaction_start) == (2, None)
+
+    @pytest.mark.parametrize("is_known", [False, True])
+    def test_a_marker_that_raised_the_epoch_stays_while_there_is_no_data_of_it(self, is_known: bool) -> None:
+        bench = Bench(replace(COMPACTED, delete_retention_ms=0))
+        if is_known:
+            at_once(bench.log.producers.loading())
+        bench.put((b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
+        marker = build_marker(7, 1, bench.clock.now().wall_ms, is_committed=True, coordinator_epoch=0)
+        bench.log.append(0, marker, wall_ms=bench.clock.now().wall_ms)
+        for value in (b"2", b"3", b"4"):
+            bench.clock.advance(1)
+            bench.put((b"a", value))
+            bench.compact()
+        assert [(header.base_offset, header.producer_epoch) for header in bench.headers()] == [(1, 1), (4, -1)]
+
+    @pytest.mark.parametrize("is_known", [False, True])
+    def test_the_last_batch_of_a_producer_is_that_of_the_whole_log(self, is_known: bool) -> None:
+        bench = Bench()
+        if is_known:
+            at_once(bench.log.producers.loading())
+        bench.put((b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0)
+        bench.put((b"a", b"2"))
+        bench.log.roll(NOW)
+        bench.put((b"b", b"1"), producer_id=7, producer_epoch=0, base_sequence=1)
+        bench.cleaner.look()
+        bench.later.settle()
+        # who does not know the end of the log keeps more
+        assert [header.base_offset for header in bench.headers()] == ([1, 2] if is_known else [0, 1, 2])
 
     def test_an_open_transaction_and_all_behind_it_wait(self) -> None:
         bench = Bench()
