@@ -81,14 +81,15 @@ def verifying(
     """
     if not (knows.adds or node.config.value(ENABLED)):
         return {(one.topic, one.partition): NOT_NEEDED for one in wanted}
-    now_ms = node.clock.now().mono_ms
-    until_ms = now_ms + min(_ms(node, RETRY_FOR_MS), _ms(node, REQUEST_MS))
+    began_ms = node.clock.mono_ms()
     while True:
         found = yield from _ask_once(node, client, transactional_id, producer, wanted, knows)
-        if not (again and knows.adds and _is_ending(found)) or node.clock.now().mono_ms >= until_ms:
+        if not (again and knows.adds and _is_ending(found)):
+            return found
+        if node.clock.mono_ms() - began_ms >= min(_ms(node, RETRY_FOR_MS), _ms(node, REQUEST_MS)):
             return found
         later = Later()
-        node.clock.call_at(node.clock.now().mono_ms + _ms(node, RETRY_MS), partial(later, None))
+        node.clock.call_at(node.clock.mono_ms() + _ms(node, RETRY_MS), partial(later, None))
         yield later
 
 
