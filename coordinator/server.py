@@ -26,7 +26,6 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.cluster.image import of_one_broker
 from muster.coordinator.config import Config
 from muster.coordinator.file_limits import PROCESS_FILES
-from muster.coordinator.group_coordinator import placement
 from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
 from muster.coordinator.group_coordinator.shards import group_shards
@@ -45,6 +44,7 @@ from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.observers import Observers
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.live import Live
+from muster.coordinator.runtime import placement
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.slices import Slices, at_once
@@ -55,6 +55,7 @@ from muster.coordinator.topics.names import (
     GROUP_OFFSETS_TOPIC,
     PARTITIONS_PROPERTIES,
     TRANSACTION_EVENTS_TOPIC,
+    TRANSACTION_STATE_TOPIC,
 )
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
@@ -231,6 +232,7 @@ class Server:
             observe=partial(self._observe_transactions, is_told),
             linger_ms=config.settings(ShardSettings).group_coordinator_append_linger_ms,
             history=TRANSACTION_EVENTS_TOPIC if is_told else None,
+            loaded=self._transactions_loaded,
         )
         self._unsent = Unsent(clock, config.settings(NetSettings).muster_queued_max_response_bytes)
         self.node = Node(
@@ -268,8 +270,15 @@ class Server:
             self._limits.set_most(config.settings(NetSettings, value))
 
     def _groups_loaded(self) -> None:
-        placement.check([shard.group_ids() for shard in self.routing.shards])
+        groups = [shard.group_ids() for shard in self.routing.shards]
+        number = PARTITIONS_PROPERTIES[GROUP_OFFSETS_TOPIC]
+        placement.check(groups, "groups", GROUP_OFFSETS_TOPIC, number, "their members and offsets cannot be found")
         self._loaded()
+
+    def _transactions_loaded(self) -> None:
+        ids = [shard.transactional_ids() for shard in self.transactions.routing.shards]
+        number = PARTITIONS_PROPERTIES[TRANSACTION_STATE_TOPIC]
+        placement.check(ids, "transactional ids", TRANSACTION_STATE_TOPIC, number, "their producers begin anew")
 
     def _observe(self, index: int) -> Observers:
         journal = None

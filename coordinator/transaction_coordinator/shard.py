@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock
@@ -77,6 +77,11 @@ class TransactionShard:
     def active(self) -> bool:
         """Whether commands are decided."""
         return self.runtime.core is not None
+
+    def transactional_ids(self) -> Iterable[str]:
+        """Those that there are; none out of office."""
+        core = self.runtime.core
+        return () if core is None else core.state.transactions
 
     def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR) -> None:
         """See `CoordinatorShard`; markers that are not written yet are left to the next load."""

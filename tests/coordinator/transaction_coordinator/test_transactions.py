@@ -180,3 +180,25 @@ class TestProducerIds:
         room = Room().begun()
         room.topics.metadata_log.log.go_offline("m", OSError("the disk is gone"))
         assert room.transactions.next_producer_id() == -1
+
+
+class TestKnownProducers:
+    """Which producers of transactions that lie in offsets partitions are ended from here."""
+
+    def test_none_while_there_are_no_transactions(self) -> None:
+        room = Room()
+        room.transactions.start(100)
+        assert set(room.transactions.known_producers({0, 7})) == set()
+
+    def test_those_of_all_shards(self) -> None:
+        room = Room().begun()
+        ids = {room.init(f"x{number}").producer_id for number in range(6)}
+        assert set(room.transactions.known_producers({*ids, 99})) == ids
+        assert {len(set(shard.transactional_ids())) for shard in room.transactions.routing.shards} != {0}
+
+    def test_all_of_them_while_they_load(self) -> None:
+        room = Room().begun()
+        room.init("x")
+        room.transactions.routing.shards[0].resign()
+        assert set(room.transactions.known_producers({0, 99})) == {0, 99}
+        assert list(room.transactions.routing.shards[0].transactional_ids()) == []

@@ -1,11 +1,11 @@
-"""Groups on other partitions than theirs are told of, in one line."""
+"""Groups, or transactional ids, on other partitions than theirs are told of, in one line."""
 
 from __future__ import annotations
 
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.group_coordinator import placement
+from muster.coordinator.runtime import placement
 from muster.protocol.hashing import group_partition, partitions_of
 
 
@@ -17,27 +17,31 @@ def placed(partitions: int, groups: int = 30) -> list[list[str]]:
     return found
 
 
+def check(names: list[list[str]]) -> None:
+    placement.check(names, "groups", "__consumer_offsets", "offsets.topic.num.partitions", "they cannot be found")
+
+
 @pytest.mark.parametrize("partitions", [1, 3, 50])
 def test_nothing_is_told_of_groups_where_they_belong(partitions: int) -> None:
     with capture_logs() as told:
-        placement.check(placed(partitions))
-        placement.check([[]] * partitions)
+        check(placed(partitions))
+        check([[]] * partitions)
     assert told == []
 
 
 def test_what_was_written_with_another_number_of_partitions() -> None:
     with capture_logs() as told:
-        placement.check(placed(3) + [[]] * 47)
+        check(placed(3) + [[]] * 47)
     (line,) = told
     assert (line["looked_at"], line["partitions"], line["written_with"]) == (30, 50, 3)
-    assert 25 <= line["groups"] <= 30
+    assert 25 <= line["misplaced"] <= 30
     assert "offsets.topic.num.partitions=3" in line["what_to_do"]
 
 
 def test_what_comes_from_several_clusters() -> None:
     mixed = [[*three, *seven] for three, seven in zip(placed(3), placed(7)[:3], strict=True)]
     with capture_logs() as told:
-        placement.check([*mixed, *placed(7)[3:]])
+        check([*mixed, *placed(7)[3:]])
     assert told[0]["written_with"] == "different numbers of partitions"
     assert "of one cluster only" in told[0]["what_to_do"]
 
