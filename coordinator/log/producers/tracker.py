@@ -305,7 +305,10 @@ class ProducerTracker:
             where = segment.locate(offset) if segment.size else None
             if where is not None:
                 index = segment.index()
-                entry = bisect_left(index.positions, where[0] + size)
+                end = where[0] + size
+                entry = bisect_left(index.positions, end)
+                if len(index) and index.positions[0] == end:
+                    entry = 1  # as Kafka's search has it, which never comes to the first entry itself
                 if entry < len(index):
                     return segment.base_offset, segment.base_offset + index.offsets[entry]
                 break
