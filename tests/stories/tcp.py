@@ -28,8 +28,8 @@ PATIENCE_S = 4.0
 
 RUNNER = "runner"
 """The actor that is none of the story's."""
-ASKED_AGAIN = frozenset({14, 15, 16, 19, 51})
-"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told
+ASKED_AGAIN = frozenset({6, 14, 15, 16, 19, 51})
+"""NOT_LEADER_OR_FOLLOWER (of a topic that was just made), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told
 while the verification cannot be done yet), CONCURRENT_TRANSACTIONS.
 """
 AGAIN_S = 0.02
@@ -290,7 +290,8 @@ async def prepare(runner: Connection, known: Ready, story: Story) -> dict[str, u
             if ("ready", kind) in known:
                 break
             body = await runner.ask("FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": ["ready"]})
-            if body["Coordinators"][0]["ErrorCode"] == 0 and (kind or await groups_ready(runner)):
+            is_ready = transactions_ready if kind else groups_ready
+            if body["Coordinators"][0]["ErrorCode"] == 0 and await is_ready(runner):
                 known["ready", kind] = True
             else:
                 await asyncio.sleep(0.1)
@@ -318,6 +319,15 @@ async def groups_ready(runner: Connection) -> bool:
     for i in range(250):
         body = await runner.ask("Heartbeat", 3, {"GroupId": f"ready-{i}", "GenerationId": 1, "MemberId": "x"})
         if body["ErrorCode"] != 25:
+            return False
+    return True
+
+
+async def transactions_ready(runner: Connection) -> bool:
+    """Every partition of the topic of transactions has been loaded (so many ids fall on all of a few)."""
+    for i in range(30):
+        asked = {"TransactionalId": f"ready-{i}", "TransactionTimeoutMs": 60000}
+        if (await runner.ask("InitProducerId", 4, asked))["ErrorCode"]:
             return False
     return True
 

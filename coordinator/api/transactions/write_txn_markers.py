@@ -15,6 +15,7 @@ from muster.coordinator.slices import Job, Later
 from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -32,6 +33,9 @@ def handle_write_txn_markers(
         node.authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
     )
+    refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if not may else ErrorCode.NONE
+    if may and any(_cannot_be_written(node, marker) for marker in request.markers):
+        refusal = ErrorCode.UNKNOWN_SERVER_ERROR
     writer = MarkerWriter(node.topics.open, node.routing.shards, node.clock)
     left, ended = 1, Later()
 
@@ -56,15 +60,24 @@ def handle_write_txn_markers(
             rows = WritableTxnMarkerTopicResult(topic.name, [])
             _rows(result.topics).append(rows)
             for index in topic.partition_indexes:
-                row = WritableTxnMarkerPartitionResult(index, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+                row = WritableTxnMarkerPartitionResult(index, refusal)
                 _rows(rows.partitions).append(row)
-                if may:
+                if refusal == ErrorCode.NONE:
                     left += 1
                     yield from writer.writing(end, topic.name, index, _noting(row, one_less))
                 yield None
     one_less()
     yield ended
     return response
+
+
+def _cannot_be_written(node: Node, marker: WritableTxnMarker) -> bool:
+    """Whether it is of a producer that there cannot be, for a partition that is there: as on Kafka, nothing is done."""
+    known = node.topics.image.by_name
+    return (marker.producer_id < 0 or marker.producer_epoch < 0) and any(
+        topic.name in known and any(0 <= index < known[topic.name].partitions for index in topic.partition_indexes)
+        for topic in marker.topics
+    )
 
 
 def _rows(sequence: Any) -> list[Any]:
