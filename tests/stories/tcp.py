@@ -29,8 +29,9 @@ PATIENCE_S = 4.0
 RUNNER = "runner"
 """The actor that is none of the story's."""
 ASKED_AGAIN = frozenset({6, 14, 15, 16, 19, 51})
-"""NOT_LEADER_OR_FOLLOWER (of a topic that was just made), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told
-while the verification cannot be done yet), CONCURRENT_TRANSACTIONS.
+"""NOT_LEADER_OR_FOLLOWER (of a topic that was just made), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told while the verification cannot be done yet),
+CONCURRENT_TRANSACTIONS.
 """
 AGAIN_S = 0.02
 MOST_TRIES = 200

@@ -19,7 +19,7 @@ QUIET_MS = 60
 """So long nothing may come when nothing is due."""
 PATIENCE_S = 5.0
 """So late a reply may come that is due."""
-UNTELLABLE = (KeyError, ValueError, AttributeError)
+UNTELLABLE = (KeyError, ValueError, AttributeError, IndexError)
 """What a step that cannot be said now raises: it names an id that nobody has, or a version that has no such field."""
 
 

@@ -191,7 +191,7 @@ def _step(dice: random.Random, producers: str, request: str) -> str:
     if request == "txn-add-partitions" and words[0] in BATCHED:
         if dice.random() < 0.4:
             words[0] += " verify=yes"
-        elif dice.random() < 0.3 and len(producers) == 3:
+        elif dice.random() < 0.3 and len(producers) == 3 and not words[1].startswith("id="):  # an id counts once there
             other = "R" if one != "R" else "P"
             words[2] += f" {other}:{dice.choice(PARTITIONS[:4])}"
     if request == "txn-commit-offsets" and words[0] in ("v=0", "v=2"):
