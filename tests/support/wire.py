@@ -266,6 +266,32 @@ def read_list_offsets_error(answer: Reader) -> int:
     return answer.number("h")
 
 
+def list_transactions() -> Request:
+    """ListTransactions v0 of all. It is flexible: the tagged fields of the header come before the body."""
+    return Request(66, 0, b"\0" + b"\1" + b"\1" + b"\0")
+
+
+def read_transactions(answer: Reader) -> dict[str, str]:
+    """The states by transactional id, of a ListTransactions v0 answer; raises EOFError while the server cannot say."""
+    answer.take(1)
+    answer.number("i")
+    if answer.number("h"):
+        raise EOFError("the transactions are not loaded yet")
+    for _ in range(answer.number("b") - 1):
+        answer.take(answer.number("b") - 1)
+    states = {}
+    rows, shift, more = 0, 0, 1
+    while more:  # more than 126 of them take two bytes
+        byte = answer.number("B")
+        rows, more, shift = rows | (byte & 0x7F) << shift, byte >> 7, shift + 7
+    for _ in range(rows - 1):
+        name = answer.take(answer.number("b") - 1).decode()
+        answer.number("q")
+        states[name] = answer.take(answer.number("b") - 1).decode()
+        answer.take(1)
+    return states
+
+
 def coordinator_is_ready(connection: socket.socket, group: str) -> bool:
     """Whether the coordinator of `group` is found, and serves it.
 

@@ -1,0 +1,76 @@
+"""A server that dies at a chosen write: `python -m tests.exactly_once.deaths FILE serve ...`.
+
+FILE, once it is there, says at which write to a log from then on (1 is the next), and whether `before` or `after` it.
+So a commit is broken off between Prepare and a marker, between two markers, before Complete, wherever it can be.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from muster.coordinator.cli import main
+from muster.coordinator.log.storage.files import DiskFile
+
+Buffer = bytes | bytearray | memoryview
+BESIDE: Final = ("__group_events", "__transaction_events")
+"""Topics whose writes are not counted: they come when there is time."""
+
+
+class Death:
+    """Counts the writes to logs since FILE is there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._count = 0
+
+    def is_due(self, path: str, moment: str) -> bool:
+        """Whether it is to die now. A write is asked for before and after it."""
+        topic = Path(path).parent.name.rpartition("-")[0]
+        if not path.endswith(".log") or topic in BESIDE or not self._path.exists():
+            return False
+        self._count += moment == "before"
+        number, when = self._path.read_text().split()
+        return self._count == int(number) and moment == when
+
+    def die(self) -> None:
+        """Once only: the server that is started next finds nothing to do."""
+        self._path.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm(death: Death) -> None:
+    """Have every file ask it."""
+    pwrite, pwrite_parts = DiskFile.pwrite, DiskFile.pwrite_parts
+
+    def dying_pwrite(self: DiskFile, data: Buffer, position: int) -> None:
+        if death.is_due(self.path, "before"):
+            death.die()
+        pwrite(self, data, position)
+        if death.is_due(self.path, "after"):
+            death.die()
+
+    def dying_pwrite_parts(self: DiskFile, parts: Sequence[Buffer], position: int) -> None:
+        dying_pwrite(self, b"".join(parts), position)
+
+    DiskFile.pwrite, DiskFile.pwrite_parts = dying_pwrite, dying_pwrite_parts  # type: ignore[method-assign]
+    assert pwrite_parts
+
+
+def executable(folder: Path, file: Path) -> Path:
+    """A command that takes the words of `muster` and dies as `file` says."""
+    path = folder / "dying-muster"
+    here = Path(__file__).parents[2]
+    path.write_text(f'#!/bin/sh\ncd {here} && exec {sys.executable} -m {__name__} {file} "$@"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+if __name__ == "__main__":
+    arm(Death(Path(sys.argv[1])))
+    sys.exit(main(sys.argv[2:]))

@@ -1,0 +1,282 @@
+"""One run: an application of one client at work, its server and its workers killed again and again, then the judges."""
+
+from __future__ import annotations
+
+import queue
+import random
+import socket
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+
+from tests.e2e.conftest import create_topic
+from tests.exactly_once.application import judge, shown
+from tests.exactly_once.checker import Checker
+from tests.support import wire
+from tests.support.servers import REPOSITORY, ServerProcess
+
+GROUP, INPUT, OUTPUT = "counting", "numbers", "counted"
+INPUTS, OUTPUTS = 4, 3
+"""Partitions."""
+WORKERS = 3
+PATIENCE_S = 90.0
+SETTINGS = {"transaction.state.log.num.partitions": "5", "offsets.topic.num.partitions": "5"}
+"""Of the server, besides those under which groups settle at once."""
+VICTIMS = ("server", "server", "worker", "both")
+WORKERS_ONLY = ("worker",)
+"""For Kafka 4.3: killed between markers it loses what was committed, as its coordinator completes the transaction
+before the partitions have their leaders again.
+"""
+ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
+
+
+class Worker:
+    """One process of the application; started anew under its name whenever it ended."""
+
+    def __init__(self, command: list[str], name: str, log_path: Path, said: Callable[[str, str], None]) -> None:
+        self.name = name
+        self._command = command
+        self._log_path = log_path
+        self._said = said
+        self._process: subprocess.Popen[str] | None = None
+        self._ending = False
+
+    def start(self) -> None:
+        """Run it."""
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=REPOSITORY
+            )
+        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._said(self.name, line.strip())
+        process.stdout.close()
+        process.wait()
+        if process is self._process:
+            self._said(self.name, f"ended {process.returncode}")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            _close(process.stdin)
+
+    def end(self) -> None:
+        """Let it end in order."""
+        if self._process is not None:
+            _close(self._process.stdin)
+
+    def wait(self) -> None:
+        """Until it has ended, or it is killed."""
+        if self._process is not None:
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                self._said(self.name, "failed it does not end")
+            self.kill()
+
+
+class Run:
+    """`seed` decides who is killed and after how many transactions, as far as processes let it."""
+
+    def __init__(
+        self,
+        server: ServerProcess,
+        command: list[str],
+        workdir: Path,
+        *,
+        seed: int,
+        kills: int,
+        workers: int = WORKERS,
+        records_per_kill: int = 200,
+        transactions_per_kill: int = 12,
+        victims: Sequence[str] = VICTIMS,
+        on_kill: Callable[[int, str], None] = lambda number, who: None,
+    ) -> None:
+        self.server = server
+        self.kills = kills
+        self.records = (kills + 1) * records_per_kill
+        self.said: Counter[str] = Counter()
+        """How often each word was said."""
+        self.failures: list[str] = []
+        """What clients said that would not go on."""
+        self.summary = ""
+        self._random = random.Random(seed)
+        self._most = transactions_per_kill
+        self._victims = victims
+        self._on_kill = on_kill
+        self._heard: queue.Queue[tuple[str, str]] = queue.Queue()
+        workdir.mkdir(parents=True, exist_ok=True)
+        words = [server.bootstrap, GROUP, INPUT, OUTPUT, str(OUTPUTS)]
+        names = [f"w{number}" for number in range(workers)]
+        self._workers = {
+            name: Worker(
+                [*command, *words, name, *(["static"] if name == "w0" else [])],
+                name,
+                workdir / f"{name}.log",
+                lambda who, line: self._heard.put((who, line)),
+            )
+            for name in names
+        }
+
+    def run(self) -> list[str]:
+        """What must not be, as sentences."""
+        create_topic(self.server, INPUT, INPUTS)
+        create_topic(self.server, OUTPUT, OUTPUTS)
+        self._feed()
+        try:
+            for worker in self._workers.values():
+                worker.start()
+            self._hear(self._committed, 1)
+            for number in range(self.kills):
+                if self._is_done():
+                    return [f"all was counted after {number} kills"]
+                self._hear(self._committed, self._random.randint(1, self._most))
+                time.sleep(self._random.random() * 0.02)
+                self._on_kill(number + 1, self._kill())
+            self._hear(self._is_done, 1)
+            for worker in self._workers.values():
+                worker.end()
+            for worker in self._workers.values():
+                worker.wait()
+        except TimeoutError as error:
+            return [str(error)]
+        finally:
+            for worker in self._workers.values():
+                worker.kill()
+        return self._judged()
+
+    def _feed(self) -> None:
+        producer = Producer({"bootstrap.servers": self.server.bootstrap, "enable.idempotence": True, "log_level": 0})
+        for number in range(self.records):
+            producer.produce(INPUT, str(number), partition=number % INPUTS)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def _kill(self) -> str:
+        """Kill the server, or a worker, or both; who it was."""
+        who = self._random.choice(self._victims)
+        if who != "server":
+            victim = self._workers[self._random.choice(sorted(self._workers))]
+            victim.kill()
+            if who == "worker":
+                victim.start()
+                return victim.name
+        self.server.kill()
+        if who == "both":
+            victim.start()
+        self.server.start()
+        return who
+
+    def _committed(self) -> bool:
+        """Hear of something; was it a transaction that is committed?"""
+        try:
+            who, line = self._heard.get(timeout=1)
+        except queue.Empty:
+            return False
+        word = line.split()[0] if line else ""
+        self.said[word] += 1
+        if word in ("failed", "fenced"):
+            self.failures.append(f"{who} {line}")
+        elif word == "ended":
+            self._workers[who].start()  # as whatever looks after an application does
+        return word == "committed"
+
+    def _hear(self, condition: Callable[[], bool], times: int) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while times:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"nothing goes on for {PATIENCE_S:.0f} s; said was {self.said}, {self.failures[-5:]}")
+            if condition():
+                times -= 1
+                deadline = time.monotonic() + PATIENCE_S
+
+    def _is_done(self) -> bool:
+        """Whether all that was fed is committed."""
+        while not self._heard.empty():
+            self._committed()
+        rows = [TopicPartition(INPUT, number) for number in range(INPUTS)]
+        consumer = Consumer({"bootstrap.servers": self.server.bootstrap, "group.id": GROUP, "log_level": 0})
+        try:
+            return sum(max(row.offset, 0) for row in consumer.committed(rows, timeout=10)) >= self.records
+        except KafkaException:
+            return False
+        finally:
+            consumer.close()
+
+    def _judged(self) -> list[str]:
+        open_ = self._open_transactions()
+        deadline = time.monotonic() + PATIENCE_S  # what a worker left is aborted in time
+        while open_:
+            if time.monotonic() > deadline:
+                return [f"these transactions do not end: {open_}"]
+            time.sleep(0.02)
+            open_ = self._open_transactions()
+        seen = self._read_committed()
+        self.server.stop()
+        checker = Checker(data_dir(self.server))
+        faults = checker.faults + judge(checker, GROUP, INPUT, OUTPUT)
+        expected = shown(checker, OUTPUT)
+        if seen != expected:
+            more, less = seen.keys() - expected.keys(), expected.keys() - seen.keys()
+            faults.append(f"shown to read_committed and not committed: {more}; committed and not shown: {less}")
+        aborted = sum(len(one.aborted) for one in checker.partitions.values())
+        self.summary = (
+            f"{self.records} records counted in {len(checker.decisions)} transactions, {aborted} aborted in partitions, "
+            f"{checker.markers_without_effect} markers without effect; said {dict(self.said)}"
+        )
+        return faults
+
+    def _open_transactions(self) -> dict[str, str]:
+        with socket.create_connection(self.server.address, timeout=30) as connection:
+            states = wire.read_transactions(wire.call(connection, wire.list_transactions()))
+        return {name: state for name, state in states.items() if state not in ENDED}
+
+    def _read_committed(self) -> dict[tuple[int, int], bytes]:
+        """The output as a consumer with read_committed is shown it."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.server.bootstrap,
+                "group.id": "judge",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "log_level": 0,
+            }
+        )
+        consumer.assign([TopicPartition(OUTPUT, number, OFFSET_BEGINNING) for number in range(OUTPUTS)])
+        seen: dict[tuple[int, int], bytes] = {}
+        ended: set[int] = set()
+        deadline = time.monotonic() + PATIENCE_S
+        while len(ended) < OUTPUTS and time.monotonic() < deadline:
+            for message in consumer.consume(1000, 1):
+                if message.error() is None:
+                    seen[message.partition(), message.offset()] = message.value()
+                else:
+                    ended.add(message.partition())
+        consumer.close()
+        return seen
+
+
+def data_dir(server: ServerProcess) -> Path:
+    """Where a server keeps its partitions."""
+    return server.workdir / "data" / ("logs" if server.name == "kafka" else "")
+
+
+def _close(stream: IO[str] | None) -> None:
+    if stream is not None:
+        try:
+            stream.close()
+        except OSError:
+            pass

@@ -1,0 +1,1 @@
+"""The application, once in each client. Every worker takes the same words and says the same lines (`common.py`)."""
