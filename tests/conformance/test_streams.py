@@ -1,7 +1,7 @@
 """Kafka Streams on Muster as its only cluster: word count, two instances, one killed. `make conformance-streams`.
 
 Repartition and changelog topics made by Streams, state in RocksDB, its own cooperative assignor (classic protocol),
-records of the repartition topic deleted once they are read; at least once, as it is by default.
+records of the repartition topic deleted once they are read; at least once, as it is by default, and exactly once.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import socket
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 
 from tests.e2e.conftest import create_topic, new_server
 from tests.e2e.ledger import eventually_sync
@@ -37,17 +38,18 @@ SETTINGS = {
     "main.consumer.heartbeat.interval.ms": "300",
     "main.consumer.auto.offset.reset": "earliest",
 }
+EXACTLY_ONCE = {"processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": "3000"}
 WORDS = [f"word{number}" for number in range(50)]
 
 
 class Instance:
     """One process of the application."""
 
-    def __init__(self, classes: str, server: ServerProcess, workdir: Path) -> None:
+    def __init__(self, classes: str, server: ServerProcess, workdir: Path, more: Mapping[str, str]) -> None:
         self.said: list[str] = []
         self.log_path = workdir / "log"
         workdir.mkdir(parents=True, exist_ok=True)
-        settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+        settings = [f"{name}={value}" for name, value in {**SETTINGS, **more}.items()]
         java = ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-cp", classes]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -95,9 +97,14 @@ class Instance:
             self._process.stdout.close()
 
 
+Start = Callable[..., Instance]
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    server = new_server(tmp_path / "server", QUICK)
+    # what a killed instance had begun holds its readers up until it is timed out
+    often = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+    server = new_server(tmp_path / "server", {**QUICK, **often})
     server.start()
     create_topic(server, "lines", PARTITIONS)
     create_topic(server, "counts", PARTITIONS)
@@ -106,15 +113,15 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture
-def start(server: ServerProcess, tmp_path: Path) -> Iterator[Callable[[str], Instance]]:
-    """Start an instance of that name; its state stays when it is started again."""
+def start(server: ServerProcess, tmp_path: Path) -> Iterator[Start]:
+    """Start an instance of that name, with more settings; its state stays when it is started again."""
     jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
     classes = tmp_path / "classes"
     subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "WordCount.java"], check=True)
     started: list[Instance] = []
 
-    def run(name: str) -> Instance:
-        started.append(Instance(f"{classes}:{jars}/*", server, tmp_path / name))
+    def run(name: str, more: Mapping[str, str] = MappingProxyType({})) -> Instance:
+        started.append(Instance(f"{classes}:{jars}/*", server, tmp_path / name, more))
         return started[-1]
 
     yield run
@@ -139,19 +146,20 @@ class Lines:
 
 
 def newest(server: ServerProcess, topic: str) -> dict[str, int]:
-    """The last count of each word in a topic."""
-    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "nobody", "enable.auto.commit": False})
+    """The last count of each word in a topic, of those that are committed."""
+    settings = {"group.id": "nobody", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, **settings, "isolation.level": "read_committed"})
     found: dict[str, int] = {}
     try:
-        for number in range(PARTITIONS):
-            start, end = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=30)
-            consumer.assign([TopicPartition(topic, number, start)])
-            position = start
-            while position < end:
-                for record in consumer.consume(end - position, timeout=5):
-                    assert record.error() is None
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
+        ended: set[int] = set()
+        while len(ended) < PARTITIONS:
+            for record in consumer.consume(1000, timeout=1):
+                if record.error() is not None:
+                    assert record.error().code() == KafkaError._PARTITION_EOF, record.error()
+                    ended.add(record.partition())
+                else:
                     found[record.key().decode()] = int.from_bytes(record.value(), "big")
-                    position = record.offset() + 1
     finally:
         consumer.close()
     return found
@@ -198,7 +206,7 @@ def wait(condition: Callable[[], object], what: str, *instances: Instance) -> No
         raise AssertionError(f"{error}\n{[instance.said for instance in instances]}") from None
 
 
-def test_word_count(server: ServerProcess, start: Callable[[str], Instance]) -> None:
+def test_word_count(server: ServerProcess, start: Start) -> None:
     lines = Lines(server)
     lines.write(500)
     one = start("one")
@@ -232,3 +240,30 @@ def test_word_count(server: ServerProcess, start: Callable[[str], Instance]) -> 
     expected = {word: before[word] + more.written[word] for word in before}
     wait(lambda: newest(server, "counts") == expected, "what came then to be counted, once", one, again)
     wait(lambda: all(start_offsets(server, REPARTITION)), "records that were read to be deleted", one, again)
+
+
+def test_word_count_exactly_once(server: ServerProcess, start: Start) -> None:
+    lines = Lines(server)
+    one = start("one", EXACTLY_ONCE)
+    two = start("two", EXACTLY_ONCE)
+
+    def shared() -> bool:
+        return one.tasks | two.tasks == TASKS and not one.tasks & two.tasks and len(one.tasks) == len(two.tasks) == 4
+
+    def counted() -> bool:
+        return newest(server, "counts") == lines.written
+
+    wait(lambda: shared() and one.state == two.state == "RUNNING", "two instances to share the tasks", one, two)
+    lines.write(500)
+    wait(counted, "every word to be counted, once", one, two)
+    for _ in range(2):  # in the middle of its work
+        before = sum(newest(server, "counts").values())
+        lines.write(2000)
+        wait(lambda: sum(newest(server, "counts").values()) > before, "some of it", one)  # noqa: B023  # at once
+        two.kill()
+        wait(counted, "every word to be counted, once, by the one that is left", one)
+        two = start("two", EXACTLY_ONCE)
+        wait(lambda: shared() and two.state == "RUNNING", "the killed one to be back", one, two)  # noqa: B023
+    lines.write(500)
+    wait(counted, "every word to be counted, once", one, two)
+    assert newest(server, CHANGELOG) == lines.written

@@ -8,13 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.servers import KAFKA_SCRIPTS, REPOSITORY
+from tests.support.servers import KAFKA_SCRIPTS
 
 WORKERS = Path(__file__).parent / "workers"
 PYTHON = {"aiokafka": "aio", "confluent-kafka": "confluent", "kafka-python": "kafka_python"}
-OLD_JAVA = "3.7.2"
-"""A client that knows nothing of `transaction.version` 2."""
-
 Command = Callable[[Path], list[str]]
 
 
@@ -27,8 +24,13 @@ def _java(built: Path) -> list[str]:
     return _compiled(built / "java", f"{jars}/*")
 
 
+def old_jars(built: Path) -> Path:
+    """The jars of a client that knows nothing of `transaction.version` 2."""
+    return _maven("old-clients-pom.xml", built / "old-java-jars")
+
+
 def _old_java(built: Path) -> list[str]:
-    return _compiled(built / "old-java", f"{_maven('old-clients-pom.xml', built / 'old-java-jars')}/*")
+    return _compiled(built / "old-java", f"{old_jars(built)}/*")
 
 
 def _spring(built: Path) -> list[str]:
@@ -37,6 +39,7 @@ def _spring(built: Path) -> list[str]:
 
 def _maven(pom: str, jars: Path) -> Path:
     if not jars.exists():
+        jars.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(
             ["mvn", "-q", "-B", "-f", WORKERS / pom, "-DincludeScope=runtime", f"-DoutputDirectory={jars}.new",
              "dependency:copy-dependencies"],
@@ -78,6 +81,3 @@ NEEDS = {"java": ["java", "mvn"], "java-3.7": ["java", "mvn"], "spring": ["java"
 def available(client: str) -> bool:
     """Whether its tools are on this machine."""
     return all(shutil.which(tool) for tool in NEEDS.get(client, []))
-
-
-__all__ = ["COMMANDS", "NEEDS", "OLD_JAVA", "PYTHON", "REPOSITORY", "available"]

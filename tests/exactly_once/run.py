@@ -216,13 +216,13 @@ class Run:
             consumer.close()
 
     def _judged(self) -> list[str]:
-        open_ = self._open_transactions()
+        open_ = open_transactions(self.server)
         deadline = time.monotonic() + PATIENCE_S  # what a worker left is aborted in time
         while open_:
             if time.monotonic() > deadline:
                 return [f"these transactions do not end: {open_}"]
             time.sleep(0.02)
-            open_ = self._open_transactions()
+            open_ = open_transactions(self.server)
         seen = self._read_committed()
         self.server.stop()
         checker = Checker(data_dir(self.server))
@@ -237,11 +237,6 @@ class Run:
             f"{checker.markers_without_effect} markers without effect; said {dict(self.said)}"
         )
         return faults
-
-    def _open_transactions(self) -> dict[str, str]:
-        with socket.create_connection(self.server.address, timeout=30) as connection:
-            states = wire.read_transactions(wire.call(connection, wire.list_transactions()))
-        return {name: state for name, state in states.items() if state not in ENDED}
 
     def _read_committed(self) -> dict[tuple[int, int], bytes]:
         """The output as a consumer with read_committed is shown it."""
@@ -267,6 +262,13 @@ class Run:
                     ended.add(message.partition())
         consumer.close()
         return seen
+
+
+def open_transactions(server: ServerProcess) -> dict[str, str]:
+    """The states of those that have no Complete... yet. Raises OSError or EOFError while the server cannot say."""
+    with socket.create_connection(server.address, timeout=30) as connection:
+        states = wire.read_transactions(wire.call(connection, wire.list_transactions()))
+    return {name: state for name, state in states.items() if state not in ENDED}
 
 
 def data_dir(server: ServerProcess) -> Path:

@@ -1,0 +1,122 @@
+"""A transaction is broken off at each of its writes in turn: the server dies before or after it, and is started again.
+
+The producer asks on until it is answered. Then what was committed must stand once, and what was aborted never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.e2e.conftest import create_topic
+from tests.exactly_once.application import shown
+from tests.exactly_once.by_hand import Producer, Refused
+from tests.exactly_once.checker import Checker
+from tests.exactly_once.deaths import executable
+from tests.exactly_once.run import SETTINGS, open_transactions
+from tests.exactly_once.segments import OFFSETS, offset_record
+from tests.support.servers import QUICK, MusterServer
+
+GROUP, INPUT, OUTPUT = "counting", "numbers", "counted"
+OUTPUTS = 3
+MOST_WRITES = 60
+"""Of one transaction: one that goes on after so many has forgotten to count."""
+MOMENTS = ("before", "after")
+
+
+class Sweep:
+    """`deaths`: how often the server died."""
+
+    def __init__(self, workdir: Path) -> None:
+        self.deaths = 0
+        self.faults: list[str] = []
+        self._file = workdir / "death"
+        workdir.mkdir(parents=True, exist_ok=True)
+        self.server = MusterServer(
+            workdir, {**QUICK, **SETTINGS}, executable=executable(workdir, self._file)
+        )
+        self._kept: list[bytes] = []
+        self._dropped: list[bytes] = []
+        self._offset = 0
+
+    async def run(self, versions: list[int], outcomes: list[bool], first: int = 1, step: int = 1) -> list[str]:
+        """Every `step`-th write from the `first`, of transactions of these versions and outcomes; what must not be."""
+        await asyncio.to_thread(self.server.start)
+        try:
+            create_topic(self.server, INPUT, 1)
+            create_topic(self.server, OUTPUT, OUTPUTS)
+            for version in versions:
+                producer = Producer(self.server.address, f"sweep-{version}", version, self._again)
+                await producer.init()
+                await self._transaction(producer, "warm", True)
+                for is_kept in outcomes:
+                    for moment in MOMENTS:
+                        await self._all_writes(producer, is_kept, moment, first, step)
+                producer.close()
+        except Refused as refusal:
+            return [str(refusal)]
+        finally:
+            if self.server.running:
+                self.server.stop()
+        return self._judged()
+
+    async def _all_writes(self, producer: Producer, is_kept: bool, moment: str, first: int, step: int) -> None:
+        for number in range(first, MOST_WRITES, step):
+            before = self.deaths
+            self._file.write_text(f"{number} {moment}")
+            what = f"v{producer.version} {'commit' if is_kept else 'abort'}: died {moment} write {number}"
+            try:
+                await self._transaction(producer, what.replace(" ", "-"), is_kept)
+                await self._completed()
+                self._file.unlink(missing_ok=True)
+                await self._transaction(producer, f"after-{what}".replace(" ", "-"), True)
+            except Refused as refusal:
+                raise Refused(f"{what}: {refusal}") from None
+            if self.deaths == before:
+                return
+        raise AssertionError(f"the server still dies at write {MOST_WRITES} of a transaction")
+
+    async def _transaction(self, producer: Producer, name: str, is_kept: bool) -> None:
+        values = [f"{name}:{number}".encode() for number in range(OUTPUTS)]
+        for partition, value in enumerate(values):
+            await producer.write(OUTPUT, partition, value)
+        await producer.offset(GROUP, INPUT, 0, self._offset + 1)
+        await producer.end(is_kept)
+        (self._kept if is_kept else self._dropped).extend(values)
+        self._offset += is_kept
+
+    async def _completed(self) -> None:
+        """Until all markers are written: the answer to the end came before them."""
+        while True:
+            try:
+                if not await asyncio.to_thread(open_transactions, self.server):
+                    return
+            except (OSError, EOFError):
+                await self._again()
+
+    async def _again(self) -> None:
+        """Start it again if it died."""
+        process = self.server._process
+        if process is not None:
+            await asyncio.to_thread(process.wait)
+            self.deaths += 1
+            self.server.kill()  # it is dead: that takes note of it
+            await asyncio.to_thread(self.server.start)
+
+    def _judged(self) -> list[str]:
+        checker = Checker(self.server.workdir / "data")
+        faults = list(checker.faults)
+        found = sorted(shown(checker, OUTPUT).values())
+        if found != sorted(self._kept):
+            lost, more = set(self._kept) - set(found), set(found) - set(self._kept)
+            faults.append(f"lost {sorted(lost)}, shown and not committed {sorted(more)}, {len(found)} in all")
+        rows = [
+            offset_record(record)
+            for place, partition in checker.partitions.items()
+            if place.topic == OFFSETS
+            for _, record in partition.committed
+        ]
+        offsets = [row.offset for row in rows if row is not None and row.group == GROUP]
+        if offsets != list(range(1, self._offset + 1)):
+            faults.append(f"{self._offset} offsets were committed one by one, in the log are {offsets}")
+        return faults
