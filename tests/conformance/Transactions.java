@@ -112,7 +112,7 @@ public class Transactions {
             ended(admin, id);
             say("committed: " + committed(admin, group, place) + ", " + described(admin, id).state() + ", " + open(admin, place).size() + " producers");
             one.beginTransaction();
-            one.send(new ProducerRecord<>(place.topic(), "dropped"));
+            one.send(new ProducerRecord<>(place.topic(), "dropped")).get();
             one.sendOffsetsToTransaction(nine, nobody);
             one.abortTransaction();
             ended(admin, id);

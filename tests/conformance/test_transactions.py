@@ -75,6 +75,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         server.stop()
 
 
+BY_OPERATOR: set[str] = set()
+"""Topics in which an operator aborted a transaction: its coordinator did not decide that."""
+
+
 def jars() -> str:
     return subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
 
@@ -94,6 +98,7 @@ def run_java(class_path: str, classes: Path, *arguments: str) -> str:
 def test_what_kafkas_own_client_is_told(server: ServerProcess, new_name: Tool, tmp_path: Path, version: str) -> None:
     topic, group = new_name("topic"), new_name("group")
     create_topic(server, topic, 1)
+    BY_OPERATOR.add(topic)
     class_path = f"{jars() if version == '4.3' else old_jars(tmp_path)}/*"
     said = run_java(class_path, tmp_path / "classes", server.bootstrap, topic, group)
     assert said == TOLD + (NOW if version == "4.3" else BEFORE)
@@ -226,4 +231,4 @@ def test_what_kafkas_tools_read_in_the_segments(server: ServerProcess, tmp_path:
     assert snapshots
     text = dump(snapshots)
     assert "producerId:" in text
-    assert not checker.faults
+    assert [fault for fault in checker.faults if fault.rpartition("-0: ")[0] not in BY_OPERATOR] == []

@@ -17,6 +17,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from muster.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from muster.protocol.messages.end_txn import EndTxnRequest
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from muster.protocol.messages.txn_offset_commit import (
@@ -70,7 +71,9 @@ class Producer:
         self._sequences: dict[tuple[str, int], int] = defaultdict(int)
 
     async def init(self) -> None:
-        """Get a producer id, or a newer epoch of it."""
+        """Find the coordinator (Kafka makes its topic only then), get a producer id or a newer epoch of it."""
+        where = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
+        await self._ask(where, lambda answer: answer.coordinators[0].error_code, 4)
         answer = await self._ask(InitProducerIdRequest(self.transactional_id, TIMEOUT_MS), lambda answer: answer.error_code)
         self._take(answer)
 

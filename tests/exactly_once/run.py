@@ -100,13 +100,18 @@ class Run:
         kills: int,
         workers: int = WORKERS,
         records_per_kill: int = 200,
-        transactions_per_kill: int = 12,
+        transactions_per_kill: int = 15,
         victims: Sequence[str] = VICTIMS,
         on_kill: Callable[[int, str], None] = lambda number, who: None,
     ) -> None:
         self.server = server
         self.kills = kills
-        self.records = (kills + 1) * records_per_kill
+        self.records = 0
+        """Fed so far."""
+        self._portion = records_per_kill
+        self._feeder = Producer(
+            {"bootstrap.servers": server.bootstrap, "enable.idempotence": True, "linger.ms": 1, "log_level": 0}
+        )
         self.said: Counter[str] = Counter()
         """How often each word was said."""
         self.failures: list[str] = []
@@ -134,17 +139,16 @@ class Run:
         """What must not be, as sentences."""
         create_topic(self.server, INPUT, INPUTS)
         create_topic(self.server, OUTPUT, OUTPUTS)
-        self._feed()
         try:
             for worker in self._workers.values():
                 worker.start()
-            self._hear(self._committed, 1)
             for number in range(self.kills):
-                if self._is_done():
-                    return [f"all was counted after {number} kills"]
+                self._feed()  # enough for all the transactions that are waited for
                 self._hear(self._committed, self._random.randint(1, self._most))
                 time.sleep(self._random.random() * 0.02)
                 self._on_kill(number + 1, self._kill())
+                self._drain()
+            self._feed()
             self._hear(self._is_done, 1)
             for worker in self._workers.values():
                 worker.end()
@@ -158,11 +162,15 @@ class Run:
         return self._judged()
 
     def _feed(self) -> None:
-        producer = Producer({"bootstrap.servers": self.server.bootstrap, "enable.idempotence": True, "log_level": 0})
-        for number in range(self.records):
-            producer.produce(INPUT, str(number), partition=number % INPUTS)
-            producer.poll(0)
-        assert producer.flush(60) == 0
+        first, self.records = self.records, self.records + self._portion
+        for number in range(first, self.records):
+            self._feeder.produce(INPUT, str(number), partition=number % INPUTS)
+        assert self._feeder.flush(60) == 0
+
+    def _drain(self) -> None:
+        """Hear all that was said so far."""
+        while not self._heard.empty():
+            self._committed()
 
     def _kill(self) -> str:
         """Kill the server, or a worker, or both; who it was."""
@@ -204,8 +212,7 @@ class Run:
 
     def _is_done(self) -> bool:
         """Whether all that was fed is committed."""
-        while not self._heard.empty():
-            self._committed()
+        self._drain()
         rows = [TopicPartition(INPUT, number) for number in range(INPUTS)]
         consumer = Consumer({"bootstrap.servers": self.server.bootstrap, "group.id": GROUP, "log_level": 0})
         try:
