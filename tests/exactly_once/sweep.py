@@ -6,11 +6,12 @@ The producer asks on until it is answered. Then what was committed must stand on
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 from tests.e2e.conftest import create_topic
 from tests.exactly_once.application import shown
-from tests.exactly_once.by_hand import Producer, Refused
+from tests.exactly_once.by_hand import PATIENCE_S, Producer, Refused
 from tests.exactly_once.checker import Checker
 from tests.exactly_once.deaths import executable
 from tests.exactly_once.run import SETTINGS, open_transactions
@@ -87,12 +88,17 @@ class Sweep:
 
     async def _completed(self) -> None:
         """Until all markers are written: the answer to the end came before them."""
-        while True:
+        deadline, states = time.monotonic() + PATIENCE_S, dict[str, str]()
+        while time.monotonic() < deadline:
             try:
-                if not await asyncio.to_thread(open_transactions, self.server):
-                    return
+                states = await asyncio.to_thread(open_transactions, self.server)
             except (OSError, EOFError):
                 await self._again()
+            else:
+                if not states:
+                    return
+                await asyncio.sleep(0.002)
+        raise Refused(f"still {states} after {PATIENCE_S:.0f} s")
 
     async def _again(self) -> None:
         """Start it again if it died."""
