@@ -60,7 +60,7 @@ the slow one aborts: ProducerFencedException
 the slow one begins anew: ProducerFencedException
 listed: 2
 shown: [kept, of the heir]
-written: 6
+written: 7
 """
 
 
@@ -128,12 +128,18 @@ async def test_transactions_are_listed_described_and_their_producers_too(
 
     listed = {row[0]: row for row in rows(tool(TRANSACTIONS, "list"))[1:]}
     assert [listed[name][3] for name in names] == ["CompleteCommit", "CompleteAbort", "Ongoing"]
-    assert [row[0] for row in rows(tool(TRANSACTIONS, "list", "--transactional-id-pattern", f"{names[0]}.*"))[1:]] == names[:1]
+    assert [
+        row[0] for row in rows(tool(TRANSACTIONS, "list", "--transactional-id-pattern", f"{names[0]}.*"))[1:]
+    ] == names[:1]
     assert names[2] not in tool(TRANSACTIONS, "list", "--duration-filter", "600000")
 
     header, row = rows(tool(TRANSACTIONS, "describe", "--transactional-id", names[2]))
     told = dict(zip(header, row, strict=False))
-    assert (told["TransactionalId"], told["TransactionState"], told["TransactionTimeoutMs"]) == (names[2], "Ongoing", "60000")
+    assert (told["TransactionalId"], told["TransactionState"], told["TransactionTimeoutMs"]) == (
+        names[2],
+        "Ongoing",
+        "60000",
+    )
     assert f"{topic}-0" in row[-1]
     assert "__consumer_offsets" in row[-1]
 
@@ -183,7 +189,8 @@ def test_the_transactional_message_copier_and_the_verifiable_clients(
     produced = tool(VERIFIABLE_PRODUCER, "--topic", source, "--max-messages", "200")
     assert sum(json.loads(line)["name"] == "producer_send_success" for line in produced.splitlines()) == 200
     copied = subprocess.run(
-        [KAFKA_SCRIPTS / "kafka-tool.sh", COPIER, "--broker-list", server.bootstrap, "--transactional-id", new_name("copier"),
+        [KAFKA_SCRIPTS / "kafka-tool.sh", COPIER, "--broker-list", server.bootstrap,
+         "--transactional-id", new_name("copier"),
          "--consumer-group", group, "--input-topic", source, "--input-partition", "0", "--output-topic", target,
          "--transaction-size", "20", "--max-messages", "200", "--enable-random-aborts"],
         capture_output=True, text=True, timeout=120, check=False,

@@ -68,9 +68,7 @@ def judge(checker: Checker, group: str, input_topic: str, output_topic: str) -> 
     return faults + _offsets(checker, group, input_topic, writers)
 
 
-def _offsets(
-    checker: Checker, group: str, topic: str, writers: dict[tuple[int, int], tuple[int, int]]
-) -> list[str]:
+def _offsets(checker: Checker, group: str, topic: str, writers: dict[tuple[int, int], tuple[int, int]]) -> list[str]:
     faults: list[str] = []
     reached: dict[Place, int] = {}
     for place, partition in checker.partitions.items():

@@ -60,7 +60,7 @@ class Producer:
         *,
         adds_partitions: bool = True,
     ) -> None:
-        """`adds_partitions` False: it forgets AddPartitionsToTxn, as the producers do that leave transactions hanging."""
+        """`adds_partitions` False: it forgets AddPartitionsToTxn, as those do that leave transactions hanging."""
         self._adds_partitions = adds_partitions
         self.transactional_id = transactional_id
         self.version = version
@@ -74,7 +74,9 @@ class Producer:
         """Find the coordinator (Kafka makes its topic only then), get a producer id or a newer epoch of it."""
         where = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
         await self._ask(where, lambda answer: answer.coordinators[0].error_code, 4)
-        answer = await self._ask(InitProducerIdRequest(self.transactional_id, TIMEOUT_MS), lambda answer: answer.error_code)
+        answer = await self._ask(
+            InitProducerIdRequest(self.transactional_id, TIMEOUT_MS), lambda answer: answer.error_code
+        )
         self._take(answer)
 
     async def write(self, topic: str, partition: int, value: bytes) -> None:
@@ -103,7 +105,8 @@ class Producer:
         producer_id, epoch = self._producer
         if self.version == 1:
             await self._ask(
-                AddOffsetsToTxnRequest(self.transactional_id, producer_id, epoch, group), lambda answer: answer.error_code
+                AddOffsetsToTxnRequest(self.transactional_id, producer_id, epoch, group),
+                lambda answer: answer.error_code,
             )
         rows = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(partition, offset)])]
         await self._ask(

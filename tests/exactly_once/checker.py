@@ -24,7 +24,6 @@ from pathlib import Path
 from tests.exactly_once.segments import (
     ABORT,
     COMMIT,
-    OFFSETS,
     TRANSACTIONS,
     Aborted,
     Batch,
@@ -99,7 +98,9 @@ class Checker:
             for producer_id in partition.markers.keys() - {one.producer_id for one in self.decisions}:
                 self.faults.append(f"{_at(place)}: markers of producer {producer_id}, of which nothing was decided")
             for producer_id, first in partition.undecided.items():
-                self.faults.append(f"{_at(place)}: the transaction of producer {producer_id} from {first} has no marker")
+                self.faults.append(
+                    f"{_at(place)}: the transaction of producer {producer_id} from {first} has no marker"
+                )
 
     def _read_decisions(self, folder: Path) -> None:
         newest: dict[str, Decision] = {}

@@ -53,7 +53,16 @@ def _compiled(classes: Path, class_path: str, name: str = "Worker") -> list[str]
     if not (classes / f"{name}.class").exists():
         subprocess.run(["javac", "-cp", class_path, "-d", classes, WORKERS / f"{name}.java"], check=True)
     quiet = f"-Dlog4j2.configurationFile={KAFKA_SCRIPTS / 'log4j2-quiet.xml'}"
-    return ["java", "-Xmx128M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", quiet, "-cp", f"{classes}:{class_path}", name]
+    return [
+        "java",
+        "-Xmx128M",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        quiet,
+        "-cp",
+        f"{classes}:{class_path}",
+        name,
+    ]
 
 
 def _go(built: Path) -> list[str]:

@@ -32,7 +32,10 @@ class Death:
     def is_due(self, path: str, moment: str) -> bool:
         """Whether it is to die now. A write is asked for before and after it."""
         topic = Path(path).parent.name.rpartition("-")[0]
-        if not path.endswith(".log") or topic in BESIDE or not self._path.exists():
+        if not path.endswith(".log") or topic in BESIDE:
+            return False
+        if not self._path.exists():
+            self._count = 0
             return False
         self._count += moment == "before"
         number, when = self._path.read_text().split()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import random
 import socket
@@ -205,7 +206,9 @@ class Run:
         deadline = time.monotonic() + PATIENCE_S
         while times:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"nothing goes on for {PATIENCE_S:.0f} s; said was {self.said}, {self.failures[-5:]}")
+                raise TimeoutError(
+                    f"nothing goes on for {PATIENCE_S:.0f} s; said was {self.said}, {self.failures[-5:]}"
+                )
             if condition():
                 times -= 1
                 deadline = time.monotonic() + PATIENCE_S
@@ -240,8 +243,8 @@ class Run:
             faults.append(f"shown to read_committed and not committed: {more}; committed and not shown: {less}")
         aborted = sum(len(one.aborted) for one in checker.partitions.values())
         self.summary = (
-            f"{self.records} records counted in {len(checker.decisions)} transactions, {aborted} aborted in partitions, "
-            f"{checker.markers_without_effect} markers without effect; said {dict(self.said)}"
+            f"{self.records} records counted in {len(checker.decisions)} transactions, {aborted} aborted in "
+            f"partitions, {checker.markers_without_effect} markers without effect; said {dict(self.said)}"
         )
         return faults
 
@@ -285,7 +288,5 @@ def data_dir(server: ServerProcess) -> Path:
 
 def _close(stream: IO[str] | None) -> None:
     if stream is not None:
-        try:
+        with contextlib.suppress(OSError):
             stream.close()
-        except OSError:
-            pass

@@ -213,9 +213,5 @@ class Aborted(NamedTuple):
 
 def aborted(folder: Path) -> list[Aborted]:
     """What the transaction indexes of a partition hold."""
-    found = []
-    for path in sorted(folder.glob("*.txnindex")):
-        data = path.read_bytes()
-        for at in range(0, len(data) - 33, 34):
-            found.append(Aborted(*struct.unpack_from(">hqqqq", data, at)[1:]))
-    return found
+    files = [path.read_bytes() for path in sorted(folder.glob("*.txnindex"))]
+    return [Aborted(*row[1:]) for data in files for row in struct.iter_unpack(">hqqqq", data)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.conftest import create_topic
@@ -33,14 +34,19 @@ class Sweep:
         self.faults: list[str] = []
         self._file = workdir / "death"
         workdir.mkdir(parents=True, exist_ok=True)
-        self.server = MusterServer(
-            workdir, {**QUICK, **SETTINGS}, executable=executable(workdir, self._file)
-        )
+        self.server = MusterServer(workdir, {**QUICK, **SETTINGS}, executable=executable(workdir, self._file))
         self._kept: list[bytes] = []
         self._dropped: list[bytes] = []
         self._offset = 0
 
-    async def run(self, versions: list[int], outcomes: list[bool], first: int = 1, step: int = 1) -> list[str]:
+    async def run(
+        self,
+        versions: Sequence[int] = (1, 2),
+        outcomes: Sequence[bool] = (True, False),
+        first: int = 1,
+        step: int = 1,
+        moments: Sequence[str] = MOMENTS,
+    ) -> list[str]:
         """Every `step`-th write from the `first`, of transactions of these versions and outcomes; what must not be."""
         await asyncio.to_thread(self.server.start)
         try:
@@ -51,7 +57,7 @@ class Sweep:
                 await producer.init()
                 await self._transaction(producer, "warm", True)
                 for is_kept in outcomes:
-                    for moment in MOMENTS:
+                    for moment in moments:
                         await self._all_writes(producer, is_kept, moment, first, step)
                 producer.close()
         except Refused as refusal:
@@ -71,6 +77,7 @@ class Sweep:
                 await self._completed()
                 self._file.unlink(missing_ok=True)
                 await self._transaction(producer, f"after-{what}".replace(" ", "-"), True)
+                await self._completed()
             except Refused as refusal:
                 raise Refused(f"{what}: {refusal}") from None
             if self.deaths == before:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import warnings
@@ -88,9 +89,7 @@ class Worker:
                 say("aborted")
                 self._give_up()
                 return
-            offsets = {
-                place: OffsetAndMetadata(records[-1].offset + 1, "", -1) for place, records in batches.items()
-            }
+            offsets = {place: OffsetAndMetadata(records[-1].offset + 1, "", -1) for place, records in batches.items()}
             self.producer.send_offsets_to_transaction(offsets, self.consumer.group_metadata())
             self.producer.commit_transaction()
             say("committed", len(sent))
@@ -105,10 +104,8 @@ class Worker:
         assigned = [TopicPartition(self.job.input, one.partition) for one in self.consumer.assignment()]
         for place in assigned:
             committed = self.consumer.committed(place)
-            try:
+            with contextlib.suppress(AssertionError, IllegalStateError):  # assigned no more
                 self.consumer.seek(place, committed or 0)
-            except (AssertionError, IllegalStateError):
-                pass  # assigned no more
 
 
 def main() -> int:

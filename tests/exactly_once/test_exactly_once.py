@@ -1,0 +1,33 @@
+"""A few kills in a few seconds; `make exactly-once` does fifty for each client, and every write of a commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.exactly_once.clients import COMMANDS
+from tests.exactly_once.run import SETTINGS, Run
+from tests.exactly_once.sweep import Sweep
+from tests.support.servers import QUICK, MusterServer
+
+
+@pytest.mark.timeout(120)
+def test_a_record_is_counted_once_when_server_and_workers_are_killed(tmp_path: Path) -> None:
+    server = MusterServer(tmp_path, {**QUICK, **SETTINGS})
+    server.start()
+    command = COMMANDS["aiokafka"](tmp_path)
+    run = Run(server, command, tmp_path, seed=3, kills=3, workers=2, records_per_kill=100, transactions_per_kill=6)
+    try:
+        assert run.run() == []
+    finally:
+        if server.running:
+            server.kill()
+    assert run.said["committed"] >= run.records / 10
+
+
+@pytest.mark.timeout(120)
+async def test_a_commit_that_is_broken_off_between_its_markers(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path)
+    assert await sweep.run([2], [True], first=11, step=2, moments=["after"]) == []
+    assert sweep.deaths >= 2
