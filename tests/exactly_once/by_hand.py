@@ -155,7 +155,9 @@ class Producer:
             try:
                 if self._client is None:
                     self._client = Client(*await asyncio.open_connection(*self._address), self.transactional_id)
-                answer = await self._client.ask(request, version)
+                answer = await asyncio.wait_for(self._client.ask(request, version), PATIENCE_S)
+            except TimeoutError:
+                break
             except (OSError, EOFError):
                 self.close()
                 await self._lost()

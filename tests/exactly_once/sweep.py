@@ -6,6 +6,7 @@ The producer asks on until it is answered. Then what was committed must stand on
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -109,9 +110,7 @@ class Sweep:
 
     async def _again(self) -> None:
         """Start it again if it died."""
-        process = self.server._process
-        if process is not None:
-            await asyncio.to_thread(process.wait)
+        if not self.server.running or not await asyncio.to_thread(_lives, self.server):
             self.deaths += 1
             self.server.kill()  # it is dead: that takes note of it
             await asyncio.to_thread(self.server.start)
@@ -133,3 +132,12 @@ class Sweep:
         if offsets != list(range(1, self._offset + 1)):
             faults.append(f"{self._offset} offsets were committed one by one, in the log are {offsets}")
         return faults
+
+
+def _lives(server: MusterServer) -> bool:
+    """Whether it takes connections: one that was killed may be a process for a moment more."""
+    try:
+        socket.create_connection(server.address, timeout=30).close()
+    except OSError:
+        return False
+    return True
