@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-random conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -62,6 +62,9 @@ simulate: venv ## play random histories of many groups, with faults (ARGS='--see
 torture: venv ## whole nodes under faults of everything, in virtual time; a server killed under load (ARGS='--nodes 2000 --kills 1000 --seed 7')
 	$(BIN)/python -m tests.torture $(ARGS)
 
+exactly-once: venv ## read-process-write with every client under kills of both sides, and a server killed at each write of a commit (ARGS='--kills 50 --clients java,franz-go --seed 7')
+	$(BIN)/python -m tests.exactly_once $(ARGS)
+
 torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')
 	$(BIN)/python -m tests.torture.storage $(ARGS)
 
@@ -103,7 +106,10 @@ conformance-random-transactions: venv ## random histories of transactions on bot
 	@$(BIN)/python -m tests.stories.random --transactions $(ARGS)
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server; what clients without permission are told
-	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*'
+	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*' --ignore-glob='*transactions*'
+
+conformance-transactions: venv ## Kafka's own client (of now and of 3.7), its tools and what they read in the segments, with transactions
+	$(BIN)/python -m pytest -q tests/conformance/test_transactions.py
 
 conformance-assignors: venv ## every assignor against Kafka's Java class, on thousands of random inputs
 	$(BIN)/python -m pytest -q tests/conformance/test_*assignors*.py

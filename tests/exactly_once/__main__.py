@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import random
 import sys
 import tempfile
@@ -10,14 +11,20 @@ from pathlib import Path
 
 from tests.exactly_once.clients import COMMANDS, available
 from tests.exactly_once.run import SETTINGS, VICTIMS, WORKERS_ONLY, Run
+from tests.exactly_once.sweep import Sweep
 from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProcess
+
+SWEEP = "every-write"
+"""No client: a server that dies at each write of a transaction in turn."""
 
 
 def main() -> int:
     """Exit status 1 when something was lost, doubled or shown that must not be."""
     parser = argparse.ArgumentParser(prog="make exactly-once", description=__doc__)
     parser.add_argument("--kills", type=int, default=50, help="for each client (default: 50)")
-    parser.add_argument("--clients", default=",".join(COMMANDS), help=f"default: {','.join(COMMANDS)}")
+    parser.add_argument(
+        "--clients", default=",".join([SWEEP, *COMMANDS]), help=f"default: {SWEEP},{','.join(COMMANDS)}"
+    )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="who is killed, and when")
     parser.add_argument("--server", choices=["muster", "kafka"], default="muster")
     parser.add_argument("--keep", type=Path, help="keep what servers and workers wrote in this folder")
@@ -27,11 +34,24 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         for client in options.clients.split(","):
+            if client == SWEEP:
+                if options.server == "muster":
+                    wrong = _sweep(folder) or wrong
+                continue
             if not available(client):
                 print(f"{client}: its tools are not here", flush=True)
                 continue
             wrong = _one(client, options.server, folder, options.seed, options.kills) or wrong
     return 1 if wrong else 0
+
+
+def _sweep(folder: Path) -> bool:
+    sweep = Sweep(folder / SWEEP)
+    faults = asyncio.run(sweep.run())
+    for fault in faults:
+        print(f"{SWEEP}: {fault}")
+    print(f"{SWEEP}: {'WRONG' if faults else 'exactly once'}: the server died {sweep.deaths} times", flush=True)
+    return bool(faults)
 
 
 def _one(client: str, kind: str, folder: Path, seed: int, kills: int) -> bool:
