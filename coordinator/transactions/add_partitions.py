@@ -11,7 +11,7 @@ from muster.coordinator.transactions.commands import TransactionCommand
 from muster.coordinator.transactions.partition_order import with_more
 from muster.coordinator.transactions.states import ADDED, ENDING, ONGOING
 from muster.coordinator.transactions.step import Step
-from muster.coordinator.transactions.transaction import Transaction
+from muster.coordinator.transactions.transaction import Partitions, Transaction
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -54,17 +54,14 @@ def _add(step: Step, command: TransactionCommand, asked: AddPartitionsToTxnTrans
     if error := _not_the_producer(one, asked):
         return error, 0
     is_open = one.state == ONGOING
-    present = one.partitions
-    more = {
-        (topic.name, partition): None
-        for topic in asked.topics
-        for partition in topic.partitions
-        if partition not in present.get(topic.name, ())
-    }
+    if sum(len(topic.partitions) for topic in asked.topics) > size.MOST_PARTITIONS:
+        return ErrorCode.UNKNOWN_SERVER_ERROR, 0
+    more = _not_there(one.partitions, asked)
     if is_open and not more:
         return ErrorCode.NONE, 0
-    every = more if len(present) == 0 else [(topic.name, one) for topic in asked.topics for one in topic.partitions]
-    partitions = with_more(present, every)
+    if one.partition_count + sum(map(len, more.values())) > size.MOST_PARTITIONS:
+        return ErrorCode.UNKNOWN_SERVER_ERROR, 0
+    partitions = with_more(one.partitions, ((topic.name, topic.partitions) for topic in asked.topics))
     used = size.of_record(asked.transactional_id, partitions)
     if used > left:
         # alone it would be too large for Kafka too; with others of one request it may come again
@@ -88,11 +85,19 @@ def _add(step: Step, command: TransactionCommand, asked: AddPartitionsToTxnTrans
             client_id=command.client.client_id,
             host=command.client.host,
         )
-    topics: dict[str, list[int]] = {}
-    for name, partition in more:
-        topics.setdefault(name, []).append(partition)
-    step.event(events.PARTITIONS_ADDED, one, topics=topics, start_ms=one.start_ms, partitions=one.partition_count)
+    step.event(events.PARTITIONS_ADDED, one, topics=more, start_ms=one.start_ms, partitions=one.partition_count)
     return ErrorCode.NONE, used
+
+
+def _not_there(present: Partitions, asked: AddPartitionsToTxnTransaction) -> dict[str, list[int]]:
+    """What is asked for and not part of the transaction yet."""
+    more: dict[str, dict[int, None]] = {}
+    for topic in asked.topics:
+        there = present.get(topic.name, ())
+        new = dict.fromkeys(one for one in topic.partitions if one not in there)
+        if new:
+            more.setdefault(topic.name, {}).update(new)
+    return {topic: list(ids) for topic, ids in more.items()}
 
 
 def _verify(step: Step, asked: AddPartitionsToTxnTransaction) -> tuple[int, _ErrorOf]:

@@ -21,18 +21,24 @@ _LEAST_BUCKETS: Final = 16
 _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 
 
-def with_more(present: Mapping[str, Collection[int]], more: Iterable[tuple[str, int]]) -> dict[str, dict[int, None]]:
+def with_more(
+    present: Mapping[str, Collection[int]], more: Iterable[tuple[str, Iterable[int]]]
+) -> dict[str, dict[int, None]]:
     """The partitions of both, by topic, in the order of the record that adds `more`."""
     merged = {topic: dict.fromkeys(partitions) for topic, partitions in present.items()}
     before = sum(map(len, merged.values()))
-    added = list(dict.fromkeys(more))
-    is_in_order = before + len(added) <= MOST
-    if is_in_order:
-        added = _in_set(added, _buckets_for(len(added)))
-    for topic, partition in added:
+    added: dict[str, dict[int, None]] = {}
+    for topic, partitions in more:
+        added.setdefault(topic, {}).update(dict.fromkeys(partitions))
+    count = sum(map(len, added.values()))
+    if before + count > MOST:
+        for topic, ids in added.items():
+            merged.setdefault(topic, {}).update(ids)
+        return merged
+    for topic, partition in _in_set(_each(added), _buckets_for(count)):
         merged.setdefault(topic, {})[partition] = None
     count = sum(map(len, merged.values()))
-    if not is_in_order or count == 1:
+    if count == 1:
         return merged
     # the first partition of a topic brings the topic into the map, by computeIfAbsent: at the head of its bucket
     ordered: dict[str, dict[int, None]] = {}

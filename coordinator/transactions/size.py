@@ -1,5 +1,5 @@
-"""How much one command may write: its records are one batch, which may not be larger than `max.message.bytes` of
-`__transaction_state`.
+"""How large a transaction may be: its record is in one batch with those of the same command, which may not be larger
+than `max.message.bytes` of `__transaction_state`; and each request of it looks at all of its partitions.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from typing import Final
 
 HEADER: Final = 61
 """Bytes of a batch before its records."""
+MOST_PARTITIONS: Final = 50_000
+"""Of one transaction: to add them takes some 30 ms."""
 _A_RECORD: Final = 160
 """More than a record has besides its names and partitions."""
 _A_TOPIC: Final = 12

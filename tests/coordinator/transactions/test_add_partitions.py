@@ -130,3 +130,15 @@ def test_a_record_must_fit_into_a_batch() -> None:
     rows = desk.ask(AddPartitionsToTxnRequest(asked)).results_by_transaction
     errors = [row.topic_results[0].results_by_partition[0].partition_error_code for row in rows]
     assert errors == [0, ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
+def test_a_transaction_may_have_so_many_partitions() -> None:
+    desk = Desk()
+    desk.init()
+    assert desk.add(P, {"t": range(50_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert desk.add(P, {"t": range(30_000)}) == 0
+    assert desk.add(P, {"t": range(30_000)}) == 0
+    assert desk.add(P, {"t": [7], "u": range(20_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert desk.add(P, {"u": range(20_000)}) == 0
+    assert desk.one().partition_count == 50_000
+    assert desk.end(P) == (0, 1_001, 1)
