@@ -159,6 +159,17 @@ class Durability:
         else:
             self._wait(self._flush_waiters, position, callback)
 
+    def when_synced(self, position: int, callback: Waiter) -> None:
+        """Call `callback(None)` once all before `position` is on the disk, or `callback(error)` when it cannot be:
+        also where the page cache is all that appends are promised. Without threads to sync in nothing is waited for.
+        """
+        if position <= self.recovery_point or self._sync is None:
+            callback(None)
+        elif self._availability.failure is not None:
+            callback(self._availability.failure)
+        else:
+            self._wait(self._flush_waiters, position, callback)
+
     def _wait(self, waiters: Waiters, position: int, callback: Waiter) -> None:
         """Have `callback` called by a sync; one that is under way is followed by another."""
         waiters.add(position, callback)

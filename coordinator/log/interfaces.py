@@ -78,6 +78,9 @@ class Log(Protocol):
     def when_flushed(self, position: int, callback: Waiter) -> None:
         """`when_durable` for the acknowledgement of an append that ended at `position` (`flush.messages`)."""
 
+    def when_synced(self, position: int, callback: Waiter) -> None:
+        """Call back once all before `position` is on the disk, also where durable means less."""
+
     # -- reading
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True, up_to: int | None = None) -> bytes:

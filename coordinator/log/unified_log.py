@@ -166,6 +166,10 @@ class UnifiedLog:
         """`when_durable` for the acknowledgement of an append that ended at `position`, see `Durability`."""
         self.durability.when_flushed(position, callback)
 
+    def when_synced(self, position: int, callback: Waiter) -> None:
+        """Call back once all before `position` is on the disk, see `Durability`."""
+        self.durability.when_synced(position, callback)
+
     def sync_if_older(self, mono_ms: int) -> None:
         """Begin a sync when `flush.ms` is over."""
         self.durability.sync_if_older(mono_ms)

@@ -43,7 +43,7 @@ class OpenTopics:
         self._node_id = node_id
         self._logs = logs
         self._config_of = config_of
-        self._waits_for_sync = waits_for_sync
+        self.waits_for_sync = waits_for_sync
 
     def open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
         """Bring the open logs of a topic in line with its state; `made`: partitions of it that are open already."""
@@ -84,7 +84,7 @@ class OpenTopics:
 
     def open_partition(self, name: str, topic_id: bytes, index: int, leader_epoch: int, config: LogConfig) -> Partition:
         """Open the log of a partition that is here, or is new. Raises DamagedLog or LogOffline."""
-        synced = self._waits_for_sync(name)
+        synced = self.waits_for_sync(name)
         log = self._logs.open_log(name, index, config=config, topic_id=topic_id, wait_for_sync=synced)
         log.config = config
         # a log that was put here, or whose metadata log has lost records, may have seen later leaders than ours

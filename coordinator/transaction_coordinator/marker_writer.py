@@ -14,12 +14,12 @@ from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.open_topics import OpenTopics
 from muster.protocol.errors import ErrorCode
 
 Ended = Callable[[int], object]
-"""Takes the error code of one partition: NONE once its marker is durable."""
+"""Takes the error code of one partition: NONE once its marker is as durable as the coordinator's records are."""
 
 _NOT_READY: Final = (
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -82,7 +82,9 @@ class MarkerWriter:
             ended(error.error_code)
             return
         log = partition.log
-        log.when_flushed(log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else error.error_code))
+        # the record that a transaction is complete may not outlive a power cut that takes one of its markers
+        when = log.when_synced if self._topics.waits_for_sync(TRANSACTION_STATE_TOPIC) else log.when_flushed
+        when(log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else error.error_code))
 
     def _end_in_groups(self, marker: EndMarker, index: int, ended: Ended) -> None:
         if not 0 <= index < len(self._groups):

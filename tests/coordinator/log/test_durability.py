@@ -131,6 +131,25 @@ def test_who_is_acknowledged_waits_for_the_sync_that_flush_messages_demands() ->
     assert calls[4:] == [("sixth", None)]
 
 
+def test_what_must_be_on_the_disk_waits_for_a_sync_though_the_page_cache_is_all_that_is_promised() -> None:
+    later, calls = Later(), Calls()
+    log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
+    list(fill(log, 2))
+    log.when_durable(2, calls.named("acknowledged"))
+    log.when_synced(2, calls.named("synced"))
+    log.when_synced(1, calls.named("synced too"))
+    assert [name for name, _ in calls] == ["acknowledged"]
+    later.settle()
+    assert calls[1:] == [("synced too", None), ("synced", None)]
+    log.when_synced(2, calls.named("already"))
+    list(fill(log, 1))
+    log.when_synced(3, calls.named("failed"))
+    log.go_offline("x", OSError(errno.EIO, "Input/output error"))
+    log.when_synced(3, calls.named("offline"))
+    assert calls[3] == ("already", None)
+    assert [(name, outcome is not None) for name, outcome in calls[4:]] == [("failed", True), ("offline", True)]
+
+
 @pytest.mark.parametrize("how", ["sync", "closed"])
 def test_a_sync_that_flush_messages_demands_and_that_fails_acknowledges_nothing(how: str) -> None:
     later, calls = Later(), Calls()

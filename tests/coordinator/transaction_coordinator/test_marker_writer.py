@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from muster.coordinator.core.interface import Producer
@@ -55,6 +57,19 @@ def test_an_older_coordinator_and_an_older_epoch_are_refused(room: Room) -> None
     assert write(room, "t", 0, MARKER._replace(coordinator_epoch=11)) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
     assert write(room, "t", 0, MARKER._replace(producer_epoch=1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert room.markers() == [(7, 2, True)]
+
+
+@pytest.mark.parametrize(("durability", "waits"), [("commit", True), ("os", False)])
+def test_a_marker_is_as_durable_as_the_record_that_all_are_there(
+    room: Room, monkeypatch: pytest.MonkeyPatch, durability: str, waits: bool
+) -> None:
+    partition = room.topics.by_name["t"].partitions[0]
+    assert partition is not None
+    waiting: list[int] = []
+    monkeypatch.setattr(type(partition.log), "when_synced", lambda _, position, ended: waiting.append(position))
+    room.topics.settings = replace(room.topics.settings, muster_offsets_durability=durability)
+    assert write(room, "t", 0) == ([] if waits else [ErrorCode.NONE])
+    assert waiting == ([1] if waits else [])
 
 
 def test_offsets_are_ended_by_their_groups(room: Room) -> None:
