@@ -1,5 +1,6 @@
-"""What it costs to remember: memory of offsets and members, how quickly a log is loaded and compacted (beside Kafka's
-own load of the same files), and what events add to a rebalance. `python -m bench.remember` prints the first three.
+"""What it costs to remember: memory of offsets, members and transactional ids, how quickly a log is loaded and
+compacted (beside Kafka's own load of the same files), and what events add to a rebalance. `python -m bench.remember`
+prints all but the last.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ from bench.scenarios import Target
 from muster.coordinator.cli.cluster import Cluster
 from muster.coordinator.cli.events import Events
 from muster.coordinator.config.listeners import Address
-from muster.coordinator.core.interface import Now
+from muster.coordinator.core.interface import Now, Respond
 from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FileStorage, LogManager, LogSettings, batches
 from muster.coordinator.runtime.loader import replay_chunk
+from muster.coordinator.transaction_coordinator.record_codec import RecordCodec as TransactionRecordCodec
+from muster.coordinator.transactions.core import TransactionCore
+from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.consumer import encode_assignment, encode_subscription
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_protocol import (
@@ -44,11 +48,18 @@ from muster.protocol.messages.consumer_protocol import (
 )
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from muster.protocol.records import OFFSETS
+from muster.protocol.messages.transaction_records.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from muster.protocol.records import OFFSETS, TRANSACTION_STATE
 from tests.support.servers import REPOSITORY, KafkaServer, MusterServer
 
 ALL_MEMBERS, MEMBERS_EACH, CLIENTS = 100_000, 100, 500
 ALL_OFFSETS, OFFSETS_EACH = 1_000_000, 100
+ALL_IDS, OPEN_EVERY = 100_000, 10
+"""Transactional ids, and of how many one has an open transaction."""
 RECORDS = 1_000_000
 LOG_RUNS = 5
 BEGIN = Now(1_000, 1_700_000_000_000)
@@ -65,7 +76,7 @@ Samples = defaultdict[str, defaultdict[str, list[float]]]
 
 def figures(samples: Samples) -> None:
     """Those of one process each, run beside nothing else."""
-    for what in ("memory", "log"):
+    for what in ("memory", "log", "ids"):
         done = subprocess.run(
             [sys.executable, "-m", "bench.remember", what], cwd=REPOSITORY, capture_output=True, text=True, check=True
         )
@@ -135,6 +146,49 @@ def memory_figures() -> dict[str, float]:
         "memory of a member, one of 100,000, bytes": (with_members - empty) / ALL_MEMBERS,
         "memory of a committed offset, one of 1,000,000, bytes": (resident_bytes() - with_members) / ALL_OFFSETS,
     }
+
+
+def id_batches() -> list[bytes]:
+    """The records of transactional ids as the cleaner leaves them: the newest of each, in a batch of its own."""
+    found = []
+    for number in range(ALL_IDS):
+        is_open = not number % OPEN_EVERY
+        partitions = [PartitionsSchema("__consumer_offsets", [number % 50]), PartitionsSchema("orders", [number % 8])]
+        value = TransactionLogValue(
+            number, number, -1, number % 1_000, -1, 60_000, 1 if is_open else 4, partitions if is_open else [],
+            BEGIN.wall_ms + number, BEGIN.wall_ms + number, 2,
+        )  # fmt: skip
+        key = TransactionLogKey(f"application-{number // 100}-{number:08x}-producer")
+        row = TRANSACTION_STATE.encode_key(key), TRANSACTION_STATE.encode_value(value, 1)
+        found.append(bytes(batches.build([row], timestamp_ms=BEGIN.wall_ms)))
+    return found
+
+
+def id_figures() -> dict[str, float]:
+    """How quickly transactional ids are loaded, and how large they are in memory."""
+    written = id_batches()
+    chunks = [b"".join(written[at : at + PER_READ]) for at in range(0, ALL_IDS, PER_READ)]
+
+    def load(some: list[bytes]) -> TransactionCore:
+        core, reader = TransactionCore(TransactionSettings(), _unasked), TransactionRecordCodec(0).reader()
+        for chunk in some:
+            replay_chunk(chunk, reader, core, BEGIN)
+        core.loaded(BEGIN)
+        return core
+
+    load(chunks[:1])  # what is made once
+    before, began_s = resident_bytes(), time.process_time()
+    core = load(chunks)
+    spent_s = time.process_time() - began_s
+    assert core.transactional_id_count == ALL_IDS
+    return {
+        "load of 100,000 transactional ids, CPU ms": spent_s * 1000,
+        "memory of a transactional id, one of 100,000, bytes": (resident_bytes() - before) / ALL_IDS,
+    }
+
+
+def _unasked(transactional_id: str) -> Respond:
+    raise AssertionError(f"{transactional_id} is not about to end")
 
 
 # -- the log
@@ -248,10 +302,12 @@ def _us_per_join(target: Target) -> float:
 
 
 def main() -> None:
-    what = sys.argv[1:] or ["memory", "log"]
+    what = sys.argv[1:] or ["memory", "ids", "log"]
     found: dict[str, float] = {}
     if "memory" in what:
         found |= memory_figures()
+    if "ids" in what:
+        found |= id_figures()
     if "log" in what:
         found |= log_figures()
     print(json.dumps(found, indent=2))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from muster.coordinator.core.interface import Client
@@ -22,6 +23,9 @@ class Actor:
 
     two_step = skip = True
     """Whether its version of JoinGroup asks for a member id first, and lets the leader skip the assignment."""
+
+    versions: Mapping[str, int] = MappingProxyType({})
+    """Versions of its requests, by API, where it is an older client; in others the world decides."""
 
     def __init__(self, world: Any, name: str, host: str = "/10.0.0.1") -> None:
         self.world = world

@@ -94,7 +94,7 @@ class Connection:
             self.wire = Wire(process, self, max(actor.latency_ms, 1))
             self._buffer = b""
         served = api_named(type(request).__name__.removesuffix("Request"))
-        version = OLDER.get(served.name, served.max_version)
+        version = actor.versions.get(served.name) or OLDER.get(served.name, served.max_version)
         self._correlation += 1
         asked = self.asked = Asked(request, actor.turn, served, version, self._correlation, self.wire)
         self.wire.send(frames.request_frame(served, version, self._correlation, request, actor.name))

@@ -9,12 +9,15 @@ import pytest
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.log.unified_log import UnifiedLog
+from muster.coordinator.topics.partition import Partition
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.simulation.faulty_storage import Contents, Directory
 from tests.torture.node.history import History, told
 
-HISTORIES = range(40)
+HISTORIES = (*range(0, 80, 2), *range(1, 12, 2))
+"""Odd ones have transactions."""
 
 
 @pytest.mark.parametrize("seed", HISTORIES)
@@ -27,7 +30,7 @@ def test_what_a_node_has_promised_holds(seed: int) -> None:
 
 
 def test_a_seed_is_a_history() -> None:
-    one, other = History(3), History(3)
+    one, other = History(4), History(4)
     one.run()
     other.run()
     assert one.world.trace == other.world.trace
@@ -51,8 +54,30 @@ def test_a_request_that_nobody_answers_is_found_out() -> None:
 def _failures(intercept: Intercept) -> str:
     """What some histories of such a server say."""
     failures = []
-    for seed in range(12):
+    for seed in range(0, 24, 2):
         history = History(seed, intercept)
         history.run()
         failures.append(str(history.failure))
     return "\n".join(failures)
+
+
+def test_a_transaction_that_is_complete_before_its_markers_are_on_the_disk_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(UnifiedLog, "when_synced", UnifiedLog.when_flushed)
+    assert "marker" in _first_failure()
+
+
+def test_readers_of_what_is_not_committed_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Partition, "last_stable_offset", lambda partition: partition.log.durable_offset)
+    assert "nobody asked for that" in _first_failure()
+
+
+def _first_failure() -> str:
+    """What the first of some histories with transactions says that fails."""
+    for seed in range(1, 40, 2):
+        history = History(seed)
+        history.run()
+        if history.failure is not None:
+            return str(history.failure)
+    return ""

@@ -51,6 +51,8 @@ class Entry(NamedTuple):
     values: Sequence[bytes] | None
     is_commit: bool = False
     coordinator_epoch: int = -1
+    next_offset: int = -1
+    """The offset after its last record."""
 
 
 class Run:
@@ -86,6 +88,8 @@ class TransactionLedger:
         """By transactional id: which producer was told last that it has the id, and when."""
         self._of_value: dict[bytes, Transaction] = {}
         self._offsets: dict[str, int] = {}
+        self._of_offset: dict[tuple[str, int], Transaction] = {}
+        self._shown: dict[str, int] = {}
 
     # ---- `simulation.producer.Book`
 
@@ -123,6 +127,7 @@ class TransactionLedger:
         """They grow in each group."""
         number = self._offsets[transaction.group_id] = self._offsets.get(transaction.group_id, 0) + 1
         transaction.offset = number
+        self._of_offset[transaction.group_id, number] = transaction
         return number
 
     def ends(self, transaction: Transaction, *, is_committed: bool) -> None:
@@ -201,6 +206,28 @@ class TransactionLedger:
         """A read_committed reader was shown these: no record of a transaction that is open or aborted."""
         for value in values:
             self._settles(self.of(value), True, f"a reader of partition {partition} was shown")
+
+    def keeps(self, transaction: Transaction, readings: Mapping[int, Reading]) -> None:
+        """It was answered before these were read: if it is committed, its records are there, or will be."""
+        if not transaction.asked or transaction.is_excused:
+            return
+        for partition, values in transaction.values.items():
+            reading = readings[partition]
+            waiting = {value for run in reading.open.values() for value in run.values}
+            lost = [value for value in values if value not in reading.committed and value not in waiting]
+            if lost:
+                self.fault(f"{transaction.name} was committed, and {lost[:5]} are not there")
+
+    def offset_shown(self, group_id: str, number: int) -> None:
+        """A group has this offset: of a committed transaction, and of none before the one shown last."""
+        transaction = self._of_offset.get((group_id, number))
+        if number and transaction is None:
+            self.fault(f"{group_id} has offset {number}, which nobody committed")
+        elif transaction is not None:
+            self._settles(transaction, True, f"{group_id} has its offset")
+        if number < self._shown.get(group_id, 0):
+            self.fault(f"{group_id} has offset {number}, and had {self._shown[group_id]}")
+        self._shown[group_id] = number
 
     def settled(self, readings: Mapping[int, Reading], offsets: Mapping[str, int]) -> None:
         """All is at rest: no transaction is open, and what is committed is there whole, its offsets too."""

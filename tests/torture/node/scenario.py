@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 NEVER = 1 << 60
@@ -40,6 +40,8 @@ class Scenario:
     initial_delay_ms: int
     roll_ms: int
     """A segment gets so old; the cleaner compacts what is behind it."""
+    transactional_ids: int
+    id_expiration_ms: int
     crashes: float = 0.0
 
 
@@ -66,4 +68,20 @@ def draw(rng: Random) -> Scenario:
         tick_ms=rng.choice((300, 1_000, 3_000)),
         initial_delay_ms=rng.choice((0, 0, 500)),
         roll_ms=rng.choice((500, 3_000, 3_600_000)),
+        transactional_ids=0,
+        id_expiration_ms=604_800_000,
+    )
+
+
+def draw_transactional(rng: Random) -> Scenario:
+    """The same weather over clients with transactions, and few others."""
+    return replace(
+        draw(rng),
+        consumers=1,
+        groups=1,
+        probers=0,
+        committers=1,
+        producers=1,
+        transactional_ids=rng.choice((1, 2, 4)),
+        id_expiration_ms=rng.choice((5_000, 604_800_000)),
     )

@@ -18,7 +18,11 @@ def play_nodes(first: int, count: int) -> seeds.Played:
     for seed in range(first, first + count):
         history = History(seed)
         history.run()
-        counts += Counter(histories=1, processes=history.world.processes, answers=history.world.answers)
+        ledger = history.world.transactions.ledger
+        counts += Counter(
+            histories=1, processes=history.world.processes, answers=history.world.answers,
+            transactions=len(ledger.transactions),
+        )  # fmt: skip
         if history.failure is not None:
             failures.append(told(history, in_full=count == 1))
     return seeds.Played(counts, failures)

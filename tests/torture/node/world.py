@@ -26,7 +26,10 @@ from tests.torture.ledger import Ledger
 from tests.torture.node.actors import Administrator, Producer, Rogue
 from tests.torture.node.judge import Inspector, Judge
 from tests.torture.node.ledgers import Records, Topics
-from tests.torture.node.scenario import NEVER, draw
+from tests.torture.node.scenario import NEVER, draw, draw_transactional
+from tests.torture.node.transactions import CHECK_MS, TransactionJudge, Transactions
+from tests.torture.node.transactions import PARTITIONS as TRANSACTION_PARTITIONS
+from tests.torture.node.transactions import TOPIC as TRANSACTION_TOPIC
 
 PROCESS_MS: Final = 20_000
 """A process that nothing ends gets about so old."""
@@ -44,13 +47,13 @@ class Broken(AssertionError):
 
 
 class World(world.World):
-    """See the module."""
+    """See the module. Odd seeds have clients with transactions."""
 
     def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT) -> None:
         super().__init__(Random(seed))
         self.seed = seed
         self.intercept = intercept
-        self.scenario = draw(self.rng)
+        self.scenario = draw_transactional(self.rng) if seed % 2 else draw(self.rng)
         self.process: Process | None = None
         self.processes = 0
         self.judges = 0
@@ -59,6 +62,7 @@ class World(world.World):
         self.offsets = Ledger()
         self.records = Records()
         self.topics = Topics()
+        self.transactions = Transactions(self, self.scenario.transactional_ids)
         self.answers = 0
         self.excused: set[str] = set()
         """Folders of which a sync failed: they may need an operator after a power cut."""
@@ -93,6 +97,9 @@ class World(world.World):
             self._end_by(PROCESS_MS * (0.2 + self.random()))
         self.calm = True
         self.chaos.calm()
+        self.transactions.calm()
+        if scenario.clock_jumps:  # what began in a future that was taken back times out after it
+            self.wall_at_zero_ms = world.WALL_MS + JUMP_MS
         self._begin_process(faults=False)
         inspector = Inspector(self)
         if not self.run(lambda: not self.judging, CALM_MS):
@@ -100,6 +107,11 @@ class World(world.World):
         inspector.start()
         if not self.run(lambda: not inspector.problem, CALM_MS):
             self.fault(f"the groups did not come to rest: {inspector.problem}")
+        if scenario.transactional_ids:
+            judge = TransactionJudge(self.transactions, is_last=True)
+            judge.start()
+            if not self.run(lambda: judge.done, CALM_MS):
+                self.fault(f"the transactions did not come to rest: {judge.problem}")
         self._stop_in_good_order()
         self._raise_faults()
         self._look_at_the_disk()
@@ -119,6 +131,7 @@ class World(world.World):
         producers = [Producer(self, n) for n in range(scenario.producers)]
         for one in (*committers, *producers, Administrator(self, "admin")):
             one.start()
+        self.transactions.begin()
         self._tick(None)
 
     def _pause_ms(self) -> int:
@@ -155,11 +168,15 @@ class World(world.World):
         storage = FaultyStorage(self.rng.randrange(1 << 30), dies_at, fails_at=failing, on=self._disk)
         self.note(f"process {self.processes}: dies at change {dies_at}, of which fail {failing}")
         self.process = Process(
-            self, self, storage, self._properties(), topics=[f"{TOPIC}:{PARTITIONS}"], slow_disk=scenario.slow_disk,
+            self, self, storage, self._properties(), topics=self._topics(), slow_disk=scenario.slow_disk,
             syncs_all=scenario.syncs_all, intercept=self.intercept,
         )  # fmt: skip
         self._loops.append(self.process.loop)
         self.process.begin()
+
+    def _topics(self) -> list[str]:
+        more = [f"{TRANSACTION_TOPIC}:{TRANSACTION_PARTITIONS}"] if self.scenario.transactional_ids else []
+        return [f"{TOPIC}:{PARTITIONS}", *more]
 
     def _properties(self) -> dict[str, str]:
         scenario = self.scenario
@@ -172,6 +189,10 @@ class World(world.World):
             "muster.offsets.durability": scenario.durability,
             "group.initial.rebalance.delay.ms": str(scenario.initial_delay_ms),
             "group.min.session.timeout.ms": "1000",
+            "transaction.state.log.num.partitions": "2",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(CHECK_MS),
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "3000",
+            "transactional.id.expiration.ms": str(scenario.id_expiration_ms),
         }
 
     def _end_by(self, after_ms: float) -> None:
@@ -199,6 +220,8 @@ class World(world.World):
         """The process listens."""
         self.note("started")
         Judge(self, was_cut=self._was_cut).start()
+        if self.scenario.transactional_ids:
+            TransactionJudge(self.transactions, is_last=False).start()
 
     def start_failed(self, error: BaseException) -> None:
         """The process ended before it listened."""
@@ -226,6 +249,7 @@ class World(world.World):
         self.note(f"ended {how} after {process.storage.steps} changes")
         if cut:
             self._was_cut = True
+            self.transactions.was_cut()
         if was_clean:
             self.records.synced()
         self._disk = process.storage.left_behind(power_cut=cut)
