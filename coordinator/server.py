@@ -100,7 +100,7 @@ class Server:
         loaded: Callable[[], object] = lambda: None,
     ) -> None:
         """`machine`: see `machine`; `intercept`, `observer`, `prepares`: see `api.dispatch.Dispatcher`; `loaded` is
-        called when all groups are.
+        called when all groups are, and when all transactional ids are.
         """
         self.config = config
         self.live = Live(config)
@@ -279,6 +279,7 @@ class Server:
         ids = [shard.transactional_ids() for shard in self.transactions.routing.shards]
         number = PARTITIONS_PROPERTIES[TRANSACTION_STATE_TOPIC]
         placement.check(ids, "transactional ids", TRANSACTION_STATE_TOPIC, number, "their producers begin anew")
+        self._loaded()
 
     def _observe(self, index: int) -> Observers:
         journal = None
