@@ -104,7 +104,9 @@ class _Run:
         self._progress.steps = len(TABLES) + 3
         self._progress.begin(f"reading {self._source.name()}")
         staged = stage(self._spark, self._source, self._stage, wanted)
-        facts = build(staged.inputs) | unusable(staged.inputs.decoded, staged.malformed_events)
+        facts = build(staged.inputs) | unusable(
+            staged.inputs.decoded, staged.malformed_events, staged.inputs.transactions
+        )
         for name, rows in facts.items():
             self._keep(name, rows)
         names = self._what_if(staged, settings)

@@ -32,6 +32,7 @@ from muster.pipeline.sources.segment_files import NoSource, file_system, find_se
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 from muster.pipeline.sources.spark_source import open_reader
 from muster.pipeline.sources.topic_names import names_of_cluster, names_of_path
+from muster.pipeline.stage_transactions import stage_transactions
 from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
 
@@ -91,7 +92,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     reach = None if source.kafka is None else reach_of_cluster(source.kafka)
     rows = write_decoded(_work(spark, source, path), f"{folder}/decoded", wanted)
     staged = _read(spark, f"{folder}/decoded", DECODED)
-    raw = _raw_events(spark, source)
+    raw = _raw_of(spark, source, EVENTS_TOPIC)
     staged_events = malformed = None
     if raw is not None:
         # once from the source, then as often as need be
@@ -116,7 +117,11 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     sound, odd_times = with_sound_times(staged, now_ms())
     decoded = with_last_before(sound, wanted)
     epochs = epochs_in(decoded, rows, lambda: _topic_names(source))
-    return Staged(Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times), malformed, rows)
+    transactions = stage_transactions(
+        lambda topic: _raw_of(spark, source, topic), source.path, staged, staged_events, folder, wanted
+    )
+    inputs = Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions)
+    return Staged(inputs, malformed, rows)
 
 
 def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Wanted) -> str:
@@ -186,18 +191,18 @@ def _work(spark: SparkSession, source: Source, path: str | None) -> Work:
     return work_of_reader(spark, open_reader(_options(spark, source, {"rows": DECODED_ROWS})))
 
 
-def _raw_events(spark: SparkSession, source: Source) -> DataFrame | None:
-    """The rows of `__group_events`, None where there are none."""
+def _raw_of(spark: SparkSession, source: Source, topic: str) -> DataFrame | None:
+    """The rows of another topic than the offsets log, None where there are none."""
     if source.rows is not None:
-        return raw_rows(source.rows, EVENTS_TOPIC) if "topic" in source.rows.columns else None
+        return raw_rows(source.rows, topic) if "topic" in source.rows.columns else None
     try:
         if source.path is not None:
-            find_segments(source.path, EVENTS_TOPIC)
-        elif source.kafka is not None and not _has_rows(source.kafka, EVENTS_TOPIC):
+            find_segments(source.path, topic)
+        elif source.kafka is not None and not _has_rows(source.kafka, topic):
             return None
     except NoSource:
         return None
-    return _load(spark, source, {"topic": EVENTS_TOPIC})
+    return _load(spark, source, {"topic": topic})
 
 
 def _ends(kafka: Mapping[str, str], reach: Reach, staged: DataFrame, until_ms: int | None) -> pa.Table | None:

@@ -21,10 +21,11 @@ from muster.pipeline.facts.memberships import memberships
 from muster.pipeline.facts.moves import changes, moves
 from muster.pipeline.facts.ownership import holders, ownership
 from muster.pipeline.facts.rebalances import rebalances
-from muster.pipeline.facts.regressions import regressions
+from muster.pipeline.facts.regressions import fenced, regressions
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.facts.static_candidates import static_candidates
+from muster.pipeline.facts.transactions import NOTHING, TransactionInputs, malformed_transactions, transactions
 from muster.pipeline.persist import keep
 from muster.pipeline.schema import MALFORMED, OFFSETS_TOPIC, UNKNOWN
 from muster.pipeline.tables import table
@@ -36,12 +37,19 @@ def build(inputs: Inputs, names: Collection[str] | None = None) -> dict[str, Dat
     return {name: facts[name] for name in MADE if names is None or name in names}
 
 
-def unusable(decoded: DataFrame, malformed_events: DataFrame | None) -> dict[str, DataFrame]:
-    """The tables `malformed`, with the rows of `__group_events` that are no events, and `unknown`."""
+def unusable(
+    decoded: DataFrame, malformed_events: DataFrame | None, told: TransactionInputs = NOTHING
+) -> dict[str, DataFrame]:
+    """The tables `malformed`, with the rows of `__group_events` that are no events, and of what tells of transactions;
+    and `unknown`.
+    """
     rows = {kind: table(decoded, kind).withColumn("log_topic", F.lit(OFFSETS_TOPIC)) for kind in (MALFORMED, UNKNOWN)}
     found = {kind: conform(some, kind) for kind, some in rows.items()}
     if malformed_events is not None:
         found[MALFORMED] = found[MALFORMED].unionByName(malformed_events)
+    of_transactions = malformed_transactions(told)
+    if of_transactions is not None:
+        found[MALFORMED] = found[MALFORMED].unionByName(of_transactions)
     return found
 
 
@@ -62,6 +70,10 @@ class _Facts:
         """Without what happened before the time that is asked for."""
         since_ms = self.inputs.since_ms
         return rows if since_ms is None else rows.where(rows[when] >= since_ms)
+
+    def fenced(self) -> DataFrame | None:
+        """Producers that newer ones replaced; None: nothing tells which producer made a commit."""
+        return None if self.inputs.transactions.parts is None else fenced(self["transactions"])
 
 
 def _rebalances(of: _Facts) -> DataFrame:
@@ -94,11 +106,12 @@ _TABLES: Final[_Plans] = {
     "rebalances": _rebalances,
     "moves": lambda of: moves(of["changed"], of["rebalances"]),
     "balance": lambda of: balance(of["generations"]),
-    "regressions": lambda of: regressions(of["commits"]),
+    "regressions": lambda of: regressions(of["placed"], of.fenced()),
     "stalls": lambda of: stalls(of["commits"], of.inputs.ends),
     "lag": lambda of: lag(of["commits"], of.inputs.ends),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
     "static_candidates": lambda of: static_candidates(of["memberships"], of["rebalances"], of["generations"]),
+    "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
 }
 _STARTS: Final[_Plans] = {
     # as long as the log, but five tables start from it, and to order it again costs more than to keep it

@@ -31,6 +31,9 @@ _LAST_MS: Final = 1 << 53
 PLACE: Final = ("group", "log_partition", "topic", "partition")
 """What makes up a partition of a group; its commits are in the order of log_offset."""
 
+PRODUCER: Final = ("producer_id", "producer_epoch")
+"""The columns of the producer of a commit in a transaction."""
+
 
 def in_order(placed_rows: DataFrame) -> DataFrame:
     """The same rows, those of a partition in the order of the log: if kept, tables made of it need no further sort."""
@@ -38,7 +41,9 @@ def in_order(placed_rows: DataFrame) -> DataFrame:
 
 
 def placed(inputs: Inputs) -> DataFrame:
-    """The columns of the table `commits`, and `state`: in which state (`inputs.states`) its group was; null: none."""
+    """The columns of the table `commits`; `state`: in which state (`inputs.states`) its group was, null: none; and the
+    producer that committed it in a transaction, null: it was none, or the source does not tell.
+    """
     found = table(inputs.decoded, OFFSET_COMMIT).withColumn("mark", F.lit(None).cast(f"struct<{_MARK}>"))
     marks = _state_marks(inputs).unionByName(_epoch_marks(inputs))
     rows = found.unionByName(marks, allowMissingColumns=True)
@@ -66,7 +71,11 @@ def placed(inputs: Inputs) -> DataFrame:
         "generation": F.col("at.generation"),
         "members": F.when(F.col("marks") == 0, F.lit(_NO_MEMBERS)).otherwise(F.col("at.members")),
     }
-    return rows.select(*(known.get(name, F.col(name)).alias(name) for name in TABLES["commits"].names), "state")
+    return rows.select(
+        *(known.get(name, F.col(name)).alias(name) for name in TABLES["commits"].names),
+        "state",
+        *(F.when(F.col("is_transactional"), F.col(name)).alias(name) for name in PRODUCER),
+    )
 
 
 def _time_ms() -> Column:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.epoch_states import states_of
+from muster.pipeline.facts.transactions import NOTHING, TransactionInputs
 from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.tables import table
 
@@ -21,7 +22,7 @@ class Inputs(NamedTuple):
     `__group_events`; `ends`: topic, partition, end_offset, time_ms, None where the ends of the topics are not known.
     `since_ms`: a group's last record before it is only its state at the beginning; None: all is told. `epochs`: rows of
     facts.epoch_states.EPOCHS, None: there is no KIP-848 group. `odd_times`: rows of facts.log_times.ODD, None: every
-    time in the log is possible.
+    time in the log is possible. `transactions`: see there.
     """
 
     decoded: DataFrame
@@ -30,6 +31,7 @@ class Inputs(NamedTuple):
     since_ms: int | None = None
     epochs: DataFrame | None = None
     odd_times: DataFrame | None = None
+    transactions: TransactionInputs = NOTHING
 
 
 MEMBER_FIELDS: Final = {

@@ -1,5 +1,6 @@
 """The table `regressions`: commits lower than the one before of the same group and partition, and why. A commit's
-record does not say who sent it, so the cause is inferred by the table in docs/pipeline-tables.md.
+record does not say who sent it, so the cause is inferred by the table in docs/pipeline-tables.md. Only a commit in a
+transaction says which producer made it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.commits import PLACE
+from muster.pipeline.facts.commits import PLACE, PRODUCER
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.topic_ends import minus
 
@@ -26,9 +27,17 @@ _RECENT: Final = 5
 """A former owner's late commit is not lower than so many of its last ones."""
 
 
-def regressions(commits: DataFrame) -> DataFrame:
-    """Rows of the table `regressions` out of those of `commits`."""
-    rows = _with_neighbours(commits).where(~F.col("is_deleted") & (F.col("committed_offset") < F.col("before.offset")))
+def fenced(transactions: DataFrame) -> DataFrame:
+    """The producers that newer ones of their transactional ids replaced, and when: PRODUCER, fenced_ms."""
+    rows = transactions.where(F.col("fenced_ms").isNotNull())
+    return rows.groupBy(*PRODUCER).agg(F.min("fenced_ms").alias("fenced_ms"))
+
+
+def regressions(commits: DataFrame, replaced: DataFrame | None = None) -> DataFrame:
+    """Rows of the table `regressions` out of those of `commits` (`commits.placed`). `replaced`: rows of `fenced`."""
+    rows = _with_neighbours(_with_producers(commits, replaced)).where(
+        ~F.col("is_deleted") & (F.col("committed_offset") < F.col("before.offset"))
+    )
     # one request of one member is logged with one time
     together = Window.partitionBy("group", "log_partition", "time_ms")
     rows = rows.select(
@@ -44,30 +53,45 @@ def regressions(commits: DataFrame) -> DataFrame:
             F.col("before.offset").alias("from_offset"),
             F.col("committed_offset").alias("to_offset"),
             minus(F.col("before.offset"), F.col("committed_offset")).alias("back"),
-            F.when(by_former, F.col("takeover.member_id")).otherwise(F.col("member_id")).alias("member_id"),
-            F.when(by_former, F.col("takeover.client_id")).otherwise(F.col("client_id")).alias("client_id"),
+            F.when(by_former, F.coalesce("takeover.member_id", "member_id"))
+            .otherwise(F.col("member_id"))
+            .alias("member_id"),
+            F.when(by_former, F.coalesce("takeover.client_id", "client_id"))
+            .otherwise(F.col("client_id"))
+            .alias("client_id"),
         ),
         "regressions",
     )
 
 
+def _with_producers(commits: DataFrame, replaced: DataFrame | None) -> DataFrame:
+    """Each commit with its producer, and when that was replaced (null: never, or not known)."""
+    for name, kind in zip(PRODUCER, ("bigint", "int"), strict=True):
+        if name not in commits.columns:
+            commits = commits.withColumn(name, F.lit(None).cast(kind))
+    if replaced is None:
+        return commits.withColumn("fenced_ms", F.lit(None).cast("bigint"))
+    return commits.join(F.broadcast(replaced), list(PRODUCER), "left")
+
+
 def _with_neighbours(commits: DataFrame) -> DataFrame:
     """Each commit with what was before and after it in its partition:
 
-    `before`: offset and time_ms of the last commit, deletions passed over; `deleted_before`: there is a deletion
-    between; `two_before`: the offset before that (null: none, or a deletion between); `next_1` to `next_5`: the offsets
-    after it; `takeover`: when the present owner's first commit came, what the last one before it was and whose,
-    and the `least` of the last ones.
+    `before`: offset, time_ms and producer of the last commit, deletions passed over; `deleted_before`: there is a
+    deletion between; `two_before`: the offset before that (null: none, or a deletion between); `next_1` to `next_5`:
+    the offsets after it; `takeover`: when the present owner's first commit came, what the last one before it was and
+    whose, its producer, and the `least` of the last ones.
     """
     rows = commits.select(
         *PLACE,
         *("log_offset", "time_ms", "committed_offset", "is_deleted", "generation", "members", "member_id", "client_id"),
+        *("producer_id", "fenced_ms"),
         F.coalesce("instance_id", "member_id").alias("owner"),
     )
     in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
     until_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     live = ~F.col("is_deleted")
-    position = F.when(live, F.struct(F.col("committed_offset").alias("offset"), "time_ms"))
+    position = F.when(live, F.struct(F.col("committed_offset").alias("offset"), "time_ms", "producer_id", "fenced_ms"))
     owner = F.when(live & F.col("owner").isNotNull(), F.struct("owner", "member_id", "client_id"))
     rows = rows.select(
         "*",
@@ -84,6 +108,7 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
             F.col("time_ms"),
             F.col("log_offset"),
             F.col("before.offset").alias("offset"),
+            F.col("before.producer_id").alias("producer_id"),
             F.col("least_before").alias("least"),
             F.col("owner_before.member_id").alias("member_id"),
             F.col("owner_before.client_id").alias("client_id"),
@@ -99,12 +124,35 @@ def _cause() -> Column:
     return (
         F.when(F.col("deleted_before"), RESET)
         .when(F.col("members") == 0, RESET)
-        .when(_fell_back_and_returned(), ZOMBIE)
+        .when(_is_of_former_producer(), ZOMBIE)
+        .when(_fell_back_and_returned() & ~_is_of_same_producer(), ZOMBIE)
         .when(F.col("committed_offset") <= 0, RESET)
         .when(alone | F.col("of_several"), RESET)
-        .when(_ran_ahead_before(), ZOMBIE)
+        .when(_was_fenced_before(), ZOMBIE)
+        .when(_ran_ahead_before() & ~_is_of_same_producer(), ZOMBIE)
         .otherwise(REWIND)
     )
+
+
+def _is_of_same_producer() -> Column:
+    """The commit before this one is of the same producer, and no newer one has its id: nobody else committed."""
+    is_same = F.col("producer_id") == F.col("before.producer_id")
+    return F.coalesce(is_same & F.col("before.fenced_ms").isNull(), F.lit(False))
+
+
+def _is_of_former_producer() -> Column:
+    """The producer of this commit is the one that committed for the former owner; another one did since."""
+    is_former = F.col("producer_id") == F.col("takeover.producer_id")
+    is_later = F.col("takeover.log_offset") < F.col("log_offset")
+    return F.coalesce(is_former & is_later & (F.col("producer_id") != F.col("before.producer_id")), F.lit(False))
+
+
+def _was_fenced_before() -> Column:
+    """A newer producer took the id of the commit before this one over. This one is the new producer's, which goes on
+    from its own place.
+    """
+    is_between = F.col("before.fenced_ms").between(F.col("before.time_ms"), F.col("time_ms"))
+    return F.coalesce(is_between & _goes_on_from_below(), F.lit(False))
 
 
 def _fell_back_and_returned() -> Column:
@@ -128,7 +176,12 @@ def _step_back_up() -> Column:
 
 def _ran_ahead_before() -> Column:
     """A former owner made the commit before this one. This one is the new owner's, which goes on from its own place."""
-    to, base = F.col("committed_offset"), F.col("two_before")
     soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
     is_later = F.col("takeover.log_offset") < F.col("log_offset")
-    return is_later & soon & (to >= base) & (F.coalesce(F.col("next_1"), to) >= to)
+    return is_later & soon & _goes_on_from_below()
+
+
+def _goes_on_from_below() -> Column:
+    """This commit is not below the one before the last, and the next one is not below this one."""
+    to, base = F.col("committed_offset"), F.col("two_before")
+    return (to >= base) & (F.coalesce(F.col("next_1"), to) >= to)

@@ -18,7 +18,7 @@ LOG: Final = "log"
 INFERRED: Final = "inferred"
 """what the offsets log lets one conclude (rebalances),"""
 EVENTS_LOG: Final = "events"
-"""from `__group_events`."""
+"""from `__group_events` or `__transaction_events`."""
 
 WHO: Final = "member_id string, instance_id string, client_id string, host string"
 
@@ -82,6 +82,12 @@ _COLUMNS: Final = {
     "static_candidates": (
         "group string, client_id string, host string, returns long, rebalances_spared long, moves_spared long, "
         "median_absent_ms long, max_absent_ms long, session_timeout_ms_needed long"
+    ),
+    "transactions": (
+        "transactional_id string, producer_id long, producer_epoch int, client_id string, host string, start_ms long, "
+        "ending_ms long, end_ms long, open_ms long, took_ms long, timeout_ms long, outcome string, cause string, "
+        "partitions int, topics partitions, offsets long, groups strings, fenced_ms long, fenced_requests long, "
+        "transaction_version int, source string, confidence double"
     ),
     "fidelity": (
         "group string, source string, generations long, reproduced long, share double, withheld boolean, why string"

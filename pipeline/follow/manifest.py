@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-FORMAT: Final = 1
-"""Of the file."""
+FORMAT: Final = 2
+"""Of the file, and of the streams that are followed."""
 BUCKETS: Final = 16
 """Groups are kept in so many parts by a hash of their names; a part is made anew as a whole."""
 WHOLE: Final = "whole"

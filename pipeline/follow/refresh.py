@@ -15,15 +15,18 @@ from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.lag import lag
 from muster.pipeline.facts.stalls import stalls
+from muster.pipeline.facts.transactions import transactions
 from muster.pipeline.follow.ends import Seen, Watch, committed_by_then
 from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
-from muster.pipeline.follow.staging import bucket_of, reached, staged
+from muster.pipeline.follow.staging import bucket_of, reached, staged, staged_transactions
 from muster.pipeline.follow.store import BUCKET, Store
 from muster.pipeline.sources.ends import ends_of_cluster
 from muster.pipeline.sources.topic_names import names_of_cluster
 
 OF_LAG: Final = ("stalls", "lag")
 """Tables whose rows may all change when a topic grows, even without a record of the group."""
+OF_ALL: Final = "transactions"
+"""The table that is of no group."""
 OF_NOW: Final = (*OF_LAG, "flapping")
 """Tables whose rows may all change as time passes."""
 
@@ -41,11 +44,15 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
     dirty = set(manifest.dirty) if manifest.version else set(range(BUCKETS))
     try:
         folders: Folders = {}
+        made: dict[str, DataFrame] = {}
         if dirty:
             folders = _by_bucket(store, *staged(store, manifest, dirty, lambda: names_of_cluster(kafka)))
         draft = rebuilt(manifest, manifest.batch, dirty, folders)
         tables = store.tables(draft)
-        made = {"flapping": flapping(tables["rebalances"], tables["generations"], tables["commits"])}
+        told = staged_transactions(store, manifest)
+        if told.there or not manifest.version:
+            made[OF_ALL] = transactions(told, tables["commits"])
+        made |= {"flapping": flapping(tables["rebalances"], tables["generations"], tables["commits"])}
         has_ends = manifest.has_ends
         if seen is not None or not manifest.version:
             commits = tables["commits"]
@@ -69,7 +76,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
 
 
 def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Folders:
-    facts = build(inputs, [name for name in MADE if name not in OF_NOW])
+    facts = build(inputs, [name for name in MADE if name not in (*OF_NOW, OF_ALL)])
     folders: Folders = {}
     for name, rows in (facts | unusable(inputs.decoded, malformed_events)).items():
         folder = store.name("version")

@@ -18,7 +18,7 @@ from muster.pipeline.delta import write as write_delta
 from muster.pipeline.follow.ends import Watch, look
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import refresh
-from muster.pipeline.follow.staging import EVENT, appender, logged, merge, reached
+from muster.pipeline.follow.staging import EVENT, NOT_DECODED, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
 from muster.pipeline.report.content import About
 from muster.pipeline.report.formatting import plural
@@ -223,7 +223,7 @@ class Follower:
         wanted = self._what.wanted
         about = About(
             self._what.kafka[BOOTSTRAP],
-            {kind: count for kind, count in manifest.rows.items() if kind != EVENT},
+            {kind: count for kind, count in manifest.rows.items() if kind not in NOT_DECODED},
             bool(manifest.rows.get(EVENT)),
             manifest.has_ends,
             manifest.since_ms,

@@ -15,9 +15,11 @@ from muster.pipeline.facts.epoch_states import epochs_in
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.log_times import with_sound_times
+from muster.pipeline.facts.transactions import EVENTS_TOPIC as TRANSACTION_EVENTS_TOPIC
+from muster.pipeline.facts.transactions import NOTHING, STATE_TOPIC, TransactionInputs, counts_of
 from muster.pipeline.follow.manifest import BUCKETS, LOG, Chunk, Manifest, appended, merged
 from muster.pipeline.follow.store import Store
-from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC
+from muster.pipeline.schema import CONSUMER_GROUP, DECODED, OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.cluster import Offsets
 from muster.pipeline.sources.options import of_client
 from muster.pipeline.tables import shaped
@@ -25,6 +27,10 @@ from muster.pipeline.wanted import Wanted, is_kept, with_last_before
 
 EVENT: Final = "event"
 """The kind of the rows of `__group_events` in the staged log; their bytes lie in raw_key and raw_value."""
+OF_TRANSACTIONS: Final = {"transaction_state": STATE_TOPIC, "transaction_event": TRANSACTION_EVENTS_TOPIC}
+"""The kinds of rows that tell of transactions, with their topics; their bytes lie there too. They are of no group."""
+NOT_DECODED: Final = (EVENT, *OF_TRANSACTIONS)
+"""Kinds whose bytes are staged as they are."""
 STAGED: Final = pa.schema([*DECODED, ("bucket", pa.int32())])
 
 
@@ -35,20 +41,31 @@ def bucket_of(group: Column) -> Column:
 
 def logged(spark: SparkSession, kafka: Mapping[str, str], max_rows: int) -> DataFrame:
     """The whole log as a stream of STAGED rows. It waits for a topic that is not there yet."""
-    offsets = _stream(spark, kafka, max_rows, {"topic": OFFSETS_TOPIC, "rows": "decoded"})
-    told = _stream(spark, kafka, max_rows, {"topic": EVENTS_TOPIC})
+    rows = _stream(spark, kafka, max_rows, {"topic": OFFSETS_TOPIC, "rows": "decoded"})
+    rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, EVENTS_TOPIC, EVENT, F.col("key").cast("string")))
+    for kind, topic in OF_TRANSACTIONS.items():
+        rows = rows.unionByName(_as_it_is(spark, kafka, max_rows, topic, kind, F.lit(None)))
+    # those of transactions are spread by their keys
+    key = F.when(F.col("kind").isin(*OF_TRANSACTIONS), F.hex("raw_key"))
+    return rows.withColumn("bucket", bucket_of(F.coalesce("group", key)))
+
+
+def _as_it_is(
+    spark: SparkSession, kafka: Mapping[str, str], max_rows: int, topic: str, kind: str, group: Column
+) -> DataFrame:
+    """The rows of a topic whose bytes are read later."""
     known = {
-        "kind": F.lit(EVENT),
+        "kind": F.lit(kind),
         "log_partition": F.col("partition"),
         "log_offset": F.col("offset"),
         "log_timestamp_ms": F.col("timestamp_ms"),
-        "group": F.col("key").cast("string"),
+        "group": group,
         "reason": F.col("damage"),
         "raw_key": F.col("key"),
         "raw_value": F.col("value"),
     }
-    told = told.select(*(column.alias(name) for name, column in known.items()))
-    return offsets.unionByName(shaped(told, DECODED, {})).withColumn("bucket", bucket_of(F.col("group")))
+    told = _stream(spark, kafka, max_rows, {"topic": topic})
+    return shaped(told.select(*(column.alias(name) for name, column in known.items())), DECODED, {})
 
 
 def _stream(spark: SparkSession, kafka: Mapping[str, str], max_rows: int, options: Mapping[str, str]) -> DataFrame:
@@ -73,7 +90,8 @@ def appender(store: Store, wanted: Wanted) -> Callable[[DataFrame, int], None]:
             by_kind[kind] = by_kind.get(kind, 0) + count
         chunk = Chunk(name, 0, sum(by_kind.values())) if found else None
         last_ms = max((at_ms for *_, at_ms in found if at_ms is not None), default=None)
-        buckets = {bucket for bucket, *_ in found}
+        # transactions are made anew for all ids
+        buckets = {bucket for bucket, kind, *_ in found if kind not in OF_TRANSACTIONS}
         store.change(lambda manifest: appended(manifest, batch, chunk, by_kind, last_ms, buckets))
 
     return append
@@ -138,17 +156,35 @@ def staged(
     if buckets is not None:
         rows = rows.where(F.col("bucket").isin(*sorted(buckets)))
     rows = _kept(rows, manifest.since_ms)
-    decoded, odd_times = with_sound_times(rows.where(F.col("kind") != EVENT).drop("bucket"), now_ms())
-    raw = rows.where(F.col("kind") == EVENT).select(
-        F.lit(EVENTS_TOPIC).alias("topic"),
-        F.col("log_partition").alias("partition"),
-        F.col("log_offset").alias("offset"),
-        F.col("log_timestamp_ms").alias("timestamp_ms"),
-        F.col("raw_key").alias("key"),
-        F.col("raw_value").alias("value"),
-        F.col("reason").alias("damage"),
-    )
+    decoded, odd_times = with_sound_times(rows.where(~F.col("kind").isin(*NOT_DECODED)).drop("bucket"), now_ms())
+    raw = _raw(rows, EVENT, EVENTS_TOPIC)
     has_events = bool(manifest.rows.get(EVENT))
     told = events(raw) if has_events else None
     epochs = epochs_in(decoded, manifest.rows, listed)
     return Inputs(decoded, told, since_ms=manifest.since_ms, epochs=epochs, odd_times=odd_times), malformed_events(raw)
+
+
+def staged_transactions(store: Store, manifest: Manifest) -> TransactionInputs:
+    """What tells of transactions, of all ids."""
+    if not any(manifest.rows.get(kind) for kind in OF_TRANSACTIONS):
+        return NOTHING
+    rows = _kept(store.read(LOG, [chunk.name for chunk in manifest.chunks], STAGED), manifest.since_ms)
+    states, told = (
+        _raw(rows, kind, topic) if manifest.rows.get(kind) else None for kind, topic in OF_TRANSACTIONS.items()
+    )
+    counts = counts_of(events(_raw(rows, EVENT, EVENTS_TOPIC))) if manifest.rows.get(EVENT) else None
+    return TransactionInputs(states, told, None, counts, of_groups=bool(manifest.asked.get("groups")))
+
+
+def _raw(rows: DataFrame, kind: str, topic: str) -> DataFrame:
+    """The rows of a kind whose bytes were staged, as they were read."""
+    known = {
+        "topic": F.lit(topic),
+        "partition": F.col("log_partition"),
+        "offset": F.col("log_offset"),
+        "timestamp_ms": F.col("log_timestamp_ms"),
+        "key": F.col("raw_key"),
+        "value": F.col("raw_value"),
+        "damage": F.col("reason"),
+    }
+    return shaped(rows.where(F.col("kind") == kind), RAW, known)

@@ -94,3 +94,10 @@ class Chosen:
     """kind, reason, rows."""
     odd_times: Some = field(default_factory=Some)
     """Groups of commits with a time that cannot be: group, commits, stated_ms (one of those times)."""
+    transaction_ends: Sequence[Row] = ()
+    """outcome, cause, transactions, took_ms (mean), longest_ms; none: there was no transaction."""
+    transactional_ids: Some = field(default_factory=Some)
+    """transactional_id, producer_id (one of them), transactions, aborted, timed_out, taken_over, longest_ms."""
+    longest: Some = field(default_factory=Some)
+    """Transactions."""
+    aborted: Some = field(default_factory=Some)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.pipeline.report import offsets, settings
+from muster.pipeline.report import offsets, settings, transactions
 from muster.pipeline.report.content import Chosen, Row, Story
 from muster.pipeline.report.formatting import cause_words, duration, moment, number, odd_times, percent, plural, why
 from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
@@ -27,6 +27,7 @@ def render(chosen: Chosen) -> str:
         _groups(chosen),
         [_story(story, chosen) for story in chosen.stories],
         offsets.sections(chosen),
+        transactions.sections(chosen),
         settings.sections(chosen),
         _about(chosen),
     )
@@ -60,6 +61,8 @@ def _lead(chosen: Chosen) -> Html:
 
 def _contents(chosen: Chosen) -> Html:
     places = [("#overview", "Overview"), ("#groups", "Groups"), ("#offsets", "Offsets")]
+    if chosen.transaction_ends:
+        places.append(("#transactions", "Transactions"))
     if chosen.grid:
         places.append(("#what-if", "What if"))
     return tag("nav", (tag("a", text, href=where) for where, text in places))

@@ -24,6 +24,8 @@ REBALANCES: Final = 200
 """Rebalances of one group."""
 LINES: Final = 40
 """Rows of any other table."""
+TRANSACTIONS: Final = 10
+"""The longest transactions."""
 BUCKETS: Final = 60
 """Columns of the picture of rebalances over time, at most."""
 _BUCKET_SIZES: Final = (MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY)
@@ -70,6 +72,7 @@ def select(tables: Tables, about: About) -> Chosen:
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
         odd_reasons=_reasons(tables),
         odd_times=_odd_times(tables["commits"]),
+        **_transactions(tables),
     )
 
 
@@ -197,6 +200,37 @@ def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
     )
     withheld = _some(fidelity.where("withheld"), F.desc_nulls_last("generations"), F.asc("group"))
     return grid, _some(better, saved, F.asc("group")), _rows(judged.orderBy("source")), withheld
+
+
+def _transactions(tables: Tables) -> dict[str, Any]:
+    rows = tables.get("transactions")
+    if rows is None:
+        return {}
+    totals = (F.count("*").alias("transactions"), F.max("took_ms").alias("longest_ms"))
+    ends = rows.groupBy("outcome", "cause").agg(*totals, F.avg("took_ms").alias("took_ms"))
+    found = _rows(ends.orderBy(F.desc("transactions"), "outcome", "cause").limit(LINES))
+    if not found:
+        return {}
+    # a producer without a known id is told by its own
+    by_id = rows.groupBy(
+        "transactional_id", F.when(F.col("transactional_id").isNull(), F.col("producer_id")).alias("of")
+    )
+    ids = by_id.agg(
+        *totals,
+        F.max("producer_id").alias("producer_id"),
+        F.count_if(F.col("outcome") == "aborted").alias("aborted"),
+        F.count_if(F.col("cause") == "timeout").alias("timed_out"),
+        F.count_if(F.col("cause") == "new_producer").alias("taken_over"),
+    ).drop("of")
+    aborted = rows.where(F.col("outcome") == "aborted")
+    return {
+        "transaction_ends": found,
+        "transactional_ids": _some(
+            ids, F.desc("aborted"), F.desc_nulls_last("longest_ms"), F.asc("transactional_id"), F.asc("producer_id")
+        ),
+        "longest": _some(rows.where("took_ms is not null"), F.desc("took_ms"), F.asc("start_ms"), limit=TRANSACTIONS),
+        "aborted": _some(aborted, F.desc("start_ms"), F.asc("transactional_id")),
+    }
 
 
 def _reasons(tables: Tables) -> list[Row]:

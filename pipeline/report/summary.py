@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from muster.pipeline.facts.schema import LOG
+from muster.pipeline.report import transactions
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import cause_words, duration, moment, number, plain, plural
 
@@ -29,6 +30,7 @@ def text(chosen: Chosen) -> str:
         ),
         *_block(f"partitions that stood still: {number(chosen.stalls.total)}", chosen.stalls.rows, _stall),
     ]
+    lines += _block("transactions", chosen.transaction_ends, transactions.line)
     if chosen.static_candidates.total:
         members, spared = plural(chosen.static_candidates.total, "member"), plural(chosen.spared, "rebalance")
         lines += ["", f"static membership of {members} would have spared {spared}"]

@@ -38,7 +38,7 @@ class Outcomes:
 
     def _add(self, batches: Batches, *, opens: bool) -> None:
         concerned = batches.only(batches.is_control | batches.is_transactional)
-        kinds = _kinds(concerned)
+        kinds = kinds_of(concerned)
         for offset, producer_id, kind in zip(
             concerned.base_offset.tolist(), concerned.producer_id.tolist(), kinds, strict=True
         ):
@@ -60,7 +60,7 @@ class Outcomes:
         return counts
 
 
-def _kinds(batches: Batches) -> list[int | None]:
+def kinds_of(batches: Batches) -> list[int | None]:
     """What the marker in each batch says; None for batches of data and for markers of another kind."""
     kinds: list[int | None] = [None] * len(batches.position)
     controls = np.flatnonzero(batches.is_control)

@@ -84,6 +84,12 @@ def whatif(
     }
 
 
+def transaction(name: str | None, outcome: str | None, cause: str | None, took_ms: int | None) -> dict[str, Any]:
+    start_ms = START + (1 if name == "b" else 0)
+    return {"transactional_id": name, "producer_id": 7, "start_ms": start_ms, "outcome": outcome, "cause": cause,
+            "took_ms": took_ms, "topics": [], "partitions": 0, "groups": []}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def chosen(spark: SparkSession) -> Chosen:
     with pytest.MonkeyPatch.context() as patch:
@@ -129,6 +135,13 @@ def chosen(spark: SparkSession) -> Chosen:
                 fidelity=[
                     {"group": "wild", "source": "events", "generations": 4, "reproduced": 4, "withheld": False},
                     {"group": "odd", "source": "events", "generations": 2, "reproduced": 1, "withheld": True},
+                ],
+                transactions=[
+                    transaction("a", "committed", "client", 5),
+                    transaction("a", "aborted", "timeout", 900),
+                    transaction("b", "aborted", "new_producer", 7),
+                    transaction(None, "committed", "client", 3),
+                    transaction("b", None, None, None),
                 ],
                 malformed=[{"reason": "no key"}],
             ),
@@ -187,6 +200,20 @@ def test_settings_are_compared_over_the_same_groups(chosen: Chosen) -> None:
         (2, 6, 5, 1)
     ]
     assert [row["group"] for row in chosen.withheld.rows] == ["odd"]
+
+
+def test_transactions(chosen: Chosen) -> None:
+    assert [(row["outcome"], row["transactions"], row["took_ms"]) for row in chosen.transaction_ends] == [
+        ("committed", 2, 4.0),
+        (None, 1, None),
+        ("aborted", 1, 7.0),
+        ("aborted", 1, 900.0),
+    ]
+    ids = [(row["transactional_id"], row["aborted"], row["timed_out"], row["taken_over"], row["longest_ms"])
+           for row in chosen.transactional_ids.rows]  # fmt: skip
+    assert ids == [("a", 1, 1, 0, 900), ("b", 1, 0, 1, 7), (None, 0, 0, 0, 3)]
+    assert [row["took_ms"] for row in chosen.longest.rows] == [900, 7, 5, 3]
+    assert [row["took_ms"] for row in chosen.aborted.rows] == [7, 900]
 
 
 def test_odd_rows(chosen: Chosen) -> None:
