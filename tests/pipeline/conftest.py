@@ -62,7 +62,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     server.start()
     try:
         found = Live({"bootstrap.servers": server.bootstrap}, str(server.workdir / "data"))
-        found.fill()
+        found.fill(transactions=True)
         yield found
     finally:
         server.stop()
