@@ -17,6 +17,9 @@ One JSON object in a line, each with `kind`:
 * `stall`: `group`, `time` it ended, `begin`, `client_id`, `how`: `silent` (no commits) or `stuck` (the same offset each
   time).
 * `refused`: `group`, `time`, `client_id`, `error`: a commit that came too late.
+* `transaction`: `transactional_id`, when it `began`, `time` by which it has ended, `outcome` (committed, aborted),
+  `cause` (client, timeout, new_producer), `group` and number of `offsets` committed in it.
+* `fenced`: `transactional_id`, `time`, `client_id`, `error`: a producer whose id another one had taken over.
 * `gone`: `group`, `time`, `what`: `deleted`, `offsets_deleted` (`topic`), both as asked for at that time, or
   `offsets_expired`: they are when `retention_ms` have passed `since` the last commit.
 """

@@ -64,28 +64,28 @@ class World(world.World):
         identity = self._logs.open(cluster_id=None, node_id=NODE_ID, draw_uuid=self._draw_uuid)
         # no answer waits for the disk: everything is synced at the end
         topics = TopicSettings(offsets_topic_num_partitions=partitions, muster_offsets_durability="os")
-        self._topics = Topics(topics, self.clock, self._logs, identity, TopicConfigs(), self._draw_uuid)
-        self._topics.load()
+        self.topics = Topics(topics, self.clock, self._logs, identity, TopicConfigs(), self._draw_uuid)
+        self.topics.load()
         for name in (GROUP_OFFSETS_TOPIC, GROUP_EVENTS_TOPIC):
-            at_once(self._topics.ensuring(name))
+            at_once(self.topics.ensuring(name))
         self._journals: list[Journal] = []
-        shards = group_shards(self._topics, self.clock, settings, AT_ONCE, self._observe)
+        shards = group_shards(self.topics, self.clock, settings, AT_ONCE, self._observe)
         self.routing = Routing(shards)
         for shard in shards:
             for _ in shard.start():
                 pass
-            self._topics.subscribe(shard.topics_changed)
+            self.topics.subscribe(shard.topics_changed)
 
     def _draw_uuid(self) -> bytes:
         return draw_uuid(self.rng.randbytes)
 
     def _observe(self, index: int) -> SampleObserver:
-        journal = Journal(index, partial(self._topics.open.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
+        journal = Journal(index, partial(self.topics.open.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
         self._journals.append(journal)
         return SampleObserver(journal, self._when_rebalancing)
 
     def _log(self, topic: str, index: int) -> Log:
-        return self._topics.by_name[topic].existing(index).log
+        return self.topics.by_name[topic].existing(index).log
 
     # ---- requests
 
@@ -124,18 +124,18 @@ class World(world.World):
 
     def create_topic(self, name: str, partitions: int, records_per_s: int) -> None:
         """A topic with producers."""
-        at_once(self._topics.creating(NewTopic(name, self._draw_uuid(), partitions, 1)))
+        at_once(self.topics.creating(NewTopic(name, self._draw_uuid(), partitions, 1)))
         random = Random(f"{self._seed}:{name}")
         self.traffic[name] = Traffic(name, partitions, records_per_s, self.wall_ms, random)
 
     def grow_topic(self, name: str, partitions: int) -> None:
         """Give a topic more partitions."""
-        at_once(self._topics.growing(name, partitions, None))
+        at_once(self.topics.growing(name, partitions, None))
         self.traffic[name].grow(partitions, self.wall_ms)
 
     def partition_counts(self, names: Sequence[str]) -> dict[str, int]:
         """How many partitions topics have, those that exist."""
-        by_name = self._topics.image.by_name
+        by_name = self.topics.image.by_name
         return {name: by_name[name].partitions for name in names if name in by_name}
 
     # ---- the end

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.simulation.sample import transactions
 from muster.simulation.sample.group import Group
 from muster.simulation.sample.stories import STORIES, Cast, cast
 from muster.simulation.sample.truth import Truth
@@ -87,9 +88,11 @@ def _play(world: World, truth: Truth, wanted: Wanted, start_ms: int, progress: C
         settings=settings,
     )
     groups = _set_out(world, truth, cast(wanted.groups, records, span_ms, wanted.seed), wanted)
+    coordinator = transactions.set_out(world, truth, span_ms, wanted.seed)
     for step in range(_STEPS):
         world.run(lambda: False, span_ms * (step + 1) // _STEPS - span_ms * step // _STEPS)
         progress((step + 1) / _STEPS)
+    coordinator.close()
     for group in groups:
         group.finish()
     for name, traffic in world.traffic.items():

@@ -36,9 +36,11 @@ def truth(directory: Path) -> dict[str, list[Row]]:
 
 
 def records(directory: Path, topic: str) -> Iterator[tuple[bytes | None, bytes | None]]:
-    """Keys and values of all records of a topic, those of one partition in their order."""
+    """Keys and values of all records of a topic but markers, those of one partition in their order."""
     for file in sorted(directory.glob(f"{topic}-*/*.log")):
-        for _, rows in batches.read(file.read_bytes()):
+        for header, rows in batches.read(file.read_bytes()):
+            if header.is_control:
+                continue
             for record in rows:
                 yield record.key, record.value
 

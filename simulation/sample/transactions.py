@@ -1,0 +1,229 @@
+"""Producers of a sample that read, write and commit their offsets in transactions: most are committed, some are aborted
+by them, by their timeout, or since another producer took the transactional id over. `truth.jsonl` says which.
+
+They are beside the groups of the stories, with a group and topics of their own, and draw their own random numbers: with
+and without them the groups do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from muster.coordinator.core.interface import Client, Producer, Respond
+from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
+from muster.coordinator.observe.transaction_journal import TransactionJournal, TransactionObservers
+from muster.coordinator.slices import Slices, at_once
+from muster.coordinator.topics.creation import NewTopic
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_EVENTS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.transaction_coordinator.transactions import Transactions
+from muster.coordinator.transactions.commands import TransactionCommand
+from muster.coordinator.transactions.settings import TransactionSettings
+from muster.protocol.errors import error_name
+from muster.protocol.message import Message
+from muster.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from muster.protocol.messages.end_txn import EndTxnRequest
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from muster.simulation.sample.truth import Truth
+from muster.simulation.sample.world import World
+
+GROUP: Final = "exactly-once"
+READ: Final = "invoices"
+WRITTEN: Final = "ledger"
+PARTITIONS: Final = 3
+"""Of each of the two topics."""
+STATE_PARTITIONS: Final = 4
+TIMEOUT_MS: Final = 60_000
+TRANSACTIONS: Final = 40
+"""Of each producer, in all of the sample's time."""
+AGAIN_MS: Final = 100
+"""A producer that is told to wait asks again after so long."""
+_CONCURRENT: Final = 51
+"""CONCURRENT_TRANSACTIONS."""
+
+Steps = Generator[Any, Any, Any]
+"""What a producer does: it yields ms to wait, or a function that is given what takes the answer of a request."""
+
+
+class Coordinator:
+    """The transaction coordinator of the sample's node."""
+
+    def __init__(self, world: World) -> None:
+        """Makes its topics, and starts."""
+        self.world = world
+        self._journals: list[TransactionObservers] = []
+        topics = world.topics
+        self.slices = Slices(world.clock)
+        # their ids are no part of what the groups draw
+        drawn, world.rng = world.rng, Random(f"{GROUP}:ids")
+        try:
+            for name, count in ((READ, PARTITIONS), (WRITTEN, PARTITIONS)):
+                at_once(topics.creating(NewTopic(name, topics.draw_uuid(), count, 1)))
+            for name in (TRANSACTION_STATE_TOPIC, TRANSACTION_EVENTS_TOPIC):
+                at_once(topics.ensuring(name, STATE_PARTITIONS))
+        finally:
+            world.rng = drawn
+        topics.publish()
+        self.transactions = Transactions(
+            topics, world.clock, self.slices, world.routing.shards, TransactionSettings(), observe=self._observe
+        )
+        self.transactions.start(1_000)
+
+    def _observe(self, index: int) -> TransactionObservers:
+        open_log = partial(self.world.topics.open.open_log, TRANSACTION_EVENTS_TOPIC, index)
+        journal = TransactionJournal(index, open_log, self.world.clock)
+        self._journals.append(TransactionObservers(journal, lambda _: None))
+        return self._journals[-1]
+
+    def decide(self, name: str, request: Message, client: Client, version: int, respond: Respond) -> None:
+        """A request that may need a producer id."""
+        job = self.transactions.deciding(name, request, respond, client, version)
+        self.slices.run(job, lambda _: None, self.transactions)
+
+    def close(self) -> None:
+        """Nothing more happens."""
+        for one in self._journals:
+            one.close()
+
+
+class Worker:
+    """One transactional id, and who uses it."""
+
+    def __init__(self, coordinator: Coordinator, truth: Truth, number: int, version: int, seed: int) -> None:
+        """`version`: the client's transaction version: with 2 each end raises the epoch (KIP-890)."""
+        self.name = f"{GROUP}-{number}"
+        self.random = Random(f"{seed}:{self.name}")
+        self._coordinator, self._truth = coordinator, truth
+        self._world = coordinator.world
+        self._version = version
+        self._partition = number % PARTITIONS
+        self._position = 0
+        self._processes = 0
+
+    # ---- what a process does
+
+    def process(self) -> Client:
+        """A new one."""
+        self._processes += 1
+        return Client(f"{self.name}-{self._processes}", f"/10.9.{self._partition}.{self._processes}")
+
+    def begin(self, client: Client) -> Steps:
+        """A producer id and epoch."""
+        while True:
+            request = InitProducerIdRequest(self.name, TIMEOUT_MS)
+            answer = yield self._deciding(request, client)
+            if not answer.error_code:
+                return Producer(answer.producer_id, answer.producer_epoch)
+            yield AGAIN_MS
+
+    def write(self, client: Client, producer: Producer) -> Steps:
+        """A transaction begins, with a commit of offsets in it; when that was."""
+        shard = self._world.routing.shard(GROUP)
+        topics = [AddPartitionsToTxnTopic(WRITTEN, [self._partition]),
+                  AddPartitionsToTxnTopic(GROUP_OFFSETS_TOPIC, [shard.partition])]  # fmt: skip
+        one = AddPartitionsToTxnTransaction(self.name, *producer, topics=topics)
+        command = partial(TransactionCommand, AddPartitionsToTxnRequest([one]), client=client,
+                          client_transaction_version=self._version)  # fmt: skip
+        while True:
+            answer = yield lambda take: self._coordinator.transactions.submit(self.name, command(respond=take))
+            (result,) = answer.results_by_transaction
+            error = result.topic_results[0].results_by_partition[0].partition_error_code
+            if error != _CONCURRENT:
+                break
+            yield AGAIN_MS
+        began_ms = self._world.wall_ms
+        yield self.random.randrange(20, 200)
+        # what was aborted is not read again: no commit in the log goes back
+        self._position += self.random.randrange(1, 500)
+        row = TxnOffsetCommitRequestPartition(self._partition, self._position)
+        offsets = TxnOffsetCommitRequest(self.name, GROUP, *producer, topics=[TxnOffsetCommitRequestTopic(READ, [row])])
+        yield lambda take: shard.submit(TxnCommitCommand(offsets, take, client, 0), producer)
+        self._world.records += 1
+        return began_ms
+
+    def end(self, client: Client, producer: Producer, *, commit: bool) -> Steps:
+        """EndTxn: the error, and the producer that goes on."""
+        answer = yield self._deciding(EndTxnRequest(self.name, *producer, commit), client)
+        if not answer.error_code and answer.producer_id >= 0:
+            producer = Producer(answer.producer_id, answer.producer_epoch)
+        return answer.error_code, producer
+
+    def _deciding(self, request: Message, client: Client) -> Callable[[Respond], None]:
+        return lambda take: self._coordinator.decide(self.name, request, client, self._version, take)
+
+    # ---- what happens
+
+    def run(self, span_ms: int) -> Steps:
+        """A transaction now and then; the sample's time is `span_ms`."""
+        yield self.random.randrange(60_000)
+        client = self.process()
+        producer = yield from self.begin(client)
+        for number in range(1, TRANSACTIONS):
+            yield max(int(span_ms / TRANSACTIONS * self.random.uniform(0.3, 1.0)), 1_000) - 500
+            began_ms = yield from self.write(client, producer)
+            yield self.random.randrange(10, 2_000)
+            if number % 11 == 5:
+                client, producer = yield from self._taken_over(client, producer, began_ms)
+            elif number % 13 == 7:
+                producer = yield from self._too_slow(client, producer, began_ms)
+            else:
+                commit = number % 7 != 3
+                error, producer = yield from self.end(client, producer, commit=commit)
+                assert not error, error_name(error)
+                self._tell(began_ms, "committed" if commit else "aborted", "client")
+
+    def _taken_over(self, zombie: Client, producer: Producer, began_ms: int) -> Steps:
+        """Another process begins with the same id; the first one wants to commit after that."""
+        heir = self.process()
+        new = yield from self.begin(heir)
+        self._tell(began_ms, "aborted", "new_producer")
+        yield self.random.randrange(1_000, 5_000)
+        error, _ = yield from self.end(zombie, producer, commit=True)
+        self._truth.tell("fenced", transactional_id=self.name, time=self._world.wall_ms, client_id=zombie.client_id,
+                         error=error_name(error))  # fmt: skip
+        return heir, new
+
+    def _too_slow(self, client: Client, producer: Producer, began_ms: int) -> Steps:
+        """It does nothing for longer than its timeout; then it begins anew."""
+        yield TIMEOUT_MS + 15_000
+        self._tell(began_ms, "aborted", "timeout")
+        error, _ = yield from self.end(client, producer, commit=True)
+        assert error
+        return (yield from self.begin(client))
+
+    def _tell(self, began_ms: int, outcome: str, cause: str) -> None:
+        self._truth.tell("transaction", transactional_id=self.name, began=began_ms, time=self._world.wall_ms,
+                         outcome=outcome, cause=cause, group=GROUP, offsets=1)  # fmt: skip
+
+
+def follow(world: World, steps: Steps, answer: Any = None) -> None:
+    """Do what a worker does, as its answers come."""
+    try:
+        what = steps.send(answer)
+    except StopIteration:
+        return
+    if isinstance(what, int):
+        world.later(what, lambda _: follow(world, steps))
+    else:
+        # an answer never comes within the call that asks for it
+        what(lambda got: world.later(1, lambda _: follow(world, steps, got)))
+
+
+def set_out(world: World, truth: Truth, span_ms: int, seed: int) -> Coordinator:
+    """All of them begin."""
+    coordinator = Coordinator(world)
+    for number, version in ((1, 0), (2, 2), (3, 2)):
+        worker = Worker(coordinator, truth, number, version, seed)
+        follow(world, worker.run(span_ms))
+    return coordinator
