@@ -16,7 +16,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.observe.event_writer import EventLog, EventWriter, Row
 from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, is_cut
-from muster.coordinator.observe.transaction_schema import COUNTED, plain_json, to_json
+from muster.coordinator.observe.transaction_schema import COUNTED, MOST_PARTITIONS, partitions_of, plain_json, to_json
 from muster.coordinator.topics.names import TRANSACTION_EVENTS_TOPIC
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
@@ -26,7 +26,7 @@ log = structlog.get_logger("muster.events")
 
 LATEST_MS: Final = 100
 MOST_WAITING: Final = 500
-"""Events that wait are appended at once when there are so many."""
+"""Events that wait are appended at once when there are so many, or as many that name this number of partitions."""
 SHARD_LOADED: Final = "shard_loaded"
 """partition, transactional_ids, records, took_ms. Belongs to no id."""
 REQUESTS_REFUSED: Final = "requests_refused"
@@ -48,6 +48,8 @@ class TransactionJournal:
         self._clock = clock
         self._writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
         self._waiting: list[tuple[Event, int]] = []
+        self._size = 0
+        """Of those that wait: how many they are, and how many partitions they name."""
         self._refused = RefusalCounts(_FACTS)
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
@@ -59,12 +61,13 @@ class TransactionJournal:
             if not self._waiting:
                 self._clock.call_at(now.mono_ms + LATEST_MS, self.write)
             self._waiting.append((event, now.wall_ms))
-        if len(self._waiting) >= MOST_WAITING:
-            self.write()
+            self._size += 1 + min(partitions_of(event), MOST_PARTITIONS)
+            if self._size >= MOST_WAITING:
+                self.write()
 
     def write(self) -> None:
         """Write what waits."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
             rows = [(_key(event.transactional_id), to_json(event, wall_ms)) for event, wall_ms in waiting]
             self._writer.write(rows, self._clock.now())

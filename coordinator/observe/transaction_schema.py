@@ -18,6 +18,9 @@ from muster.coordinator.transactions.events import Event
 VERSION: Final = 1
 """Of the schema; it grows only when old readers would misread something."""
 
+MOST_PARTITIONS: Final = 2_000
+"""An event names its partitions if they are no more than these; else it only says how many they are."""
+
 _RENAMED: Final = {"start_ms": "began", "version": "transaction_version"}
 """Facts of the core that have other names here: times (ms since 1970) have no `_ms`, durations have."""
 
@@ -31,8 +34,19 @@ def to_json(event: Event, wall_ms: int) -> bytes:
         f'{{"v":{VERSION},"kind":"{kind}","transactional_id":{quote(name)},"time":{wall_ms}'
         f',"producer_id":{producer_id},"producer_epoch":{producer_epoch}'
     )
-    told = {_RENAMED.get(fact, fact): value for fact, value in facts.items()}
+    told: dict[str, Any] = {_RENAMED.get(fact, fact): value for fact, value in facts.items()}
+    if "topics" in told:
+        count = partitions_of(event)
+        told.setdefault("partitions", count)
+        if count > MOST_PARTITIONS:
+            told["topics"] = None
     return f"{head},{_json(told)[1:]}".encode("utf-8", "surrogatepass") if told else f"{head}}}".encode()
+
+
+def partitions_of(event: Event) -> int:
+    """How many partitions it would name."""
+    topics = event.facts.get("topics")
+    return sum(map(len, topics.values())) if isinstance(topics, Mapping) else 0
 
 
 def plain_json(kind: str, transactional_id: str | None, wall_ms: int, facts: Mapping[str, Any]) -> bytes:

@@ -79,8 +79,10 @@ def producer(value: Value, prefix: str = "") -> str:
     return f"producer {value[prefix + 'producer_id']} epoch {value[prefix + 'producer_epoch']}"
 
 
-def places(topics: Mapping[str, Sequence[int]]) -> str:
-    """What a transaction has written to; the partitions of offsets last."""
+def places(topics: Mapping[str, Sequence[int]] | None) -> str:
+    """What a transaction has written to; the partitions of offsets last. None: they are very many."""
+    if topics is None:
+        return "very many partitions"
     plain = sorted(one for one in topics if one != OFFSETS_TOPIC)
     named = [f"{topic}:{','.join(map(str, sorted(topics[topic])))}" for topic in plain[:TOPICS_NAMED]]
     if len(plain) > TOPICS_NAMED:

@@ -70,6 +70,11 @@ def test_many_events_do_not_wait(desk: Desk) -> None:
     assert desk.batches == 1
 
 
+def test_neither_do_those_that_name_many_partitions(desk: Desk) -> None:
+    desk.tell(begun(), added({"orders": list(range(MOST_WAITING))}), begun())
+    assert len(desk.rows) == 2
+
+
 def test_fenced_and_refused_requests_are_counted_for_a_second(desk: Desk) -> None:
     desk.tell(fenced(), fenced(), refused(), fenced())
     desk.clock.advance(1_000)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.observe.transaction_schema import COUNTED, plain_json, to_json
+from muster.coordinator.observe.transaction_schema import COUNTED, MOST_PARTITIONS, plain_json, to_json
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
 from tests.coordinator.observe import happenings as happened
@@ -34,6 +34,13 @@ def test_every_field_of_every_kind_is_in_the_docs(event: Event) -> None:
     assert head == {"v": 1, "kind": event.kind, "transactional_id": "pay-1", "time": 5, "producer_id": 4000}
     assert value.pop("producer_epoch") == event.producer_epoch
     assert set(value) <= set(re.findall("`([a-z_]+)`", row))
+
+
+def test_very_many_partitions_are_a_number() -> None:
+    value = json.loads(to_json(happened.added({"orders": list(range(MOST_PARTITIONS + 1))}), 5))
+    assert (value["topics"], value["partitions"]) == (None, MOST_PARTITIONS + 1)
+    value = json.loads(to_json(happened.ended(), 5))
+    assert (value["topics"]["orders"], value["partitions"]) == ([0, 2], 3)
 
 
 def test_every_kind_is_told() -> None:

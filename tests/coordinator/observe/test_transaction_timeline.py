@@ -94,4 +94,4 @@ def test_what_the_journal_counts() -> None:
 def test_many_topics_are_counted() -> None:
     topics = {f"t{number}": [1, 0] for number in range(6)}
     assert places(topics) == "t0:0,1, t1:0,1, t2:0,1, t3:0,1, 2 more topics"
-    assert places({}) == "nothing"
+    assert (places({}), places(None)) == ("nothing", "very many partitions")
