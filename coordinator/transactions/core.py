@@ -77,7 +77,8 @@ class TransactionCore:
         """Those of these producer ids that a transactional id has, or had before or after an epoch was used up."""
         wanted, found = frozenset(producer_ids), set[int]()
         for one in self._state.transactions.values():
-            found |= wanted & {one.producer_id, one.previous_producer_id, one.next_producer_id}
+            if one.producer_id in wanted or one.previous_producer_id in wanted or one.next_producer_id in wanted:
+                found |= wanted & {one.producer_id, one.previous_producer_id, one.next_producer_id}
         return found
 
     def handle(self, command: TransactionCommand | MarkersWritten, now: Now, most_bytes: int = NO_LIMIT) -> Output:

@@ -80,7 +80,11 @@ def verifying(
     coordinator is asked again for a while.
     """
     if not (knows.adds or node.config.value(ENABLED)):
-        return {(one.topic, one.partition): NOT_NEEDED for one in wanted}
+        trusted: dict[Place, Guard | ApiError | LogError | None] = {}
+        for one in wanted:
+            failure = yield from _loading(one.log)
+            trusted[one.topic, one.partition] = failure or NOT_NEEDED
+        return trusted
     began_ms = node.clock.mono_ms()
     while True:
         found = yield from _ask_once(node, client, transactional_id, producer, wanted, knows)
@@ -102,9 +106,11 @@ def _ask_once(
     for topic, index, log, sequence in wanted:
         if many:
             yield None
+        failure = yield from _loading(log)
+        if failure is not None:
+            found[topic, index] = failure
+            continue
         try:
-            if not log.producers.is_loaded:
-                yield from log.producers.loading()
             guard = log.producers.verification(
                 *producer, sequence, supports_epoch_bump=knows.adds, now_ms=node.clock.now().wall_ms
             )
@@ -118,6 +124,19 @@ def _ask_once(
         errors = yield from _ask(node, client, transactional_id, producer, topics, knows)
         found |= {place: ApiError(error) for place, error in errors.items()}
     return found
+
+
+def _loading(log: Log) -> Job[ApiError | LogError | None]:
+    """Have the producers of a log at hand; or why that cannot be."""
+    if log.producers.is_loaded:
+        return None
+    try:
+        yield from log.producers.loading()
+    except LogError as error:
+        return error
+    except OSError as error:
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+    return None
 
 
 def _ask(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -210,3 +211,23 @@ def test_many_partitions_are_looked_at_in_slices(bench: Bench) -> None:
     wanted = [Wanted("t", index, bench.logs[index % 2], 0) for index in range(60)]
     job = verification.verifying(bench.node, Client("c", "/h"), "tx", P, wanted, NEW, again=False)
     assert [next(job) for _ in range(60)] == [None] * 60
+
+
+@pytest.mark.parametrize("enabled", ["true", "false"])
+def test_what_producers_wrote_is_read_before_and_may_be_unreadable(
+    enabled: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(transaction_partition_verification_enable=enabled)
+    for log in bench.logs:
+        log.append(0, batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0), wall_ms=5)
+        assert not log.producers.is_loaded
+    bench.verify(OLD, 0)
+    assert (bench.logs[0].producers.is_loaded, bench.codes()) == (True, [None])
+
+    def broken() -> Iterator[None]:
+        raise OSError("unreadable")
+        yield
+
+    monkeypatch.setattr(type(bench.logs[1].producers), "loading", lambda _: broken())
+    bench.verify(OLD, 1)
+    assert bench.codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
