@@ -6,8 +6,6 @@ import pathlib
 
 import pytest
 
-from muster.coordinator.api.registry import SERVED
-from tests.stories import kafka_codec as codec
 from tests.stories.node import NodeDriver
 from tests.stories.story import Step, Story
 from tests.stories.virtual import VirtualDriver, persisted
@@ -37,8 +35,6 @@ def test_story_in_virtual_time(story: Story) -> None:
     if requests_of(story) == {"find"}:
         pytest.skip("asks for a coordinator, which the core knows nothing of: see tests/e2e")
     if "txn" in story.tags:
-        if not {codec.api_key("AddPartitionsToTxn"), codec.api_key("TxnOffsetCommit")} <= SERVED.keys():
-            pytest.xfail("needs transactions: AddPartitionsToTxn and TxnOffsetCommit are not both served")
         assert NodeDriver(story).run() == story.text
         return
     driver = VirtualDriver(story)

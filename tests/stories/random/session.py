@@ -56,8 +56,7 @@ async def play_transactions(
     servers: Mapping[str, Address], story: Story, topic_ids: Mapping[str, Mapping[str, uuid.UUID]]
 ) -> Outcome:
     """One history of transactions, with fresh ids and topics."""
-    suffix = _suffix()
-    halves = [Half(name, address, story, suffix, topic_ids[name]) for name, address in servers.items()]
+    halves = [Half(name, address, story, _suffix(), topic_ids[name]) for name, address in servers.items()]
     return await Pair(halves).play(story)
 
 

@@ -1,13 +1,16 @@
-"""The same histories over TCP and on the core beside: Muster's handlers, shards and sockets change nothing."""
+"""The same histories over TCP and on the core beside: Muster's handlers, shards and sockets change nothing. Histories
+of transactions, which have no core beside them, are played on one server twice at the same time.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
 
+from tests.stories.random.__main__ import OF_TRANSACTIONS
 from tests.stories.random.histories import history
 from tests.stories.random.lockstep import Outcome
-from tests.stories.random.session import Session
+from tests.stories.random.session import TRANSACTIONS, Session
 from tests.stories.random.virtually import play
 from tests.stories.random.ways import OwnWays
 from tests.stories.story import Story
@@ -49,3 +52,21 @@ def test_histories_over_tcp_are_what_the_core_says(tmp_path: Path) -> None:
         server.stop()
     assert [one.difference for one in outcomes] == [None] * HISTORIES
     assert sum(one.replies for one in outcomes) > 15 * HISTORIES
+
+
+def test_histories_of_transactions_are_told_twice_the_same(tmp_path: Path) -> None:
+    server = MusterServer(tmp_path, {**OF_TRANSACTIONS, "offsets.topic.num.partitions": "3"}, in_memory=True)
+    server.start()
+
+    async def compare() -> list[Outcome]:
+        session = Session({"kafka": server.address, "muster": server.address}, OF_TRANSACTIONS, TRANSACTIONS)
+        await session.prepare()
+        stories = [TRANSACTIONS.history(number, OF_TRANSACTIONS) for number in range(HISTORIES)]
+        return await asyncio.gather(*map(session.play, stories))
+
+    try:
+        outcomes = asyncio.run(compare())
+    finally:
+        server.stop()
+    assert [one.difference for one in outcomes] == [None] * HISTORIES
+    assert sum(one.alike for one in outcomes) > 15 * HISTORIES
