@@ -123,7 +123,8 @@ def added_partitions(*topics: str) -> Message:
 
 def added_rows(answer: Any) -> list[int]:
     (result,) = answer.results_by_transaction
-    return [row.partition_error_code for topic in result.topic_results for row in topic.results_by_partition]
+    topics = sorted(result.topic_results, key=lambda topic: str(topic.name), reverse=True)  # Kafka hashes them
+    return [row.partition_error_code for topic in topics for row in topic.results_by_partition]
 
 
 MARKERS = write_txn_markers.WriteTxnMarkersRequest(
