@@ -35,6 +35,12 @@ class TopicSettings:
     """Partitions of __transaction_state, should a client's metadata request create it."""
     transaction_state_log_segment_bytes: int = 104_857_600
     """Segment size of __transaction_state."""
+    transaction_partition_verification_enable: bool = True
+    """Off: what older clients write in a transaction is not verified to be part of it."""
+    add_partitions_to_txn_retry_backoff_ms: int = 20
+    """After so long a coordinator whose transaction is just ending is asked again, for a client that need not know."""
+    add_partitions_to_txn_retry_backoff_max_ms: int = 100
+    """For how long."""
     producer_id_expiration_ms: int = 86_400_000
     """A producer silent for this long is forgotten."""
     producer_id_expiration_check_interval_ms: int = 600_000

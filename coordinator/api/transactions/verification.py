@@ -27,11 +27,6 @@ from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-ENABLED: Final = "transaction.partition.verification.enable"
-RETRY_MS: Final = "add.partitions.to.txn.retry.backoff.ms"
-RETRY_FOR_MS: Final = "add.partitions.to.txn.retry.backoff.max.ms"
-REQUEST_MS: Final = "request.timeout.ms"
-"""Properties."""
 _IMPLICIT: Final = 2
 """Kafka's transaction version of clients whose partitions are added by what they write."""
 
@@ -79,7 +74,7 @@ def verifying(
     `again`: if the transaction before is just ending, a client whose partitions are added is not told so at once: the
     coordinator is asked again for a while.
     """
-    if not (knows.adds or node.config.value(ENABLED)):
+    if not (knows.adds or node.topics.settings.transaction_partition_verification_enable):
         trusted: dict[Place, Guard | ApiError | LogError | None] = {}
         for one in wanted:
             failure = yield from _loading(one.log)
@@ -90,10 +85,11 @@ def verifying(
         found = yield from _ask_once(node, client, transactional_id, producer, wanted, knows)
         if not (again and knows.adds and _is_ending(found)):
             return found
-        if node.clock.mono_ms() - began_ms >= min(_ms(node, RETRY_FOR_MS), _ms(node, REQUEST_MS)):
+        settings, now_ms = node.topics.settings, node.clock.mono_ms()
+        if now_ms - began_ms >= settings.add_partitions_to_txn_retry_backoff_max_ms:
             return found
         later = Later()
-        node.clock.call_at(node.clock.mono_ms() + _ms(node, RETRY_MS), partial(later, None))
+        node.clock.call_at(now_ms + settings.add_partitions_to_txn_retry_backoff_ms, partial(later, None))
         yield later
 
 
@@ -179,12 +175,6 @@ def _is_ending(found: Verified) -> bool:
     return any(
         isinstance(one, ApiError) and one.error_code == ErrorCode.CONCURRENT_TRANSACTIONS for one in found.values()
     )
-
-
-def _ms(node: Node, name: str) -> int:
-    value = node.config.value(name)
-    assert isinstance(value, int)
-    return value
 
 
 # ---- Produce

@@ -21,6 +21,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.security.authorizer import Requester
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
 from tests.coordinator.fakes import FakeCodec, FakeLog
@@ -106,6 +107,7 @@ class FakeTopics:
         }
         self.image = TopicsImage(topics, 7)
         self.open = SimpleNamespace(leaders={GROUP_OFFSETS_TOPIC: [Leader(1, 0)]})
+        self.settings = TopicSettings()
 
 
 class FakeTransactions:

@@ -17,10 +17,10 @@ from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.transactions.coordinator import FakeTransactions
 from tests.coordinator.log.support import SMALL, batch, manage
-from tests.coordinator.topics.support import started_with
 
 OLDEST, OLD, NEW = Knows(False, False), Knows(False, True), Knows(True, True)
 P = Producer(7, 3)
@@ -30,15 +30,13 @@ CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 class Bench:
     """Two partitions, and what verifies for them."""
 
-    def __init__(self, **config: str) -> None:
+    def __init__(self, **settings: bool) -> None:
         self.clock = ManualClock()
         self.transactions = FakeTransactions()
         self.slices = Slices(self.clock)
         self.closed = False
-        properties = {name.replace("_", "."): value for name, value in config.items()}
-        self.node: Any = SimpleNamespace(
-            clock=self.clock, transactions=self.transactions, config=started_with(properties)
-        )
+        topics = SimpleNamespace(settings=TopicSettings(**settings))
+        self.node: Any = SimpleNamespace(clock=self.clock, transactions=self.transactions, topics=topics)
         manager = manage(MemoryStorage())
         self.logs: list[Log] = [manager.open_log("t", index, config=SMALL, topic_id=b"t" * 16) for index in range(2)]
         self.found: list[Verified] = []
@@ -154,7 +152,7 @@ def test_without_a_coordinator_it_is_not_available(bench: Bench) -> None:
 
 
 def test_the_operator_may_trust_old_clients() -> None:
-    bench = Bench(transaction_partition_verification_enable="false")
+    bench = Bench(transaction_partition_verification_enable=False)
     bench.verify(OLD)
     assert bench.transactions.asked == []
     assert set(bench.found[0].values()) == {NOT_NEEDED}
@@ -213,9 +211,9 @@ def test_many_partitions_are_looked_at_in_slices(bench: Bench) -> None:
     assert [next(job) for _ in range(60)] == [None] * 60
 
 
-@pytest.mark.parametrize("enabled", ["true", "false"])
+@pytest.mark.parametrize("enabled", [True, False])
 def test_what_producers_wrote_is_read_before_and_may_be_unreadable(
-    enabled: str, monkeypatch: pytest.MonkeyPatch
+    enabled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(transaction_partition_verification_enable=enabled)
     for log in bench.logs:

@@ -18,6 +18,11 @@ from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -261,6 +266,18 @@ def test_a_topic_made_again_takes_no_pending_offset_over(room: Producers) -> Non
     room.take(room.core.handle(TopicsChanged(image), room.now))
     room.end()
     assert room.at() == -1
+
+
+def test_what_a_later_commit_stands_instead_of_does_not_go_with_a_topic(room: Producers) -> None:
+    room.txn(offset=2)
+    row = OffsetCommitRequestPartition(0, 3)
+    room.send(OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", b"X" * 16, [row])]))
+    before = len(room.records)
+    room.take(room.core.handle(TopicsChanged(TopicsImage({"u": TOPICS.by_name["u"]}, 2)), room.now))
+    assert len(room.records) == before
+    assert room.stable_fetch() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    room.end()
+    assert room.stable_fetch() == (3, 0)
 
 
 def test_the_end_is_told_to_each_group(room: Producers) -> None:
