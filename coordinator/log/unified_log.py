@@ -34,7 +34,6 @@ from muster.coordinator.log.records.headers import (
     BatchHeader,
     Buffer,
     iterate,
-    read_header,
     set_log_append_time,
     stamp,
     unpack_for_append,
@@ -221,16 +220,13 @@ class UnifiedLog:
                 raise self._availability.fail(segment.file.path, error) from error
         segment.note(size, last_offset, max_timestamp)
         segments.end_offset = last_offset + 1
-        if producer_id >= 0:
-            self._note_producer(batch, base_offset, max_timestamp)
+        if producer_id >= 0 and self.producers.is_loaded:
+            try:
+                self.producers.appended(batch, base_offset, last_offset, max_timestamp)
+            except OSError as error:
+                raise self._availability.fail(segment.file.path, error) from error
         self.durability.appended(delta + 1)
         return AppendResult(base_offset, last_offset, wall_ms if stamps else -1, segments.start_offset)
-
-    def _note_producer(self, batch: Buffer, base_offset: int, max_timestamp: int) -> None:
-        producers = self.producers
-        if producers.is_loaded:
-            with self._availability.failing(self.directory):
-                producers.take(read_header(batch)._replace(max_timestamp=max_timestamp), base_offset, batch)
 
     def append_marker(self, leader_epoch: int, marker: EndMarker, *, wall_ms: int) -> AppendResult:
         """Append the control batch that ends a transaction. Harmless when it is there already.
@@ -273,8 +269,9 @@ class UnifiedLog:
             count = header.next_offset - segments.end_offset
             segments.end_offset = header.next_offset
             if header.producer_id >= 0 and self.producers.is_loaded:
-                with self._availability.failing(self.directory):
-                    self.producers.take(header, header.base_offset, view[at : at + header.size])
+                data = view[at : at + header.size]
+                with self._availability.failing(segment.file.path):
+                    self.producers.appended(data, header.base_offset, header.last_offset, header.max_timestamp)
             self.durability.appended(count)
         return AppendResult(found[0][1].base_offset, found[-1][1].last_offset, -1, segments.start_offset)
 

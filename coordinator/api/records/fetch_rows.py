@@ -161,8 +161,10 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
     # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
     has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
     if terms.committed and not has_dropped:
-        aborted = yield from partition.aborted(row.fetch_offset, records)
-        data.aborted_transactions = [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]
+        data.aborted_transactions = []
+        if records and partition.log.producers.has_aborted:
+            aborted = yield from partition.aborted(row.fetch_offset, records)
+            data.aborted_transactions = [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]
     return data
 
 

@@ -11,7 +11,6 @@ from muster.coordinator.log.errors import (
     TransactionCoordinatorFenced,
 )
 from muster.coordinator.log.producers.state import (
-    MAX_SEQUENCE,
     NO_COORDINATOR_EPOCH,
     NO_PRODUCER_EPOCH,
     EndMarker,
@@ -71,7 +70,7 @@ def check_sequence(producer: Producer | None, header: BatchHeader, verified: Ver
                 f"Invalid sequence number for new epoch of producer {producer_id}: {header.producer_epoch} (request "
                 f"epoch), {sequence} (seq. number), {producer.epoch} (current producer epoch)"
             )
-    elif sequence != (producer.last_sequence + 1) & MAX_SEQUENCE:
+    elif sequence != producer.next_sequence:
         raise OutOfOrderSequence(
             f"Out of order sequence number for producer {producer_id}: {sequence} (incoming seq. number), "
             f"{producer.last_sequence} (current end sequence number)"

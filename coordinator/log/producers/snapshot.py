@@ -12,7 +12,7 @@ from typing import Final
 from google_crc32c import value as crc32c
 
 from muster.coordinator.log.errors import MalformedCheckpoint
-from muster.coordinator.log.producers.state import Producer, SeenBatch
+from muster.coordinator.log.producers.state import MAX_SEQUENCE, Producer, SeenBatch
 
 VERSION: Final = 1
 PRODUCERS_AT_ONCE: Final = 500
@@ -96,6 +96,7 @@ def _producer(
         first_sequence = (last_sequence - delta) % _SEQUENCES if last_sequence >= 0 else last_sequence
         batch = SeenBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp_ms)
         producer.batches.append(batch)
+        producer.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
     return producer
 
 

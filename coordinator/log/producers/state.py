@@ -54,13 +54,16 @@ class LastRecord(NamedTuple):
 class Producer:
     """The state of one producer id in one log (Kafka's ProducerStateEntry)."""
 
-    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "producer_id", "transaction_start")
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "next_sequence", "producer_id",
+                 "transaction_start")  # fmt: skip
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         """`transaction_start`: the first offset of its open transaction, or None."""
         self.producer_id = producer_id
         self.epoch = epoch
         self.batches: list[SeenBatch] = []
+        self.next_sequence = 0
+        """That of a batch which follows the newest one."""
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.last_timestamp_ms = -1
         self.transaction_start: int | None = None
@@ -108,8 +111,11 @@ class Producers:
     def appended(self, producer_id: int, epoch: int, batch: SeenBatch, transactional: bool) -> None:
         """A batch of this producer stands in the log."""
         producer = self._at_epoch(producer_id, epoch)
-        producer.batches.append(batch)
-        del producer.batches[:-KEPT_BATCHES]
+        batches = producer.batches
+        batches.append(batch)
+        if len(batches) > KEPT_BATCHES:
+            del batches[0]
+        producer.next_sequence = (batch.last_sequence + 1) & MAX_SEQUENCE
         producer.last_timestamp_ms = batch.timestamp_ms
         if transactional and producer.transaction_start is None:
             producer.transaction_start = batch.base_offset
@@ -139,7 +145,13 @@ class Producers:
         if producer.epoch != epoch:
             producer.epoch = epoch
             producer.batches.clear()
+            producer.next_sequence = 0
         return producer
+
+    @property
+    def is_stable(self) -> bool:
+        """No transaction is open, and none has ended just now."""
+        return not (self._open or self._ended)
 
     def first_open_offset(self) -> int | None:
         """Where the oldest open transaction begins (Kafka's first undecided offset), or None."""

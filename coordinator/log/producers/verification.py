@@ -51,6 +51,9 @@ class Verifications:
     def __init__(self) -> None:
         self._by_id: dict[int, Verification] = {}
 
+    def __len__(self) -> int:
+        return len(self._by_id)
+
     def begin(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
     ) -> Verification:

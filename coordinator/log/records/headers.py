@@ -67,6 +67,8 @@ stamp: Final = Struct(">qii").pack_into
 """`stamp(buffer, position, base_offset, length, leader_epoch)` in place; none of them is covered by the CRC."""
 unpack_for_append: Final = Struct(">8xi4xb6xi8xqq").unpack_from
 """Length, magic, last offset delta, max timestamp and producer id."""
+unpack_for_producers: Final = Struct(">21xh20xqhi").unpack_from
+"""Attributes, producer id, producer epoch and base sequence."""
 unpack_bounds: Final = Struct(">qI4xb6xi").unpack_from
 """Base offset, length (which leads far out of any segment when it is negative), magic and last offset delta."""
 unpack_for_offset_map: Final = Struct(">qi4xbIhi16xq6xi").unpack_from
