@@ -100,8 +100,6 @@ def _next_epoch(step: Step, command: TransactionCommand, request: InitProducerId
         if producer_id == NO_PRODUCER_ID:
             return NO_SPARE
         following = _Next(producer_id, 0, epoch if is_same else NO_PRODUCER_EPOCH)
-    elif one.is_exhausted:
-        return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka finds itself unable to
     elif not is_same:
         following = _Next(one.producer_id, epoch + 1, NO_PRODUCER_EPOCH)
     elif expected == epoch:
