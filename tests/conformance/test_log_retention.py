@@ -54,7 +54,7 @@ def records_of(folder: Path) -> dict[str, dict[Where, list[Facts]]]:
     groups: dict[str, dict[Where, list[Facts]]] = {}
     for path in sorted(folder.glob("**/__consumer_offsets-*/*.log")):
         for header, records in batches.read(path.read_bytes()):
-            for record in [] if header.is_control else records:
+            for record in [] if header.is_transactional else records:  # those were never committed
                 assert record.key is not None
                 kind, key = OFFSETS.decode_key(bytes(record.key))
                 value = None if record.value is None else OFFSETS.decode_value(kind, bytes(record.value))
