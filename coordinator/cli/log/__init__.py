@@ -40,7 +40,12 @@ def add_parser(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=form,
     )
-    dump.add_argument("path", type=Path, metavar="PATH", help="a .log file, a partition's folder or a data directory")
+    dump.add_argument(
+        "path",
+        type=Path,
+        metavar="PATH",
+        help="a file (.log, .txnindex, .snapshot), a partition's folder or a data directory",
+    )
     dump.add_argument("--jsonl", action="store_true", help="JSON lines; this is the only form, said or not")
     dump.add_argument("--batches", action="store_true", help="one line for each batch instead of each record")
     check = verbs.add_parser(

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from muster.coordinator.cli.log import producer_files
 from muster.coordinator.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
+from muster.coordinator.cli.log.producer_files import is_of_producers
 from muster.coordinator.cli.output import as_json as line_of
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.progress import Progress
@@ -43,6 +45,8 @@ class Damaged(Exception):
 
 def dump(path: Path, *, batches_only: bool) -> int:
     """Print what `path` holds; the exit status."""
+    if is_of_producers(path) and path.is_file():
+        return _dump_producers(path)
     try:
         files = _files(path)
     except (WrongPath, OSError) as error:
@@ -58,6 +62,17 @@ def dump(path: Path, *, batches_only: bool) -> int:
             sys.stdout.flush()
             say(f"muster log dump: {error}", sys.stderr)
             return 1
+    return 0
+
+
+def _dump_producers(path: Path) -> int:
+    try:
+        for row in producer_files.lines(path):
+            sys.stdout.write(line_of(row) + "\n")
+    except (ValueError, OSError) as error:
+        sys.stdout.flush()
+        say(f"muster log dump: {error}", sys.stderr)
+        return 1
     return 0
 
 
