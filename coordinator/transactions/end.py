@@ -12,12 +12,12 @@ from muster.coordinator.transactions.commands import MarkersWritten
 from muster.coordinator.transactions.state import Ending
 from muster.coordinator.transactions.states import (
     ABORTED_NOTHING,
+    COMMITTED,
     ENDING,
     FENCE_ABORTED,
     FENCED,
     MARKED,
     PREPARE_COMMIT,
-    PREPARE_EPOCH_FENCE,
     after,
 )
 from muster.coordinator.transactions.step import Step
@@ -44,9 +44,8 @@ def fence(
     """Abort an open transaction with the next epoch, so that its producer is fenced: what to do when that is durable,
     and the error. `take_spare`: gives the producer id for after it, when this was the last epoch.
     """
-    state = after(one.transactional_id, one.state, FENCED)
-    assert state == PREPARE_EPOCH_FENCE
-    return prepare(step, one, FENCE_ABORTED, TV_2, cause, take_spare, client, state=state)
+    fencing = after(one.transactional_id, one.state, FENCED)
+    return prepare(step, one, FENCE_ABORTED, TV_2, cause, take_spare, client, state=fencing)
 
 
 def prepare(
@@ -80,7 +79,7 @@ def prepare(
         step.event(
             events.ENDING,
             one,
-            is_committed=False,
+            is_committed=event == COMMITTED,
             cause=cause,
             start_ms=start_ms,
             open_ms=max(step.now.wall_ms - start_ms, 0),
@@ -102,7 +101,6 @@ def prepare(
     if event == ABORTED_NOTHING:
         _change_to_complete(step, one)
         return None, ErrorCode.NONE
-    step.events[-1].facts["is_committed"] = one.state == PREPARE_COMMIT
     step.state.endings[one.transactional_id] = Ending(cause, step.now.wall_ms)
     return markers(step, one), ErrorCode.NONE
 
@@ -148,6 +146,7 @@ def _complete(step: Step, one: Transaction) -> None:
     step.event(
         events.COMMITTED if is_committed else events.ABORTED,
         one,
+        producer_epoch=epoch,
         cause=None if ending is None else ending.cause,
         start_ms=one.start_ms,
         took_ms=max(wall_ms - one.start_ms, 0),
@@ -157,7 +156,6 @@ def _complete(step: Step, one: Transaction) -> None:
         next_producer_id=next_producer_id,
         next_producer_epoch=next_producer_epoch,
     )
-    step.events[-1] = step.events[-1]._replace(producer_epoch=epoch)
     _change_to_complete(step, one)
 
 

@@ -97,10 +97,13 @@ class Step(Output):
         self.records.append(Record(key, None, 0))
         self.state.evolve(key, None)
 
-    def event(self, kind: str, transaction: Transaction, **facts: object) -> None:
-        """Report something for the history; `events` has the kinds and their facts."""
+    def event(self, kind: str, transaction: Transaction, *, producer_epoch: int | None = None, **facts: object) -> None:
+        """Report something for the history; `events` has the kinds and their facts. `producer_epoch`: where it is not
+        the present one.
+        """
         one = transaction
-        self.events.append(Event(kind, one.transactional_id, one.producer_id, one.producer_epoch, facts))
+        epoch = one.producer_epoch if producer_epoch is None else producer_epoch
+        self.events.append(Event(kind, one.transactional_id, one.producer_id, epoch, facts))
 
     def refused(
         self, command: Command, transactional_id: str, producer_id: int, producer_epoch: int, error: int
