@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.build import build
 from muster.pipeline.sources.cluster import ClusterError, bounds
 from muster.pipeline.sources.frame import CONNECTOR_OPTIONS, decoded_rows
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading
+from muster.pipeline.stage import Source, stage
 from tests.pipeline.conftest import spark
 from tests.pipeline.connector import places, through_connector
 from tests.pipeline.jars import CONNECTOR
@@ -125,6 +127,21 @@ def test_the_cluster_over_tls_and_its_segments_say_the_same(kafka: SecureKafka, 
         assert len([row for row in rows if row["is_transactional"]]) == 4 + aborted
         assert [row.asDict(recursive=True) for row in cluster.collect()] == [row | dict.fromkeys(FACTS) for row in rows]
         assert {row["kind"] for row in rows} == {"commit", "classic"}
+
+
+def test_its_transactions_over_tls_and_from_its_segments(kafka: SecureKafka, spark: Spark, tmp_path: Path) -> None:
+    folder = str(kafka.workdir / "data" / "logs")
+    found = []
+    for number, source in enumerate((Source(kafka=kafka.client()), Source(path=folder))):
+        inputs = stage(spark, source, str(tmp_path / str(number))).inputs
+        rows = build(inputs, ["transactions"])["transactions"].orderBy("start_ms").collect()
+        assert [(row["transactional_id"], row["outcome"], row["cause"], row["source"]) for row in rows] == [
+            ("x", "committed", "client", "log"),
+            ("x", "aborted", "client", "log"),
+        ]
+        found.append([(row["offsets"], row["groups"]) for row in rows])
+    # a cluster shows neither batches nor markers
+    assert found == [[(None, None)] * 2, [(4, ["with-members"])] * 2]
 
 
 def test_the_batches_of_its_segments_are_compressed(kafka: SecureKafka) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from muster.pipeline.sources.segments import read_segments
 from muster.pipeline.stage import Source
 from muster.simulation.sample.writing import Wanted, write
 from tests.pipeline.sources.logs import batch, marker, write_segment
+from tests.simulation.sample.reading import truth
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -47,6 +49,14 @@ def test_every_table_is_there(analysed: tuple[Path, Analysis], log: str) -> None
     assert analysis.about.has_events
     assert sum(analysis.about.rows.values()) == sum(batch.num_rows for batch in read_segments(log))
     assert not (out / ".stage").exists()
+
+
+def test_transactions_are_told_as_they_were(analysed: tuple[Path, Analysis], log: str) -> None:
+    meant = Counter((row["transactional_id"], row["outcome"], row["cause"]) for row in truth(Path(log))["transaction"])
+    rows = analysed[1].tables["transactions"].where("end_ms is not null").collect()
+    assert Counter((row["transactional_id"], row["outcome"], row["cause"]) for row in rows) == meant
+    assert {(row["source"], row["offsets"], *row["groups"]) for row in rows} == {("events", 1, "exactly-once")}
+    assert "By transactional id, the most aborted first" in (analysed[0] / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_notebook(

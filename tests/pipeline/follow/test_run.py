@@ -101,6 +101,10 @@ def test_the_tables_are_those_of_an_analysis_after_a_kill(spark: SparkSession, l
     tables = follower.tables()
     for name, rows in wanted.items():
         assert rows_of(name, tables[name]) == rows, name
+    ended = (
+        tables["transactions"].orderBy("start_ms").select("transactional_id", "outcome", "offsets", "groups").collect()
+    )
+    assert [tuple(row) for row in ended] == [("x", end, 4, ["with-members"]) for end in ("committed", "aborted")]
     # what others see: plain files, each row once
     for name in wanted:
         assert len(parquet.read_table(out / "tables" / name, schema=TABLES[name])) == sum(wanted[name].values()), name
