@@ -18,7 +18,9 @@ ENTRY: Final = Struct(">hqqqq")
 ENTRY_SIZE: Final = ENTRY.size
 ENTRIES_AT_ONCE: Final = 1000
 """So many are read between two steps of a job: half a millisecond."""
-_KEPT: Final = 256
+MOST_KEPT: Final = 512
+"""Entries of one segment that are in memory."""
+_KEPT: Final = MOST_KEPT // 2
 """So many of the newest are at hand without a look into the file, up to twice as many at times."""
 
 
