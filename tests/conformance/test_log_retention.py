@@ -21,7 +21,8 @@ from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 FOLDER = Path(__file__).parents[1] / "stories" / "retention"
 STORIES = [Story(str(path), path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.txt"))]
-SETTINGS = {**STORIES[0].broker, "offsets.topic.num.partitions": "10", "log.cleaner.enable": "false"}
+BROKER = {name: value for story in STORIES for name, value in story.broker.items()}
+SETTINGS = {**BROKER, "offsets.topic.num.partitions": "10", "log.cleaner.enable": "false"}
 MOMENTS = frozenset({"commit_timestamp", "expire_timestamp", "current_state_timestamp"})
 DRAWN = frozenset({"topic_id", "member_id", "leader", "client_host"})
 """Fields that differ in any case."""

@@ -26,7 +26,5 @@ mkdir -p "$work"
 run no-delay group.initial.rebalance.delay.ms=0 group.consumer.assignment.interval.ms=0 \
   transaction.abort.timed.out.transaction.cleanup.interval.ms=100
 run delay group.initial.rebalance.delay.ms=600
-run ids-expire group.initial.rebalance.delay.ms=0 transactional.id.expiration.ms=1000 \
-  transaction.remove.expired.transaction.cleanup.interval.ms=100
 run two-members group.initial.rebalance.delay.ms=0 group.max.size=2
 exit $status

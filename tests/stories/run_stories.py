@@ -23,7 +23,7 @@ import time
 from tests.stories import tcp
 from tests.stories.story import Story
 
-UNLESS_SAID = {"group.max.size": "2147483647", "transactional.id.expiration.ms": "604800000"}
+UNLESS_SAID = {"group.max.size": "2147483647"}
 """What a server must have when the story's `broker` line does not name it."""
 
 
