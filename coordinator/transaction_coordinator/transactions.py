@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.core.interface import Client, Respond
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Routing
@@ -24,7 +23,6 @@ from muster.coordinator.topics.topics import Topics
 from muster.coordinator.transactions.commands import TransactionCommand
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
 
 if TYPE_CHECKING:
     from muster.coordinator.transaction_coordinator.marker_writer import GroupShard
@@ -172,15 +170,15 @@ class Transactions:
                 import_module(f"{_ROOM}.error_responses").refuse(command.request, ErrorCode.NOT_COORDINATOR)
             )
 
-    def deciding(
-        self, transactional_id: str, request: Message, respond: Respond, client: Client, client_version: int = 0
-    ) -> Job[None]:
-        """`submit` a request that may need a new producer id; one that is not used goes to the next."""
-        command = TransactionCommand(request, respond, client, client_version)
-        if self.routing.ready and self.routing.shard(transactional_id).active:
-            if not self._spare_ids:
-                yield from self._drawing()
-            command.spare_producer_id = self._take()
+    def decide(self, transactional_id: str, command: TransactionCommand) -> None:
+        """`submit` a command that may need a new producer id; one that is not used goes to the next."""
+        if self._spare_ids or not (self.routing.ready and self.routing.shard(transactional_id).active):
+            self._decide(transactional_id, command)
+        else:
+            self._slices.run(self._drawing(), lambda _: self._decide(transactional_id, command), self)
+
+    def _decide(self, transactional_id: str, command: TransactionCommand) -> None:
+        command.spare_producer_id = self._take()
         self.submit(transactional_id, command)
         if command.spare_producer_id != NO_ID and len(self._spare_ids) < _SPARE_IDS:
             self._spare_ids.append(command.spare_producer_id)

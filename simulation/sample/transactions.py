@@ -88,8 +88,7 @@ class Coordinator:
 
     def decide(self, name: str, request: Message, client: Client, version: int, respond: Respond) -> None:
         """A request that may need a producer id."""
-        job = self.transactions.deciding(name, request, respond, client, version)
-        self.slices.run(job, lambda _: None, self.transactions)
+        self.transactions.decide(name, TransactionCommand(request, respond, client, version))
 
     def close(self) -> None:
         """Nothing more happens."""

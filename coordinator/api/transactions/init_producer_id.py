@@ -10,6 +10,7 @@ from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.transactions.commands import TransactionCommand
 from muster.coordinator.transactions.init_producer_id import refusal
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -29,10 +30,10 @@ def handle_init_producer_id(
             response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
         else:
             later = Later()
-            yield from node.transactions.deciding(request.transactional_id, request, later, context.client)
+            node.transactions.decide(request.transactional_id, TransactionCommand(request, later, context.client))
             return (yield later)  # type: ignore[no-any-return]  # as every answer of a shard
-    except ApiError as refusal:
-        return InitProducerIdResponse(error_code=refusal.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
+    except ApiError as error:
+        return InitProducerIdResponse(error_code=error.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
     # the block that the id is of must never be given out again
     yield from until_durable(node, [response])
     return response

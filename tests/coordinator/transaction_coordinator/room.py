@@ -88,8 +88,7 @@ class Room:
     def ask(self, transactional_id: str, request: Message, version: int = 0) -> Any:
         """The answer; None when there is none yet."""
         answers: list[Any] = []
-        deciding = self.transactions.deciding(transactional_id, request, answers.append, CLIENT, version)
-        at_once(deciding)
+        self.transactions.decide(transactional_id, TransactionCommand(request, answers.append, CLIENT, version))
         self.clock.advance(0)
         return answers[0] if answers else None
 
