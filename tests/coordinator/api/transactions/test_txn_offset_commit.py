@@ -207,15 +207,15 @@ def test_out_of_office_the_shard_says_so(bench: Bench) -> None:
 
 
 def test_many_rows_are_one_transaction(bench: Bench) -> None:
-    add_topic(bench.node.topics, "wide", 2_000)
-    answers = bench.send(("wide", list(range(2_001))))
+    add_topic(bench.node.topics, "wide", 700)
+    answers = bench.send(("wide", list(range(701))))
     while not answers.all:
         bench.clock.advance(1)
     ((name, rows),) = shown(answers.one())
-    assert (name, rows[0], {error for _, error in rows[1:]}, len(rows)) == ("wide", (2_000, UNKNOWN), {0}, 2_001)
+    assert (name, rows[0], {error for _, error in rows[1:]}, len(rows)) == ("wide", (700, UNKNOWN), {0}, 701)
     assert len(bench.transactions.asked) == 1
     bench.end()
-    assert len(bench.node.routing.shard("g").committed("g")["wide"]) == 2_000
+    assert len(bench.node.routing.shard("g").committed("g")["wide"]) == 700
 
 
 def test_the_answers_of_a_coordinator_that_does_not_ask() -> None:
