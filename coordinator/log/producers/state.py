@@ -79,10 +79,9 @@ class Producers:
 
     __slots__ = ("_by_id", "_ended", "_open", "before_change")
 
-    def __init__(self, producers: Iterable[Producer] = ()) -> None:
-        self._by_id = {producer.producer_id: producer for producer in producers}
-        starts = ((p.transaction_start, p.producer_id) for p in self._by_id.values())
-        self._open = dict(sorted((s, p) for s, p in starts if s is not None))
+    def __init__(self) -> None:
+        self._by_id: dict[int, Producer] = {}
+        self._open: dict[int, int] = {}
         """First offset of each open transaction -> its producer; they begin in this order."""
         self._ended: list[tuple[int, int]] = []
         """First and last offset of transactions whose marker was not durable when it was appended."""
@@ -91,6 +90,17 @@ class Producers:
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def restore(self, producers: Iterable[Producer]) -> None:
+        """These were known when a snapshot was made. `restored` must follow the last of them."""
+        for producer in producers:
+            self._by_id[producer.producer_id] = producer
+            if producer.transaction_start is not None:
+                self._open[producer.transaction_start] = producer.producer_id
+
+    def restored(self) -> None:
+        """All are there."""
+        self._open = dict(sorted(self._open.items()))
 
     def all(self) -> list[Producer]:
         """Every producer, in the order in which they came (DescribeProducers)."""

@@ -105,12 +105,13 @@ class ProducerTracker:
         """Raises LogError or OSError."""
         segments, files = self._segments, self._files
         yield from files.find()
-        start_offset, known = segments.start_offset, list[Producer]()
+        start_offset, known = segments.start_offset, Producers()
         for offset, producers in files.load_snapshot():
             start_offset = offset
-            known += producers
+            known.restore(producers)
             yield
-        self._producers = Producers(known)
+        known.restored()
+        self._producers = known
         files.cut_indexes(start_offset)
         self._seen, self._at = start_offset, None
         read_bytes = 0

@@ -144,7 +144,11 @@ def test_open_transactions_are_known_in_their_order_whatever_the_order_of_produc
         producer = Producer(producer_id, 0)
         producer.transaction_start = start
         known.append(producer)
-    assert Producers(known).first_open_offset() == 10
+    producers = Producers()
+    for producer in known:
+        producers.restore([producer])
+    producers.restored()
+    assert producers.first_open_offset() == 10
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3), st.integers(0, 2)), max_size=40))
