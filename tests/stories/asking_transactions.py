@@ -166,7 +166,7 @@ def produce(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
             sequence = -1 if plain else int(args.get("seq", actor.sequences.get((topic, int(index)), 0)))
             batch = Batch(values, identity, sequence, is_transactional=is_transactional)
             rows.append({"Index": int(index), "Records": batch})
-        topics.append({"Name": stage.topic(topic), "PartitionData": rows})
+        topics.append({"Name": stage.topic(topic), "TopicId": stage.topic_id(topic), "PartitionData": rows})
     body = {"TransactionalId": name, "Acks": -1, "TimeoutMs": 30000, "TopicData": topics}
     return "Produce", version_of(actor, "Produce"), body
 
@@ -177,14 +177,14 @@ ISOLATION = {"uncommitted": 0, "committed": 1}
 @verb("read")
 def read(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
     """read o/0: as a consumer with isolation=committed (default) or uncommitted; from=3"""
+    start = int(args.get("from", 0))
     topics = [
         {
-            "Topic": name,
-            "Partitions": [
-                {"Partition": i, "FetchOffset": int(args.get("from", 0)), "PartitionMaxBytes": 1 << 20} for i in indexes
-            ],
+            "Topic": stage.topic(name),
+            "TopicId": stage.topic_id(name),
+            "Partitions": [{"Partition": int(i), "FetchOffset": start, "PartitionMaxBytes": 1 << 20} for i in indexes],
         }
-        for name, indexes in partitions_by_topic(stage, rest)
+        for name, indexes in by_topic(rest).items()
     ]
     isolation = ISOLATION[args.get("isolation", "committed")]
     return "Fetch", 12, {"MaxWaitMs": 0, "MinBytes": 0, "IsolationLevel": isolation, "Topics": topics}

@@ -14,8 +14,13 @@ OFFSETS = "__consumer_offsets"
 def partition_rows(stage: Stage, topics: Iterable[Body], text: Callable[[Body], str], **fields: str) -> list[str]:
     """`o/0=...` for each partition. `fields`: what this API calls name, partitions and index."""
     name, rows, index = fields.get("name", "Name"), fields.get("rows", "Partitions"), fields.get("index", "Partition")
-    found = [(stage.topic_label(topic[name]), row[index], text(row)) for topic in topics for row in topic[rows]]
+    found = [(topic_of(stage, topic, name), row[index], text(row)) for topic in topics for row in topic[rows]]
     return [f"{label(t, p)}={x}" for t, p, x in sorted(found)]
+
+
+def topic_of(stage: Stage, topic: Body, name: str = "Name") -> str:
+    """By its name, or by its id, where that is all there is (Produce and Fetch from version 13 on)."""
+    return stage.topic_label(topic[name]) if topic[name] else stage.topic_name(topic["TopicId"])
 
 
 def label(topic: str, partition: int) -> str:
@@ -228,13 +233,19 @@ def absorb(stage: Stage, actor: Actor, reply: Reply) -> None:
             actor.sequences.clear()
     elif reply.api == "Produce" and id(reply.request) not in stage.unheard:
         sent = {
-            (topic["Name"], row["Index"]): row["Records"]
+            (topic_of(stage, topic), row["Index"]): row["Records"]
             for topic in reply.request["TopicData"]
             for row in topic["PartitionData"]
         }
         for topic in body["Responses"]:
             for row in topic["PartitionResponses"]:
-                batch = sent[topic["Name"], row["Index"]]
+                batch = sent.get((topic_of(stage, topic), row["Index"]))
+                if batch is None:
+                    continue  # of a topic id that nobody has
                 if not row["ErrorCode"] and batch.producer == actor.producer:
                     end = batch.sequence + len(batch.values) & 0x7FFFFFFF  # after the highest one comes 0
-                    actor.sequences[stage.topic_label(topic["Name"]), row["Index"]] = end
+                    actor.sequences[topic_of(stage, topic), row["Index"]] = end
+    elif reply.api == "CreateTopics":
+        for topic in body["Topics"]:
+            if not topic["ErrorCode"]:
+                stage.topic_ids[stage.topic_label(topic["Name"])] = topic["TopicId"]

@@ -221,11 +221,13 @@ class Driver:
                 return
             await asyncio.sleep(0.01)
 
-    async def create_topics(self, counts: dict[str, int]) -> None:
-        """Topics of this story alone."""
+    async def create_topics(self, counts: dict[str, int]) -> dict[str, uuid.UUID]:
+        """Topics of this story alone: their ids."""
         runner = await Connection.to(self.host, self.port)
-        await create_topics(runner, {}, counts)
+        known: Ready = {}
+        await create_topics(runner, known, counts)
         await runner.close()
+        return known
 
     async def delete_topics(self, names: Collection[str]) -> None:
         """Those that it has left."""
@@ -253,7 +255,8 @@ async def play(driver: Driver, story: Story, topic_ids: dict[str, uuid.UUID]) ->
     suffix = "~" + secrets.token_hex(4)
     own = {name + suffix.replace("~", "-"): count for name, count in story.own_topics.items()}
     if own:
-        await driver.create_topics(own)
+        made = await driver.create_topics(own)
+        topic_ids = {**topic_ids, **{name: made[real] for name, real in zip(story.own_topics, own, strict=True)}}
     steps = playing.play(story, suffix, topic_ids, driver.recording)
     answer: list[Reply] | None = None
     try:

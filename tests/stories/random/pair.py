@@ -48,7 +48,9 @@ class Half:
         """The topics of the history are there."""
         self._runner = await tcp.Connection.to(*self.address)
         counts = {self.stage.topic(name): count for name, count in self.stage.story.own_topics.items()}
-        await tcp.create_topics(self._runner, {}, counts)
+        known: tcp.Ready = {}
+        await tcp.create_topics(self._runner, known, counts)
+        self.stage.topic_ids |= {self.stage.topic_label(name): known[name] for name in counts}
         await self.see_topics([{"Name": name, "NumPartitions": count} for name, count in counts.items()])
 
     async def perform(self, line: str) -> list[str] | None:

@@ -78,7 +78,7 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
     "produce": (
         18,
         (
-            ("",) * 10 + tuple(f"v={v}" for v in (3, 7, 9, 11, 12)),
+            ("",) * 10 + tuple(f"v={v}" for v in (3, 7, 9, 11, 12, 13, 13)),
             WRONG_PRODUCER,
             ("",) * 16 + ("seq=0", "seq=0", "seq=1", "seq=5", "seq=2147483647"),
             LOST,
@@ -87,7 +87,15 @@ REQUESTS: Mapping[str, tuple[int, Asks]] = {
     ),
     "produce txn=no": (2, (("", "", "v=11", "epoch=-1"), RECORDS)),
     "produce plain=yes": (2, (("", "v=7"), RECORDS)),
-    "read": (7, (("",) * 4 + ("v=4", "v=7", "v=11"), ISOLATION, ("",) * 6 + ("from=1", "from=3", "from=6"), READ)),
+    "read": (
+        7,
+        (
+            ("",) * 4 + ("v=4", "v=7", "v=11", "v=13", "v=17"),
+            ISOLATION,
+            ("",) * 6 + ("from=1", "from=3", "from=6"),
+            READ,
+        ),
+    ),
     "list-offsets": (3, (ISOLATION, ("", "", "at=earliest", "at=max"), READ)),
     "txn-describe": (3, (("tx", "ty", "tx ty", "unknown tx"),)),
     "txn-list": (
