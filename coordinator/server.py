@@ -60,7 +60,6 @@ from muster.coordinator.topics.names import (
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
 from muster.coordinator.transaction_coordinator.transactions import Transactions
-from muster.coordinator.transactions.settings import TransactionSettings
 
 log = structlog.get_logger("muster.server")
 
@@ -228,7 +227,7 @@ class Server:
             clock,
             self.slices,
             shards,
-            config.settings(TransactionSettings),
+            self._transaction_settings,
             observe=partial(self._observe_transactions, is_told),
             linger_ms=config.settings(ShardSettings).group_coordinator_append_linger_ms,
             history=TRANSACTION_EVENTS_TOPIC if is_told else None,
@@ -274,6 +273,10 @@ class Server:
         number = PARTITIONS_PROPERTIES[GROUP_OFFSETS_TOPIC]
         placement.check(groups, "groups", GROUP_OFFSETS_TOPIC, number, "their members and offsets cannot be found")
         self._loaded()
+
+    def _transaction_settings(self) -> Any:
+        # imported here: most servers have no transactions, and to make the class takes longer than all else of them
+        return self.config.settings(import_module("muster.coordinator.transactions.settings").TransactionSettings)
 
     def _transactions_loaded(self) -> None:
         ids = [shard.transactional_ids() for shard in self.transactions.routing.shards]

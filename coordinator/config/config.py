@@ -43,7 +43,7 @@ class Config:
         notes: tuple[str, ...] = (),
     ) -> None:
         self._given = given
-        self._asked: set[str] = set(_ASKED_HERE)
+        self._asked: set[str] = {*_ASKED_HERE, *_ASKED_LATER}
         self.listeners = listeners
         self.data_dir = data_dir
         self.topics = topics
@@ -122,6 +122,15 @@ _ASKED_HERE = (
     "muster.cluster.id",
     "node.id",
 )
+
+
+_ASKED_LATER = (
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "transaction.max.timeout.ms",
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    "transactional.id.expiration.ms",
+)
+"""Properties of a room whose settings are made when they are first needed."""
 
 
 def _definition(name: str) -> Property:

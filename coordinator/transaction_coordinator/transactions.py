@@ -20,13 +20,13 @@ from muster.coordinator.slices import Job, Later, Slices, at_once
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics
-from muster.coordinator.transactions.commands import TransactionCommand
-from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from muster.coordinator.transaction_coordinator.marker_writer import GroupShard
     from muster.coordinator.transaction_coordinator.shard import Observer, TransactionShard
+    from muster.coordinator.transactions.commands import TransactionCommand
+    from muster.coordinator.transactions.settings import TransactionSettings
 
 log = structlog.get_logger("muster.transactions")
 
@@ -51,21 +51,22 @@ class Transactions:
         clock: Clock,
         slices: Slices,
         groups: Sequence[GroupShard],
-        settings: TransactionSettings,
+        settings: Callable[[], TransactionSettings],
         *,
         observe: Callable[[int], Observer | None] = _nobody,
         linger_ms: int = 0,
         history: str | None = None,
         loaded: Callable[[], object] = lambda: None,
     ) -> None:
-        """See `shards.transaction_shards`. `history`: the topic that `observe` writes to, made before the shards are;
-        `loaded` is called when all transactional ids are.
+        """See `shards.transaction_shards`. `settings`: makes them, when they are first needed; `history`: the topic
+        that `observe` writes to, made before the shards are; `loaded` is called when all transactional ids are.
         """
         self._topics = topics
         self._clock = clock
         self._slices = slices
         self._groups = groups
-        self.settings = settings
+        self._make_settings = settings
+        self._settings: TransactionSettings | None = None
         self._observe = observe
         self._linger_ms = linger_ms
         self._history = history
@@ -75,6 +76,13 @@ class Transactions:
         self._spare_ids: list[int] = []
         self._is_drawing = False
         self.routing: Routing[TransactionShard] = Routing(())
+
+    @property
+    def settings(self) -> TransactionSettings:
+        """Those of the core."""
+        if self._settings is None:
+            self._settings = self._make_settings()
+        return self._settings
 
     # ---- the shards
 

@@ -76,7 +76,7 @@ class Coordinator:
             world.rng = drawn
         topics.publish()
         self.transactions = Transactions(
-            topics, world.clock, self.slices, world.routing.shards, TransactionSettings(), observe=self._observe
+            topics, world.clock, self.slices, world.routing.shards, TransactionSettings, observe=self._observe
         )
         self.transactions.start(1_000)
 

@@ -22,7 +22,7 @@ def data_node(config: dict[str, str] | None = None, **settings: Any) -> Node:
     """A node with topics over logs in memory."""
     clock, live = ManualClock(), started_with(config or {})
     topics, slices = make_topics(clock=clock, live=live, **settings), Slices(clock)
-    transactions = Transactions(topics, clock, slices, (), TransactionSettings())
+    transactions = Transactions(topics, clock, slices, (), TransactionSettings)
     transactions.start(100)
     return make_node(clock=clock, topics=topics, config=live, slices=slices, transactions=transactions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from muster.coordinator.clock import ManualClock
@@ -64,7 +65,7 @@ class Room:
         self.slices = Slices(self.clock)
         self.loads = 0
         self.transactions = Transactions(
-            self.topics, self.clock, self.slices, self.groups, TransactionSettings(**settings),
+            self.topics, self.clock, self.slices, self.groups, partial(TransactionSettings, **settings),
             history=history, loaded=self._loaded,
         )  # fmt: skip
 
