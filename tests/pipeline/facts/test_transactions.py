@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -48,9 +47,30 @@ def staged(spark: SparkSession, log: Path, folder: Path, wanted: Wanted = ALL) -
     return stage_transactions(raw_of, str(log), decoded, None, str(folder), wanted)
 
 
-def test_a_log_of_kafka(spark: SparkSession, tmp_path: Path) -> None:
-    inputs = staged(spark, LOG, tmp_path)
-    rows = rows_of(transactions(inputs, spark.range(0)))
+def told(spark: SparkSession, *happened: Event | bytes) -> DataFrame:
+    values = [to_json(one, START + 10 * number) if isinstance(one, Event) else one
+              for number, one in enumerate(happened)]  # fmt: skip
+    rows = [(EVENTS_TOPIC, 0, offset, START, b"pay-9", value, None, None, None, None)
+            for offset, value in enumerate(values)]  # fmt: skip
+    return spark.createDataFrame(rows, from_arrow_schema(RAW))
+
+
+def test_a_log_of_kafka_and_events_of_producers_that_show_no_batches(spark: SparkSession, tmp_path: Path) -> None:
+    happened = (begun(), added({"orders": [0], "__consumer_offsets": [7]}), ending(kinds.TIMED_OUT, is_committed=False),
+                ended(kinds.ABORTED, kinds.TIMED_OUT), b"no JSON")  # fmt: skip
+    counted = {
+        "v": 1, "kind": "transactions_aborted", "group": "g", "time": START + 25, "producer_id": 4000,
+        "first_epoch": 0, "last_epoch": 0, "transactions": 1, "offsets": 3,
+    }  # fmt: skip
+    counts = counts_of(events(raw_events(spark, [counted, {"kind": "group_created", "group": "g", "time": 1}])))
+    inputs = staged(spark, LOG, tmp_path)._replace(events=told(spark, *happened), counts=counts)
+    first, *rows = rows_of(transactions(inputs, spark.range(0)))
+    assert (first["outcome"], first["cause"], first["offsets"], first["groups"]) == ("aborted", "timeout", 3, ["g"])
+    assert (first["client_id"], first["source"], first["confidence"], first["took_ms"]) == ("c", "events", 1.0, 30)
+    unreadable = malformed_transactions(inputs)
+    assert unreadable is not None
+    (bad,) = unreadable.collect()
+    assert (bad["log_topic"], bad["log_offset"]) == (EVENTS_TOPIC, 4)
     assert [(row["transactional_id"], row["outcome"], row["cause"], row["offsets"], row["groups"]) for row in rows] == [
         ("pay-1", "committed", "client", 0, []),
         ("pay-1", "committed", "client", 0, []),
@@ -71,9 +91,6 @@ def test_a_log_of_kafka(spark: SparkSession, tmp_path: Path) -> None:
     assert (rows[0]["partitions"], rows[0]["open_ms"], rows[0]["took_ms"]) == (3, 38, 118)
     found = fenced(spark.createDataFrame(pa.Table.from_pylist(rows, TABLES["transactions"])))
     assert [(row["producer_id"], row["producer_epoch"]) for row in found.collect()] == [(1, 0)]
-    unreadable = malformed_transactions(inputs)
-    assert unreadable is not None
-    assert unreadable.isEmpty()
 
 
 def test_an_offsets_log_alone_and_of_some_groups(spark: SparkSession, tmp_path: Path) -> None:
@@ -85,33 +102,6 @@ def test_an_offsets_log_alone_and_of_some_groups(spark: SparkSession, tmp_path: 
         (None, 0, "aborted", None),
     ]
     assert {row["source"] for row in rows} == {"offsets"}
-
-
-def told(spark: SparkSession, *happened: Event | bytes) -> DataFrame:
-    values = [to_json(one, START + 10 * number) if isinstance(one, Event) else one
-              for number, one in enumerate(happened)]  # fmt: skip
-    rows = [(EVENTS_TOPIC, 0, offset, START, b"pay-1", value, None, None, None, None)
-            for offset, value in enumerate(values)]  # fmt: skip
-    return spark.createDataFrame(rows, from_arrow_schema(RAW))
-
-
-def test_events_of_a_cluster_that_shows_no_batches(spark: SparkSession) -> None:
-    happened = (begun(), added({"orders": [0], "__consumer_offsets": [7]}), ending(kinds.TIMED_OUT, is_committed=False),
-                ended(kinds.ABORTED, kinds.TIMED_OUT), b"no JSON")  # fmt: skip
-    counted = {
-        "v": 1, "kind": "transactions_aborted", "group": "g", "time": START + 25, "producer_id": 4000,
-        "first_epoch": 0, "last_epoch": 0, "transactions": 1, "offsets": 3,
-    }  # fmt: skip
-    counts = counts_of(events(raw_events(spark, [counted, {"kind": "group_created", "group": "g", "time": 1}])))
-    inputs = TransactionInputs(events=told(spark, *happened), counts=counts)
-    (row,) = rows_of(transactions(inputs, spark.range(0)))
-    assert (row["outcome"], row["cause"], row["offsets"], row["groups"]) == ("aborted", "timeout", 3, ["g"])
-    assert (row["client_id"], row["source"], row["confidence"], row["took_ms"]) == ("c", "events", 1.0, 30)
-    unreadable = malformed_transactions(inputs)
-    assert unreadable is not None
-    (bad,) = unreadable.collect()
-    assert (bad["log_topic"], bad["log_offset"]) == (EVENTS_TOPIC, 4)
-    assert json.loads(inputs.events.first()["value"])["kind"] == "transaction_begun"  # type: ignore[union-attr,index]
 
 
 def test_nothing_of_transactions_is_a_table_too(spark: SparkSession) -> None:
