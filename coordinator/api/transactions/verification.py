@@ -12,6 +12,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.version_rules import transaction_version
 from muster.coordinator.core.interface import Client, Producer
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.interfaces import Log
@@ -26,9 +27,6 @@ from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-
-_IMPLICIT: Final = 2
-"""Kafka's transaction version of clients whose partitions are added by what they write."""
 
 ROWS_AT_ONCE: Final = 50
 """Partitions that are looked at without a pause."""
@@ -151,7 +149,7 @@ def _ask(
     transaction = AddPartitionsToTxnTransaction(transactional_id, *producer, not knows.adds, rows)
     answer = Later()
     request = AddPartitionsToTxnRequest([transaction])
-    command = TransactionCommand(request, answer, client, _IMPLICIT if knows.adds else 0)
+    command = TransactionCommand(request, answer, client, transaction_version(knows.adds))
     node.transactions.submit(transactional_id, command)
     response: AddPartitionsToTxnResponse = yield answer
     return {
