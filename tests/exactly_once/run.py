@@ -199,6 +199,7 @@ class Run:
         if word in ("failed", "fenced"):
             self.failures.append(f"{who} {line}")
         elif word == "ended":
+            self.failures.append(f"{who} {line}")
             self._workers[who].start()  # as whatever looks after an application does
         return word == "committed"
 

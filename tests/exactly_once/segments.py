@@ -86,8 +86,12 @@ def batches(folder: Path) -> Iterator[Batch]:
     following = -1
     for path in sorted(folder.glob("*.log")):
         data, at = path.read_bytes(), 0
-        while at < len(data):
+        while at + 12 <= len(data):
             base, size = struct.unpack_from(">qi", data, at)
+            if not size:
+                if any(data[at:]):
+                    raise ValueError(f"{path}: zeros at {at}, and more behind them")
+                break  # room that was taken beforehand, of a server that did not end in order
             if at + 12 + size > len(data):
                 raise ValueError(f"{path}: the batch at {at} is cut off")
             batch = _batch(data[at : at + 12 + size])

@@ -64,6 +64,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is no
         self.consumer.subscribe([self.job.input], listener=self)
         try:
             while True:
+                common.lives()
                 batches = await self.consumer.getmany(timeout_ms=common.POLL_MS, max_records=common.MOST_RECORDS)
                 for partition, records in batches.items():
                     await self._take(partition, records)

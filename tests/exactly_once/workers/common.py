@@ -8,6 +8,7 @@ ends because its client will not go on, `failed WHY`. It ends in order when its 
 
 from __future__ import annotations
 
+import faulthandler
 import random
 import sys
 import threading
@@ -20,6 +21,7 @@ TRANSACTION_TIMEOUT_MS = 20_000
 SESSION_TIMEOUT_MS = 1_500
 HEARTBEAT_MS = 200
 POLL_MS = 100
+HANGS_S = 12
 
 
 class Job(NamedTuple):
@@ -53,6 +55,14 @@ def job() -> Job:
 def say(*words: object) -> None:
     """One line to whoever started it."""
     print(*words, flush=True)
+
+
+def lives() -> None:
+    """Called again and again. A worker that does not ends, as if somebody had killed it; its log has where it was.
+
+    Some clients wait for ever for an answer of a server that was killed.
+    """
+    faulthandler.dump_traceback_later(HANGS_S, exit=True)
 
 
 def is_to_abort() -> bool:

@@ -52,6 +52,7 @@ class Worker:
     def run(self, ended: threading.Event) -> None:
         """Work until it is to end."""
         while not ended.is_set():
+            common.lives()
             came = self.consumer.consume(common.MOST_RECORDS, common.POLL_MS / 1000)
             messages = [one for one in came if one.error() is None]
             if messages:

@@ -70,6 +70,7 @@ class Worker:
     def run(self, ended: threading.Event) -> None:
         """Work until it is to end."""
         while not ended.is_set():
+            common.lives()
             batches = self.consumer.poll(timeout_ms=common.POLL_MS, max_records=common.MOST_RECORDS)
             if batches:
                 self._transaction(batches)
