@@ -153,7 +153,7 @@ async def test_transactions_are_listed_described_and_their_producers_too(
     assert told["CurrentTransactionStartOffset"] == "2"
     await producers[2].end(True)
     for producer in producers:
-        producer.close()
+        await producer.close()
     assert "transaction.version" in tool(FEATURES, "describe")
 
 
@@ -171,7 +171,7 @@ async def test_a_hanging_transaction_is_found_and_aborted(
     hanging = Producer(server.address, new_name("id"), 1, _nothing, adds_partitions=False)
     await hanging.init()
     await hanging.write(topic, 0, b"of no transaction")
-    hanging.close()
+    await hanging.close()
     find = ["find-hanging", "--topic", topic, "--partition", "0", "--max-transaction-timeout", "0"]
     header, row = await asyncio.to_thread(run, *find)
     found = dict(zip(header, row, strict=True))

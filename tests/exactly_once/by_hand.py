@@ -6,6 +6,7 @@ So a test knows to the request what was asked when the server died.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
@@ -122,11 +123,13 @@ class Producer:
         if self.version == 2:
             self._take(answer)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Drop the connection."""
         if self._client is not None:
-            self._client.writer.transport.abort()
-            self._client = None
+            client, self._client = self._client, None
+            client.writer.transport.abort()
+            with contextlib.suppress(OSError):
+                await client.writer.wait_closed()
 
     def _take(self, answer: Any) -> None:
         self._producer = (answer.producer_id, answer.producer_epoch)
@@ -159,7 +162,7 @@ class Producer:
             except TimeoutError:
                 break
             except (OSError, EOFError):
-                self.close()
+                await self.close()
                 await self._lost()
                 continue
             error = error_of(answer)

@@ -60,7 +60,7 @@ class Sweep:
                 for is_kept in outcomes:
                     for moment in moments:
                         await self._all_writes(producer, is_kept, moment, first, step)
-                producer.close()
+                await producer.close()
         except Refused as refusal:
             return [str(refusal)]
         finally:
