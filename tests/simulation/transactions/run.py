@@ -27,7 +27,7 @@ from tests.simulation.transactions.world import LAST_EPOCHS, World
 
 EVENTS: Final = 1_000
 SHOWN: Final = 60
-MIXED: Final = False
+MIXED: Final = True
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
