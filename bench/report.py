@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, UNPREPARED, VARIED
+from bench.transactions import NAMES as TRANSACTIONS
+from bench.transactions import READS, WHERE
 
 HEAD = f"""\
 medians of {{rounds}} rounds in which the servers took turns, of 9 starts, of 5 loads and compactions, of 9 runs of the
@@ -36,6 +38,11 @@ RATIOS = {
         )
         for comes in (REPEATED, VARIED)
     },
+    **{
+        f"{name}, {where}, us": share
+        for name in TRANSACTIONS.values()
+        for where, share in zip(WHERE, (0.6, 1.0), strict=True)
+    },
     "1,000 members settle on a fresh server, CPU ms": 0.25,
     "1,000 members settle, CPU ms": 0.25,
 }
@@ -53,6 +60,9 @@ LIMITS = {
     "memory of a member, one of 100,000, bytes": 600.0,
     "memory of a committed offset, one of 1,000,000, bytes": 260.0,
     "what events add to a rebalance, % of its CPU": 10.0,
+    "load of 100,000 transactional ids, CPU ms": 2_000.0,
+    "memory of a transactional id, one of 100,000, bytes": 600.0,
+    **{f"{name}, read_committed, x read_uncommitted": 1.1 for name in READS},
 }
 """Figures to reach as they are."""
 AT_LEAST = {

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench import measure, remember, report
+from bench import measure, remember, report, transactions
 from bench.load.frameload import FrameLoad, Load
 from bench.scenarios import (
     REPEATED,
@@ -143,6 +143,18 @@ def note_commits(samples: Samples, where: str, comes: str, connections: int, tar
     note(samples, target, of_load(f"commit, {where}, {comes}, {connections} connections", load))
 
 
+def transaction_figures(targets: list[Target], unsynced: Target, samples: Samples) -> None:
+    """Transactions whose ends are synced before they are acknowledged, and those in the page cache, beside Kafka's; and
+    what it costs to read only what is committed.
+    """
+    page_cache, synced = transactions.WHERE
+    for target in targets:
+        is_kafka = target.server.name == "kafka"
+        note(samples, target, transactions.figures(target, transactions.WHERE if is_kafka else [synced]))
+        note(samples, target, dict(transactions.reads(target)))
+    note(samples, unsynced, transactions.figures(unsynced, [page_cache]))
+
+
 def note(samples: Samples, target: Target, figures: Mapping[str, float]) -> None:
     for name, value in figures.items():
         samples[name][target.server.name].append(value)
@@ -195,6 +207,8 @@ def started(server: ServerProcess, frameload: FrameLoad, args: argparse.Namespac
     target.prepare()
     note(samples, target, cold(target))
     warm_up(target, args.warm_up)
+    transactions.prepare(target)
+    transactions.warm_up(target)
     return target
 
 
@@ -226,6 +240,8 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
         unsynced = Target(page_cache, frameload, args.seconds)
         unsynced.prepare_commits()
         commits(unsynced)
+        unsynced.create_topic(transactions.TOPIC, transactions.PARTITIONS)
+        transactions.warm_up(unsynced)
         closed.start()
         unprepared = Target(closed, frameload, args.seconds)
         unprepared.prepare()
@@ -234,6 +250,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
             bare_figures(Target(bare, frameload, args.seconds), targets[0], samples)
             commit_figures(targets, unsynced, samples)
             unprepared_figures(unprepared, samples)
+            transaction_figures(targets, unsynced, samples)
             for scenario in SCENARIOS:
                 for target in targets:
                     note(samples, target, scenario(target))
