@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Final
 
 from muster.coordinator.log.errors import LogError, LogOffline
@@ -46,6 +47,7 @@ STEP_BATCHES: Final = 500
 MUCH_BYTES: Final = 64 * 1024 * 1024
 """Who had to read so much of a log writes a snapshot at once: the next start shall not have to."""
 NOTHING_ABORTED: Final[list[AbortedTransaction]] = []
+_STABLE_OFFSET: Final = attrgetter("last_stable_offset")
 
 
 class ProducerTracker:
@@ -323,7 +325,7 @@ class ProducerTracker:
                 # their last stable offsets rise: behind the first that is not below the end nothing is of interest
                 is_last = part[-1].last_stable_offset >= end
                 if is_last:
-                    part = part[: bisect_left(part, end, key=_stable_offset) + 1]
+                    part = part[: bisect_left(part, end, key=_STABLE_OFFSET) + 1]
                 found += [aborted for aborted in part if aborted.first_offset < end]
                 if is_last:
                     return found
@@ -356,7 +358,3 @@ class ProducerTracker:
         if self.is_loaded:
             self._producers.expire(now_ms, after_ms)
         self.verifications.expire(now_ms, after_ms)
-
-
-def _stable_offset(aborted: AbortedTransaction) -> int:
-    return aborted.last_stable_offset

@@ -4,8 +4,10 @@ AbortedTxn): entries in the order of their markers, looked up where they lie. A 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -22,6 +24,7 @@ MOST_KEPT: Final = 512
 """Entries of one segment that are in memory."""
 _KEPT: Final = MOST_KEPT // 2
 """So many of the newest are at hand without a look into the file, up to twice as many at times."""
+_LAST_OFFSET: Final = attrgetter("last_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -111,19 +114,15 @@ class TransactionIndex:
             return self.count
         before = self.count - len(self._newest)
         if self._newest[0].last_offset < offset or not before:
-            low, high = before, self.count
-        else:
-            low, high = 0, before
+            return before + bisect_left(self._newest, offset, key=_LAST_OFFSET)
+        low, high = 0, before
         while low < high:
             middle = (low + high) // 2
-            if self._entry(middle, before).last_offset < offset:
+            if self._read(middle, middle + 1)[0].last_offset < offset:
                 low = middle + 1
             else:
                 high = middle
         return low
-
-    def _entry(self, number: int, before: int) -> AbortedTransaction:
-        return self._newest[number - before] if number >= before else self._read(number, number + 1)[0]
 
     def since(self, offset: int) -> Iterator[list[AbortedTransaction]]:
         """The entries whose markers are at `offset` or later, in their order, in parts."""
