@@ -22,7 +22,9 @@ class TopicSettings:
     offsets_topic_segment_bytes: int = 104_857_600
     """Segment size of __consumer_offsets."""
     muster_offsets_durability: str = "commit"
-    """"commit": records of __consumer_offsets count once they are synced; "os": once they are written, as on Kafka."""
+    """"commit": records of __consumer_offsets and __transaction_state count once they are synced; "os": once they are
+    written, as on Kafka.
+    """
     muster_group_events_retention_ms: int = 604_800_000
     """How long __group_events keeps what happened, when it is created."""
     muster_group_events_retention_bytes: int = 134_217_728
