@@ -1,0 +1,33 @@
+"""The referee's record batches are what Muster's own reader takes them for, and the other way round."""
+
+from __future__ import annotations
+
+from muster.coordinator.log import batches
+from tests.stories.batches import Batch, batches_of, crc32c
+
+
+def test_a_batch_is_read_as_it_was_made() -> None:
+    made = Batch(["a", "bc"], (7, 3), 5, is_transactional=True)
+    made.timestamp_ms = 1_700_000_000_000
+    ((header, records),) = batches.read(bytes(made))
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 3, 5)
+    assert header.is_transactional
+    assert [record.value for record in records] == [b"a", b"bc"]
+    (kept,) = batches_of(bytes(made))
+    assert kept[:6] == (0, 1, 7, 3, True, False)
+    assert kept.records == [(0, None, b"a"), (1, None, b"bc")]
+
+
+def test_a_marker_is_told_from_records_and_half_a_batch_is_left_out() -> None:
+    marker = batches.build_control(
+        batches.CONTROL_COMMIT, timestamp_ms=1, producer_id=9, producer_epoch=2, coordinator_epoch=4
+    )
+    (kept,) = batches_of(bytes(marker) + bytes(Batch(["x"], (-1, -1), -1, is_transactional=False))[:-1])
+    assert kept.is_control
+    assert kept.is_transactional
+    assert (kept.producer_id, kept.producer_epoch) == (9, 2)
+    assert kept.records[0][1] == b"\0\0\0\1"
+
+
+def test_the_checksum_is_castagnolis() -> None:
+    assert crc32c(b"123456789") == 0xE3069283
