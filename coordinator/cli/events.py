@@ -64,12 +64,15 @@ class Events:
 
     def upto_now(self, name: str) -> Iterator[Value]:
         """All events of a group or a transactional id that there are."""
-        partition = self.partition_of(name)
+        return (value for value in self.of_partition(self.partition_of(name)) if value[self._of.name] == name)
+
+    def of_partition(self, partition: int) -> Iterator[Value]:
+        """All events of a partition that there are."""
         end = self.ends().get(partition, 0)
         position = {partition: 0}
         while position[partition] < end:
             before = position[partition]
-            yield from (value for value in self.fetch(position, 0) if value[self._of.name] == name)
+            yield from self.fetch(position, 0)
             if position[partition] == before:  # what was there is kept no longer
                 return
 

@@ -23,10 +23,18 @@ TOPICS_NAMED: Final = 4
 class TransactionTimeline:
     """One id's story."""
 
-    def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
+    def __init__(
+        self,
+        zone: Any = None,
+        *,
+        dates: bool = True,
+        everything: bool = False,
+        groups: Callable[[Value], Sequence[str]] = lambda _: (),
+    ) -> None:
         """`zone`: a datetime.tzinfo, None is the machine's; `everything`: also what the line of a transaction tells
-        anyway.
+        anyway. `groups`: whose offsets a transaction that has ended had committed, as far as that is known.
         """
+        self._groups = groups
         self._zone = zone
         self._dates = dates
         self._everything = everything
@@ -41,6 +49,8 @@ class TransactionTimeline:
         tell = _TELL.get(kind)
         if kind in _DETAILS and not self._everything:
             text = None
+        elif kind in _ENDED:
+            text = _ended(value, self._groups(value))
         elif tell is None:
             text = kind.replace("_", " ") if self._everything else None
         else:
@@ -79,7 +89,7 @@ def producer(value: Value, prefix: str = "") -> str:
     return f"producer {value[prefix + 'producer_id']} epoch {value[prefix + 'producer_epoch']}"
 
 
-def places(topics: Mapping[str, Sequence[int]] | None) -> str:
+def places(topics: Mapping[str, Sequence[int]] | None, groups: Sequence[str] = ()) -> str:
     """What a transaction has written to; the partitions of offsets last. None: they are very many."""
     if topics is None:
         return "very many partitions"
@@ -88,7 +98,7 @@ def places(topics: Mapping[str, Sequence[int]] | None) -> str:
     if len(plain) > TOPICS_NAMED:
         named.append(f"{plural(len(plain) - TOPICS_NAMED, 'more topic')}")
     if topics.get(OFFSETS_TOPIC):
-        named.append("offsets")
+        named.append(f"offsets of {', '.join(groups)}" if groups else "offsets")
     return ", ".join(named) or "nothing"
 
 
@@ -109,13 +119,13 @@ def _initialized(value: Value) -> str:
     return f"{who} took the id over{fenced}"
 
 
-def _ended(value: Value) -> str:
+def _ended(value: Value, groups: Sequence[str]) -> str:
     outcome = "committed" if value["kind"] == "transaction_committed" else "aborted"
     why = CAUSES.get(value.get("cause") or "", "")
     why = f": {why}" if why and (outcome, value["cause"]) != ("committed", "client") else ""
     markers = "" if value.get("markers_ms") is None else f", its end took {seconds(value['markers_ms'])}"
     return (
-        f"transaction {outcome} after {seconds(value['took_ms'])}{why}; {places(value['topics'])}; "
+        f"transaction {outcome} after {seconds(value['took_ms'])}{why}; {places(value['topics'], groups)}; "
         f"{producer(value)}{markers}"
     )
 
@@ -150,9 +160,8 @@ CAUSES: Final[Mapping[str, str]] = {
 
 _DETAILS: Final = frozenset({"transaction_begun", "partitions_added", "transaction_ending"})
 """What the line of the transaction tells anyway."""
-_CLOSING: Final = frozenset(
-    {"transaction_committed", "transaction_aborted", "producer_initialized", "transactional_id_expired"}
-)
+_ENDED: Final = frozenset({"transaction_committed", "transaction_aborted"})
+_CLOSING: Final = frozenset({*_ENDED, "producer_initialized", "transactional_id_expired"})
 """After these no transaction is open."""
 
 _TELL: Final[dict[str, Callable[[Value], str]]] = {
@@ -160,8 +169,6 @@ _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "transaction_begun": lambda value: f"a transaction begins: {producer(value)}{_client(value)}",
     "partitions_added": lambda value: f"added to the transaction: {places(value['topics'])}",
     "transaction_ending": _ending,
-    "transaction_committed": _ended,
-    "transaction_aborted": _ended,
     "producer_fenced": _fenced,
     "requests_refused": _refused,
     "transactional_id_expired": lambda value: f"the id was forgotten: idle for {seconds(value['idle_ms'])}",

@@ -41,6 +41,12 @@ class Command:
         assert (got, told.err if status == 0 else "") == (status, "")
         return told.out if status == 0 else told.err
 
+    def soon(self, *arguments: str) -> str:
+        """What is printed, nothing as long as there is nothing to tell: events are written after a moment."""
+        self._capsys.readouterr()
+        got = main(["transactions", *arguments, "--bootstrap-server", self._bootstrap])
+        return self._capsys.readouterr().out if got == 0 else ""
+
     async def later(self, *arguments: str, status: int = 0) -> str:
         """While the producers of the test go on."""
         return await asyncio.to_thread(self, *arguments, status=status)
@@ -124,7 +130,7 @@ async def test_the_history_says_who_ended_it_and_why(
     kinds: list[str] = []
 
     def told() -> bool:
-        kinds[:] = [json.loads(line)["kind"] for line in command("history", name, "--json").splitlines()]
+        kinds[:] = [json.loads(line)["kind"] for line in command.soon("history", name, "--json").splitlines()]
         return kinds.count("transaction_committed") == 2 and "producer_fenced" in kinds
 
     await eventually(told, "the whole history")
@@ -138,7 +144,13 @@ async def test_the_history_says_who_ended_it_and_why(
     texts = [line.partition(" ")[2] for line in lines]
     assert texts[0].endswith("(client first, 127.0.0.1) began: the id is new")
     assert texts[1].startswith("transaction committed after ")
-    assert f"; {topic}:0, offsets; producer " in texts[1]
+    assert f"; {topic}:0, offsets" in texts[1]
+    # the group is told within a second
+
+    def known() -> bool:
+        return f"; {topic}:0, offsets of {group}; producer " in command("history", name)
+
+    await eventually(known, "the group of the offsets")
     assert ": another producer took the id over; " in texts[2]
     assert "(client second, 127.0.0.1) took the id over; producer " in texts[3]
     assert texts[4].startswith("transaction committed after ")

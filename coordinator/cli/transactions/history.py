@@ -9,6 +9,7 @@ from muster.coordinator.cli.cluster import AskingFailed, Cluster
 from muster.coordinator.cli.events import OF_TRANSACTIONS, Events, Value
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json
+from muster.coordinator.cli.transactions.groups import Groups
 from muster.coordinator.clock import read_wall
 from muster.coordinator.observe.transaction_timeline import TransactionTimeline
 
@@ -18,21 +19,20 @@ def history(cluster: Cluster, name: str, *, as_json: bool, everything: bool, las
     values: Iterable[Value] = Events(cluster, OF_TRANSACTIONS).upto_now(name)
     if last is not None:
         values = deque(values, last)
-    timeline = TransactionTimeline(everything=everything)
-    count = 0
-    for value in values:
-        count += 1
-        if as_json:
-            print_json(value)
-        else:
-            for line in timeline.feed(value):
-                say(line)
-    if not count:
+    values = list(values)
+    if not values:
         raise AskingFailed(
             f"there is no history of a transactional id {name}: no producer has used it since its events are kept; "
             "muster transactions list shows the ids that there are"
         )
-    if not as_json:
-        for line in timeline.end(read_wall("now")):
+    if as_json:
+        for value in values:
+            print_json(value)
+        return 0
+    timeline = TransactionTimeline(everything=everything, groups=Groups(cluster, values).of)
+    for value in values:
+        for line in timeline.feed(value):
             say(line)
+    for line in timeline.end(read_wall("now")):
+        say(line)
     return 0

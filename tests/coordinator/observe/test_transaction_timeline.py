@@ -26,6 +26,12 @@ def test_a_transaction_is_one_line() -> None:
     ]
 
 
+def test_whose_offsets_they_are() -> None:
+    timeline = TransactionTimeline(UTC, dates=False, groups=lambda value: ["g", value["kind"]])
+    (line,) = timeline.feed(json.loads(to_json(ended(), START)))
+    assert "; orders:0,2, offsets of g, transaction_committed; producer" in line
+
+
 def test_with_every_step() -> None:
     told = lines(begun(), added({"orders": [0, 2]}), ending(), ending(events.TIMED_OUT, is_committed=False),
                  everything=True)  # fmt: skip
