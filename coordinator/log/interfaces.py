@@ -54,7 +54,11 @@ class Log(Protocol):
 
     @property
     def producers(self) -> ProducerTracker:
-        """The producers with an id that write here, and their transactions."""
+        """The producers with an id that write here, and their transactions; made when somebody asks first."""
+
+    @property
+    def knows_producers(self) -> bool:
+        """Whether `producers` is at hand: somebody has asked, and the log was read."""
 
     # -- appending
 

@@ -75,8 +75,7 @@ class UnifiedLog:
         self.closed_cleanly = False
         self._availability = Availability(topic, partition)
         self.durability = Durability(segments, self._availability, recovery_point, sync, wait_for_sync)
-        self.producers = ProducerTracker(segments, self.durability.in_background)
-        """The producers that write here, and their transactions."""
+        self._producers: ProducerTracker | None = None
 
     # -- how it stands
 
@@ -123,6 +122,19 @@ class UnifiedLog:
     def size_bytes(self) -> int:
         """Bytes of all segments."""
         return self.segments.size_bytes
+
+    @property
+    def producers(self) -> ProducerTracker:
+        """The producers with an id that write here, and their transactions; made when somebody asks first."""
+        found = self._producers
+        if found is None:
+            found = self._producers = ProducerTracker(self.segments, self.durability.in_background)
+        return found
+
+    @property
+    def knows_producers(self) -> bool:
+        """Whether `producers` is at hand: somebody has asked, and the log was read."""
+        return self._producers is not None and self._producers.is_loaded
 
     def size_up_to(self, offset: int) -> int:
         """Bytes of the batches before that of an offset. Raises LogOffline."""
@@ -220,7 +232,7 @@ class UnifiedLog:
                 raise self._availability.fail(segment.file.path, error) from error
         segment.note(size, last_offset, max_timestamp)
         segments.end_offset = last_offset + 1
-        if producer_id >= 0 and self.producers.is_loaded:
+        if producer_id >= 0 and self.knows_producers:
             try:
                 self.producers.appended(batch, base_offset, last_offset, max_timestamp)
             except OSError as error:
@@ -268,7 +280,7 @@ class UnifiedLog:
             self._assign_epoch(header.leader_epoch, header.base_offset)
             count = header.next_offset - segments.end_offset
             segments.end_offset = header.next_offset
-            if header.producer_id >= 0 and self.producers.is_loaded:
+            if header.producer_id >= 0 and self.knows_producers:
                 data = view[at : at + header.size]
                 with self._availability.failing(segment.file.path):
                     self.producers.appended(data, header.base_offset, header.last_offset, header.max_timestamp)
@@ -295,7 +307,8 @@ class UnifiedLog:
         with self._availability.failing(segment.file.path):
             segment.create()
             old.seal()
-            self.producers.rolled(old)
+            if self._producers is not None:
+                self._producers.rolled(old)
         self.segments.append(segment)
         self.durability.rolled(old)
 
@@ -430,7 +443,8 @@ class UnifiedLog:
         """Take `segments[first:last]` out of the log at once, and off the disk when there is time; how many."""
         names: list[str] = []
         doomed = self.segments.take_out(first, last)
-        self.producers.removed(doomed)
+        if self._producers is not None:
+            self._producers.removed(doomed)
         for segment in doomed:
             with self._availability.failing(segment.file.path):
                 names.append(segment.discard())
@@ -486,7 +500,8 @@ class UnifiedLog:
                 self.flush()
                 with self._availability.failing(active.file.path):
                     active.seal()
-                    self.producers.close()
+                    if self._producers is not None:
+                        self._producers.close()
         self.closed_cleanly = self.failure is None
         self.abandon()
 
@@ -494,7 +509,8 @@ class UnifiedLog:
         """Give all handles back without writing anything, as a killed process would; those that still wait are told."""
         for segment in self.segments:
             segment.file.close()
-        self.producers.abandon()
+        if self._producers is not None:
+            self._producers.abandon()
         self.durability.close(self._availability.close(self.directory))
 
 

@@ -58,7 +58,7 @@ class FetchWait:
     def _grew(self, partition: Partition) -> None:
         if self.over:
             return
-        if partition.closed or (self._committed and not partition.log.producers.is_loaded):
+        if partition.closed or (self._committed and not partition.log.knows_producers):
             self._finish()  # the log was opened anew: its reader looks again
             return
         size, bound = self._sizes[partition]

@@ -112,7 +112,8 @@ class Partition:
 
     def expire_producers(self, now: Now, after_ms: int) -> None:
         """Forget producers that have been silent for `after_ms`."""
-        self.log.producers.expire(now.wall_ms, after_ms)
+        if self.log.knows_producers:
+            self.log.producers.expire(now.wall_ms, after_ms)
 
     # -- reading
 

@@ -82,7 +82,7 @@ def read_rows(
                 raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
             partition = led_here(node, topic, row.key[2])
             read.partitions.append(partition)
-            if terms.committed and not partition.log.producers.is_loaded:
+            if terms.committed and not partition.log.knows_producers:
                 yield from partition.loading_producers()
             room = node.unsent.room()
             data = yield from _read(row, partition, min(left, room), room > 0 and read.bytes == 0, terms)
@@ -146,7 +146,7 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
         aborted_transactions=None,
     )
     # told to all readers; but for those who do not need it nothing is loaded
-    knows_producers = terms.committed or log.producers.is_loaded
+    knows_producers = terms.committed or log.knows_producers
     data.last_stable_offset = partition.last_stable_offset() if knows_producers else log.durable_offset
     if row.last_fetched_epoch >= 0:
         epoch, end_offset = partition.epoch_end_offset(row.last_fetched_epoch)

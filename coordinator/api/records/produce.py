@@ -274,7 +274,7 @@ class _Produce:
                 self._unpacking.note(most.unpacked_bytes)
                 raise
         self._unpacking.note(stored.unpacked_bytes)
-        if header.producer_id >= 0 and not partition.log.producers.is_loaded:
+        if header.producer_id >= 0 and not partition.log.knows_producers:
             yield from partition.loading_producers()
         appended = partition.append(stored.batch, stored.header, self._now, guard)
         answer.base_offset = appended.base_offset

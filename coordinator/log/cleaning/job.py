@@ -119,7 +119,8 @@ class CleaningJob:
                 self.log.go_offline(swapped.file.path, OSError(str(self.failure)))
             elif self.log.failure is None:
                 swapped.settle()
-                self.log.producers.settled(swapped)
+                if self.log.knows_producers:
+                    self.log.producers.settled(swapped)
             self._is_renamed = False
         cleaned, self._cleaned = self._cleaned, None
         if self.failure is not None or self.stopped:

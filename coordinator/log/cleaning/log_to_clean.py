@@ -58,7 +58,7 @@ class LogToClean(NamedTuple):
                 settings.log_cleaner_dedupe_buffer_size // max(settings.log_cleaner_threads, 1) // BYTES_PER_KEY, 1
             ),
             producers_since_ms=wall_ms - settings.producer_id_expiration_ms,
-            last_record_of=self.log.producers.last_record_of,
+            last_record_of=self.log.producers.last_record_of if self.log.knows_producers else None,
         )
 
 
