@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import random
+import signal
 import socket
 import subprocess
 import threading
@@ -29,8 +30,9 @@ WORKERS = 3
 PATIENCE_S = 90.0
 SETTINGS = {"transaction.state.log.num.partitions": "5", "offsets.topic.num.partitions": "5"}
 """Of the server, besides those under which groups settle at once."""
-VICTIMS = ("server", "server", "worker", "both")
-WORKERS_ONLY = ("worker",)
+VICTIMS = ("server", "server", "worker", "both", "zombie")
+"""A zombie is stopped, and goes on when another worker has its name and its transactional id."""
+WORKERS_ONLY = ("worker", "zombie")
 """For Kafka 4.3: killed between markers it loses what was committed, as its coordinator completes the transaction
 before the partitions have their leaders again.
 """
@@ -46,7 +48,7 @@ class Worker:
         self._log_path = log_path
         self._said = said
         self._process: subprocess.Popen[str] | None = None
-        self._ending = False
+        self._zombies: list[subprocess.Popen[str]] = []
 
     def start(self) -> None:
         """Run it."""
@@ -69,9 +71,24 @@ class Worker:
         """SIGKILL."""
         process, self._process = self._process, None
         if process is not None:
-            process.kill()
-            process.wait()
-            _close(process.stdin)
+            _end(process)
+
+    def freeze(self) -> None:
+        """Stop it where it is; it does not know that."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        self._zombies.append(self._process)
+        self._process = None
+
+    def thaw(self) -> None:
+        """Let what was stopped go on."""
+        for zombie in self._zombies:
+            zombie.send_signal(signal.SIGCONT)
+
+    def bury(self) -> None:
+        """Zombies of which nothing is to come any more."""
+        while self._zombies:
+            _end(self._zombies.pop())
 
     def end(self) -> None:
         """Let it end in order."""
@@ -150,6 +167,8 @@ class Run:
                 self._on_kill(number + 1, self._kill())
                 self._drain()
             self._feed()
+            for worker in self._workers.values():
+                worker.thaw()
             self._hear(self._is_done, 1)
             for worker in self._workers.values():
                 worker.end()
@@ -160,6 +179,7 @@ class Run:
         finally:
             for worker in self._workers.values():
                 worker.kill()
+                worker.bury()
         return self._judged()
 
     def _feed(self) -> None:
@@ -176,12 +196,17 @@ class Run:
     def _kill(self) -> str:
         """Kill the server, or a worker, or both; who it was."""
         who = self._random.choice(self._victims)
+        for worker in self._workers.values():
+            worker.thaw()
         if who != "server":
             victim = self._workers[self._random.choice(sorted(self._workers))]
-            victim.kill()
-            if who == "worker":
+            if who == "zombie":
+                victim.freeze()
+            else:
+                victim.kill()
+            if who != "both":
                 victim.start()
-                return victim.name
+                return f"{who} {victim.name}"
         self.server.kill()
         if who == "both":
             victim.start()
@@ -285,6 +310,12 @@ def open_transactions(server: ServerProcess) -> dict[str, str]:
 def data_dir(server: ServerProcess) -> Path:
     """Where a server keeps its partitions."""
     return server.workdir / "data" / ("logs" if server.name == "kafka" else "")
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.wait()
+    _close(process.stdin)
 
 
 def _close(stream: IO[str] | None) -> None:

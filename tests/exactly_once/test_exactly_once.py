@@ -17,7 +17,8 @@ def test_a_record_is_counted_once_when_server_and_workers_are_killed(tmp_path: P
     server = MusterServer(tmp_path, {**QUICK, **SETTINGS})
     server.start()
     command = COMMANDS["aiokafka"](tmp_path)
-    run = Run(server, command, tmp_path, seed=1, kills=2, workers=2, records_per_kill=60, transactions_per_kill=4)
+    how = {"workers": 2, "records_per_kill": 60, "transactions_per_kill": 4}
+    run = Run(server, command, tmp_path, seed=1, kills=2, victims=["server", "both"], **how)
     try:
         assert run.run() == []
     finally:
