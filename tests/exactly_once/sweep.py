@@ -129,7 +129,8 @@ class Sweep:
             for _, record in partition.committed
         ]
         offsets = [row.offset for row in rows if row is not None and row.group == GROUP]
-        if offsets != list(range(1, self._offset + 1)):
+        # a TxnOffsetCommit whose answer was lost is asked for again, and stands twice in its transaction
+        if list(dict.fromkeys(offsets)) != list(range(1, self._offset + 1)):
             faults.append(f"{self._offset} offsets were committed one by one, in the log are {offsets}")
         return faults
 
