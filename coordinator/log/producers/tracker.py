@@ -337,10 +337,11 @@ class ProducerTracker:
         segments = self._segments
         number = segments.index_for(offset)
         for segment in segments[number:]:
-            where = segment.locate(offset) if segment.size else None
+            # it was read just now: to look for it again would cost a third of what is done here
+            where = segment.found if segment.found[0] == offset else self._located(segment, offset)
             if where is not None:
                 index = segment.index()
-                end = where[0] + size
+                end = where[1] + size
                 entry = bisect_left(index.positions, end)
                 if len(index) and index.positions[0] == end:
                     entry = 1  # as Kafka's search has it, which never comes to the first entry itself
@@ -352,6 +353,11 @@ class ProducerTracker:
             return segments[-1].base_offset, segments.end_offset
         is_last = number + 1 == len(segments)
         return segments[number].base_offset, segments.end_offset if is_last else segments[number + 1].base_offset
+
+    @staticmethod
+    def _located(segment: Segment, offset: int) -> tuple[int, int] | None:
+        where = segment.locate(offset) if segment.size else None
+        return None if where is None else (offset, where[0])
 
     def expire(self, now_ms: int, after_ms: int) -> None:
         """Forget producers silent for `after_ms`, and what was asked for so long ago."""

@@ -47,8 +47,8 @@ class Segment:
 
     __slots__ = (
         "_index", "_since_index", "_storage", "_stored", "_tail_floor", "_tail_offsets", "_tail_positions",
-        "_time_index", "base_offset", "config", "created_ms", "file", "first_timestamp", "has_full_index", "is_held",
-        "is_replaced", "max_timestamp", "max_timestamp_offset", "name", "size",
+        "_time_index", "base_offset", "config", "created_ms", "file", "first_timestamp", "found", "has_full_index",
+        "is_held", "is_replaced", "max_timestamp", "max_timestamp_offset", "name", "size",
     )  # fmt: skip
 
     def __init__(self, storage: Storage, name: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
@@ -76,6 +76,8 @@ class Segment:
         self._tail_offsets: array[int] = array("i")
         self._tail_positions: array[int] = array("i")
         self._tail_floor = 0
+        self.found = (-1, 0)
+        """The offset that was read from last, and the position of its batch."""
 
     def create(self) -> None:
         """Make its empty file, so that the log is known to reach at least up to here."""
@@ -192,6 +194,7 @@ class Segment:
         self.time_index().truncate(offset - self.base_offset)
         self.file.truncate(position)
         self.size = position
+        self.found = (-1, 0)
         self._forget_tail()
         self._stored = False
         return self.restore_marks()
@@ -341,6 +344,7 @@ class Segment:
         if where is None:
             return None
         position, size = where
+        self.found = (offset, position)
         if size > max_bytes:
             if not min_one_message:
                 return b""
@@ -358,6 +362,7 @@ class Segment:
         if at < 0:
             return None
         size = _batch_size(data, at)
+        self.found = (offset, position + at)
         if size > max_bytes and not min_one_message:
             return b""
         wanted = max(size, max_bytes)
