@@ -44,6 +44,8 @@ from muster.coordinator.slices import Job
 
 STEP_BATCHES: Final = 500
 """So many batches are looked at in one step of loading: half a millisecond."""
+FEW_ABORTED: Final = 100
+"""Fewer aborted transactions of one index are no reason to let others have their turn."""
 MUCH_BYTES: Final = 64 * 1024 * 1024
 """Who had to read so much of a log writes a snapshot at once: the next start shall not have to."""
 NOTHING_ABORTED: Final[list[AbortedTransaction]] = []
@@ -329,7 +331,8 @@ class ProducerTracker:
                 found += [aborted for aborted in part if aborted.first_offset < end]
                 if is_last:
                     return found
-                yield None
+                if len(part) >= FEW_ABORTED:
+                    yield None
         return found
 
     def _upper_bound(self, offset: int, size: int) -> tuple[int, int]:
