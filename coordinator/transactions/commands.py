@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from muster.coordinator.core.interface import Client, Command, Respond
@@ -36,6 +37,17 @@ class TransactionCommand(Command):
         """The fresh producer id, which is used from now on; -1: there is none."""
         taken, self.spare_producer_id = self.spare_producer_id, -1
         return taken
+
+
+class ListCommand(TransactionCommand):
+    """A ListTransactions of some of a shard's ids: all of 100,000 would take too long in one go."""
+
+    __slots__ = ("among",)
+
+    def __init__(self, request: Message, respond: Respond, client: Client, among: Sequence[str]) -> None:
+        """`among`: only these ids are looked at; one that is gone meanwhile is left out."""
+        super().__init__(request, respond, client)
+        self.among = among
 
 
 class MarkersWritten(NamedTuple):

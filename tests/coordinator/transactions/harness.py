@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from muster.coordinator.core.interface import Client, Decoded, Now, Output, Record
-from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
+from muster.coordinator.transactions.commands import ListCommand, MarkersWritten, TransactionCommand
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.events import Event
 from muster.coordinator.transactions.settings import TransactionSettings
@@ -85,13 +85,14 @@ class Desk:
         self.asked += 1
         number = self.asked
         spare = self.next_producer_id()
-        command = TransactionCommand(
-            request,
-            lambda response: self.answers.__setitem__(number, response),
-            Client(client, "/10.0.0.1"),
-            version,
-            spare,
-        )
+        peer = Client(client, "/10.0.0.1")
+
+        def respond(response: Message) -> None:
+            self.answers[number] = response
+
+        command = TransactionCommand(request, respond, peer, version, spare)
+        if isinstance(request, ListTransactionsRequest):
+            command = ListCommand(request, respond, peer, [*self.core.state.transactions, "gone"])
         self.take(self.core.handle(command, self.now, self.most_bytes))
         if command.spare_producer_id != -1:
             self.spare -= 1

@@ -15,7 +15,7 @@ from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.core.interface import Output, Record
 from muster.coordinator.log import batches
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
-from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
+from muster.coordinator.transactions.commands import ListCommand, MarkersWritten, TransactionCommand
 from muster.coordinator.transactions.core import TransactionCore
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -31,6 +31,7 @@ from muster.protocol.messages.add_partitions_to_txn import (
 from muster.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from muster.protocol.messages.list_transactions import ListTransactionsRequest
 from muster.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -219,9 +220,10 @@ class World(world.World):
         assert self.core is not None
         found: list[Message] = []
         client = Actor(self, "checker").client
-        for respond, response in self.core.handle(
-            TransactionCommand(request, found.append, client), self.now()
-        ).replies:
+        command = TransactionCommand(request, found.append, client)
+        if isinstance(request, ListTransactionsRequest):
+            command = ListCommand(request, found.append, client, list(self.core.state.transactions))
+        for respond, response in self.core.handle(command, self.now()).replies:
             respond(response)
         return found[0]
 

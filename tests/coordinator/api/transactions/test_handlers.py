@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.transactions import describing
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.slices import at_once
@@ -278,6 +279,16 @@ class TestDescribing:
         begun.authorizer = Refusing((8, 5, "id-4"))
         answer = ask(begun, ListTransactionsRequest(["Empty"], [4, 5]))
         assert [row.transactional_id for row in answer.transaction_states] == ["id-5"]
+
+    def test_a_shard_with_many_ids_is_asked_for_some_at_a_time(
+        self, begun: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(describing, "IDS_AT_ONCE", 2)
+        names = [f"id-{number}" for number in range(30)]
+        for name in names:
+            init(begun, name)
+        answer = ask(begun, ListTransactionsRequest())
+        assert sorted(row.transactional_id for row in answer.transaction_states) == sorted(names)
 
     def test_without_shards_filters_are_looked_at_all_the_same(self, node: Node) -> None:
         assert ask(node, ListTransactionsRequest(["No", "Empty", "No"])).unknown_state_filters == ["No"]
