@@ -89,9 +89,11 @@ def filled(cls: Any, text: str) -> Any:
     for name in ("timeout_ms", "session_timeout_ms", "rebalance_timeout_ms"):
         if hasattr(made, name):
             setattr(made, name, 10_000)
-    for name in ("transactional_id", "group_instance_id", "rack_id", "generation_id_or_member_epoch"):
-        if hasattr(made, name):
-            setattr(made, name, -1 if name.startswith("generation") else None)
+    for name in ("transactional_id", "group_instance_id", "rack_id"):
+        if hasattr(made, name) and str(inspect.signature(cls).parameters[name].annotation) == "str | None":
+            setattr(made, name, None)
+    if hasattr(made, "generation_id_or_member_epoch"):
+        made.generation_id_or_member_epoch = -1
     for name in ("num_partitions", "replication_factor", "count"):
         if hasattr(made, name):
             setattr(made, name, 1)

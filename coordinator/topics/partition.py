@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import BatchHeader, Log
-from muster.coordinator.log.producers.state import EndMarker, Producer
+from muster.coordinator.log.producers.state import EndMarker, Producers
 from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
@@ -117,9 +117,9 @@ class Partition:
 
     # -- reading
 
-    def producers(self) -> list[Producer]:
+    def producers(self) -> Producers:
         """The state of each producer (DescribeProducers)."""
-        return self.log.producers.producers.all()
+        return self.log.producers.producers
 
     def last_stable_offset(self) -> int:
         """The offset that readers of committed records may read up to: no transaction is open below it."""

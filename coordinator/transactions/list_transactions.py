@@ -22,7 +22,7 @@ def handle(step: Step, command: ListCommand, request: ListTransactionsRequest) -
     asked = set(request.state_filters)
     states = asked.intersection(STATES)
     unknown = [name for name in dict.fromkeys(request.state_filters) if name not in states]
-    producer_ids = set(request.producer_id_filters)
+    producer_ids = frozenset(request.producer_id_filters)  # as the handler made it: no copy
     least_ms = request.duration_filter
     # as on Kafka, one that has not begun yet counts as begun in 1970
     newest_ms = step.now.wall_ms - least_ms

@@ -7,7 +7,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.log import LogError
-from muster.coordinator.log.producers.state import Producer
+from muster.coordinator.log.producers.state import Producer, Producers
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
@@ -37,10 +37,14 @@ def handle_describe_producers(
         rows = []
         for index in topic.partition_indexes:
             try:
-                producers = yield from _producers(node, context, topic.name, index)
-                if not room.take(_ROW_BYTES * (1 + len(producers))):
+                known = yield from _producers(node, context, topic.name, index)
+                if not room.take(_ROW_BYTES * (1 + len(known))):
                     raise ApiError(TOO_LARGE, TOO_LARGE_TEXT)
-                rows.append(PartitionResponse(index, active_producers=[_row(producer) for producer in producers]))
+                producers = []
+                for producer in known.all():
+                    producers.append(_row(producer))
+                    yield None  # as many rows are to be encoded
+                rows.append(PartitionResponse(index, active_producers=producers))
             except ApiError as refusal:
                 rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
             except LogError as refusal:
@@ -51,7 +55,7 @@ def handle_describe_producers(
     return DescribeProducersResponse(topics=topics)
 
 
-def _producers(node: Node, context: RequestContext, name: str, index: int) -> Job[list[Producer]]:
+def _producers(node: Node, context: RequestContext, name: str, index: int) -> Job[Producers]:
     """Raises `ApiError` or an error of the log."""
     fault = name_fault(name)
     if fault is not None:

@@ -31,7 +31,7 @@ from muster.protocol.messages.add_partitions_to_txn import (
 _Partitions = dict[str, dict[int, int]]
 """Of a transaction: topics, their partitions, and why each of them is refused."""
 
-_AT_ONCE: Final = 1_000
+_AT_ONCE: Final = 100
 """Partitions of one topic that are looked at in one step."""
 
 
@@ -50,11 +50,12 @@ def handle_add_partitions_to_txn(
         if not by_broker and not node.authorizer.allows(
             context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transaction.transactional_id
         ):
-            found[place] = _refused(transaction, partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            found[place] = yield from _refused(transaction, partitions, error)
         elif (yield from _refuses_some(node, context, partitions, by_broker)):
-            found[place] = _refused(transaction, partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+            found[place] = yield from _refused(transaction, partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
         elif not transaction.transactional_id:
-            found[place] = _refused(transaction, partitions, ErrorCode.INVALID_REQUEST)
+            found[place] = yield from _refused(transaction, partitions, ErrorCode.INVALID_REQUEST)
         else:
             transaction.topics = [AddPartitionsToTxnTopic(name, list(rows)) for name, rows in partitions.items()]
             wanted.append((place, transaction))
@@ -95,28 +96,29 @@ def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, 
             error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         else:
             error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        for index in rows:
-            is_refused = error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            if is_refused or there is None or not 0 <= index < there.partitions:
+        count = 0 if there is None or error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED else there.partitions
+        for looked_at, index in enumerate(rows):
+            if not 0 <= index < count:
                 rows[index] = error_code
                 is_some_refused = True
-        yield None
+            if not looked_at % _AT_ONCE:
+                yield None
     return is_some_refused
 
 
 def _refused(
     transaction: AddPartitionsToTxnTransaction, partitions: _Partitions, error_code: int
-) -> AddPartitionsToTxnResult:
+) -> Job[AddPartitionsToTxnResult]:
     """The transaction is refused: `error_code` for partitions without an error of their own."""
-    return AddPartitionsToTxnResult(
-        transaction.transactional_id,
-        [
-            AddPartitionsToTxnTopicResult(
-                name, [AddPartitionsToTxnPartitionResult(index, own or error_code) for index, own in rows.items()]
-            )
-            for name, rows in partitions.items()
-        ],
-    )
+    topics = []
+    for name, rows in partitions.items():
+        results = []
+        for index, own in rows.items():
+            results.append(AddPartitionsToTxnPartitionResult(index, own or error_code))
+            yield None  # as many rows are to be encoded
+        topics.append(AddPartitionsToTxnTopicResult(name, results))
+        yield None
+    return AddPartitionsToTxnResult(transaction.transactional_id, topics)
 
 
 def handle_add_offsets_to_txn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
@@ -78,7 +78,7 @@ def handle_list_transactions(
     """Every shard is asked; one that is loading fails the whole, one that is offline is passed over. Ids that the
     client may not describe are left out.
     """
-    unknown = [name for name in dict.fromkeys(request.state_filters) if name not in STATES]
+    filters, unknown = yield from _filters(request)
     response = ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=[])
     states: list[Any] = []
     failed: list[int] = []
@@ -91,7 +91,7 @@ def handle_list_transactions(
 
     def ask(portion: tuple[TransactionShard, Sequence[str]], token: Later) -> None:
         shard, ids = portion
-        shard.submit(ListCommand(request, token, context.client, ids))
+        shard.submit(ListCommand(filters, token, context.client, ids))
 
     def take(_: object, part: Any) -> None:
         if part.error_code == ErrorCode.NONE:
@@ -110,9 +110,31 @@ def handle_list_transactions(
     names = [state.transactional_id for state in states]
     allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
     response.transaction_states = [state for state in states if state.transactional_id in allowed]
-    for _ in response.transaction_states:
+    for _ in (*response.transaction_states, *unknown):
         yield None  # as many rows are to be encoded
     return response
+
+
+def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequest, list[str]]]:
+    """What each shard is asked, short however many filters there are, and the states that do not exist."""
+    states: dict[str, None] = {}
+    for name in request.state_filters:
+        states[name] = None
+        yield None
+    unknown: list[str] = []
+    for name in states:
+        if name not in STATES:
+            unknown.append(name)
+        yield None
+    known = [name for name in STATES if name in states]
+    producer_ids: set[int] = set()
+    for producer_id in request.producer_id_filters:
+        producer_ids.add(producer_id)
+        yield None
+    # one that does not exist stands for all of those: no id is in it
+    asked = ListTransactionsRequest([*known, *unknown[:1]], (), request.duration_filter)
+    asked.producer_id_filters = cast("Any", frozenset(producer_ids))
+    return asked, unknown
 
 
 def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:

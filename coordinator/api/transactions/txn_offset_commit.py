@@ -6,7 +6,7 @@ leave it to this request to add it. Then the group's shard decides, as for Offse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
@@ -51,6 +51,9 @@ def handle_txn_offset_commit(
         # the group is not asked when nothing is left, so that nothing is added to the transaction
         pieces = [_piece(request, topics) for _, topics in in_pieces(known, "partitions")]
         yield from _commit(node, context, request, pieces, answers)
+    for answer in answers.values():
+        for _ in answer.partitions:
+            yield None  # as many rows are to be encoded
     return TxnOffsetCommitResponse(topics=[*answers.values()])
 
 
@@ -114,6 +117,15 @@ def _verified(
     return verdict, 0
 
 
+def _in_parts(topics: Sequence[TxnOffsetCommitRequestTopic]) -> Iterator[TxnOffsetCommitRequestTopic]:
+    """The topics; one with very many rows comes as several."""
+    for topic in topics:
+        rows = topic.partitions
+        for start in range(0, max(len(rows), 1), ROWS_AT_ONCE):
+            is_whole = len(rows) <= ROWS_AT_ONCE
+            yield topic if is_whole else TxnOffsetCommitRequestTopic(topic.name, rows[start : start + ROWS_AT_ONCE])
+
+
 def _sort_out(
     node: Node, context: RequestContext, topics: Sequence[TxnOffsetCommitRequestTopic]
 ) -> Job[tuple[list[TxnOffsetCommitRequestTopic], _Topics]]:
@@ -122,12 +134,8 @@ def _sort_out(
     refused: _Topics = {}
     image = node.topics.image
     allowed = node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, [topic.name for topic in topics])
-    rows = 0
-    for topic in topics:
-        rows += len(topic.partitions) + 1
-        if rows > ROWS_AT_ONCE:
-            rows = 0
-            yield None
+    for topic in _in_parts(topics):
+        yield None
         found = image.by_name.get(topic.name)
         count = 0 if found is None else found.partitions
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

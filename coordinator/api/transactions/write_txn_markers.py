@@ -5,7 +5,7 @@ from an administrator who ends a transaction that hangs (`kafka-transactions.sh 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, to_the_end
@@ -15,13 +15,17 @@ from muster.coordinator.slices import Job, Later
 from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+
+AT_ONCE: Final = 500
+"""Markers that are written before the first of them is awaited: those of a partition become durable together, and are
+told so without a pause.
+"""
 
 
 @to_the_end
@@ -34,17 +38,10 @@ def handle_write_txn_markers(
         for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
     )
     refusal = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if not may else ErrorCode.NONE
-    if may and any(_cannot_be_written(node, marker) for marker in request.markers):
+    if may and (yield from _some_cannot_be_written(node, request)):
         refusal = ErrorCode.UNKNOWN_SERVER_ERROR
     writer = MarkerWriter(node.topics.open, node.routing.shards, node.clock)
-    left, ended = 1, Later()
-
-    def one_less() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            ended(None)
-
+    under_way = _UnderWay()
     response = WriteTxnMarkersResponse(markers=[])
     for marker in request.markers:
         end = EndMarker(
@@ -56,39 +53,67 @@ def handle_write_txn_markers(
         )
         result = WritableTxnMarkerResult(marker.producer_id, [])
         _rows(response.markers).append(result)
+        yield None
         for topic in marker.topics:
             rows = WritableTxnMarkerTopicResult(topic.name, [])
             _rows(result.topics).append(rows)
+            yield None
             for index in topic.partition_indexes:
                 row = WritableTxnMarkerPartitionResult(index, refusal)
                 _rows(rows.partitions).append(row)
                 if refusal == ErrorCode.NONE:
-                    left += 1
-                    yield from writer.writing(end, topic.name, index, _noting(row, one_less))
+                    yield from writer.writing(end, topic.name, index, under_way.noting(row))
+                    if under_way.count >= AT_ONCE:
+                        yield from under_way.finished()
                 yield None
-    one_less()
-    yield ended
+    yield from under_way.finished()
     return response
 
 
-def _cannot_be_written(node: Node, marker: WritableTxnMarker) -> bool:
-    """Whether it is of a producer that there cannot be, for a partition that is there: as on Kafka, nothing is done."""
+class _UnderWay:
+    """Markers that are written and not durable yet."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._ended: Later | None = None
+
+    def noting(self, row: WritableTxnMarkerPartitionResult) -> Callable[[int], object]:
+        """One more; what is returned takes the error that its row then has."""
+        self.count += 1
+
+        def note(error_code: int) -> None:
+            row.error_code = error_code
+            self.count -= 1
+            if not self.count and self._ended is not None:
+                self._ended(None)
+
+        return note
+
+    def finished(self) -> Job[None]:
+        """Wait for all of them."""
+        if self.count:
+            self._ended = Later()
+            yield self._ended
+            self._ended = None
+
+
+def _some_cannot_be_written(node: Node, request: WriteTxnMarkersRequest) -> Job[bool]:
+    """Whether one is of a producer that cannot be, for a partition that is there: as on Kafka, nothing is done then."""
     known = node.topics.image.by_name
-    return (marker.producer_id < 0 or marker.producer_epoch < 0) and any(
-        topic.name in known and any(0 <= index < known[topic.name].partitions for index in topic.partition_indexes)
-        for topic in marker.topics
-    )
+    for marker in request.markers:
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            for topic in marker.topics:
+                count = known[topic.name].partitions if topic.name in known else 0
+                for index in topic.partition_indexes:
+                    if 0 <= index < count:
+                        return True
+                    yield None
+                yield None
+        yield None
+    return False
 
 
 def _rows(sequence: Any) -> list[Any]:
     """The list that a message was made with."""
     rows: list[Any] = sequence
     return rows
-
-
-def _noting(row: WritableTxnMarkerPartitionResult, then: Callable[[], object]) -> Callable[[int], object]:
-    def note(error_code: int) -> None:
-        row.error_code = error_code
-        then()
-
-    return note

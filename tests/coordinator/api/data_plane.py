@@ -18,9 +18,9 @@ from tests.coordinator.api.harness import Answers, make_context, make_node
 from tests.coordinator.topics.support import make_topics, started_with
 
 
-def data_node(config: dict[str, str] | None = None, **settings: Any) -> Node:
+def data_node(config: dict[str, str] | None = None, clock: ManualClock | None = None, **settings: Any) -> Node:
     """A node with topics over logs in memory."""
-    clock, live = ManualClock(), started_with(config or {})
+    clock, live = clock or ManualClock(), started_with(config or {})
     topics, slices = make_topics(clock=clock, live=live, **settings), Slices(clock)
     transactions = Transactions(topics, clock, slices, (), TransactionSettings)
     transactions.start(100)

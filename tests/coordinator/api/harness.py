@@ -75,6 +75,14 @@ def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Nod
     return Node(**cast(Any, {**defaults, **parts}))
 
 
+class TickingClock(ManualClock):
+    """A millisecond passes whenever a step ends."""
+
+    def mono_ms(self) -> int:
+        self._move_to(self._now.mono_ms + 1)
+        return super().mono_ms()
+
+
 class Refusing:
     """An authorizer that allows everything but what it was told, and remembers what it was asked."""
 

@@ -43,17 +43,9 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.coordinator.api.data_plane import data_node
-from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
+from tests.coordinator.api.harness import FakeTopics, TickingClock, ask, make_context, make_group_node
 
 MANY = ROWS_AT_ONCE * 2 + 7
-
-
-class TickingClock(ManualClock):
-    """A millisecond passes whenever a step ends."""
-
-    def mono_ms(self) -> int:
-        self._move_to(self._now.mono_ms + 1)
-        return super().mono_ms()
 
 
 @pytest.fixture

@@ -209,7 +209,7 @@ def test_the_time_of_a_producers_batch_is_the_one_in_the_log() -> None:
     target = partition(message_timestamp_type="LogAppendTime")
     first = batch(b"a", at_ms=5, producer_id=7, producer_epoch=0, base_sequence=0)
     assert append(target, first).log_append_time_ms == NOW.wall_ms
-    assert [producer.last_timestamp_ms for producer in target.producers()] == [NOW.wall_ms]
+    assert [producer.last_timestamp_ms for producer in target.producers().all()] == [NOW.wall_ms]
     assert append(target, first) == (0, 1, NOW.wall_ms)
 
 
@@ -243,7 +243,7 @@ def test_producers_are_known_again_after_a_restart() -> None:
     again = Partition("t", target.topic_id, 0, 0, target.log)
     assert append(again, first).base_offset == 0
     assert append(again, batch(b"b", producer_id=7, producer_epoch=0, base_sequence=1)).base_offset == 1
-    assert [p.last_sequence for p in again.producers()] == [1]
+    assert [p.last_sequence for p in again.producers().all()] == [1]
 
 
 def test_silent_producers_are_forgotten() -> None:

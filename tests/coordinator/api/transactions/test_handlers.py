@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.transactions import describing
+from muster.coordinator.api.transactions import describing, write_txn_markers
+from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.slices import at_once
@@ -26,13 +27,18 @@ from muster.protocol.messages.end_txn import EndTxnRequest
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.list_transactions import ListTransactionsRequest
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from muster.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
 from tests.coordinator.api.data_plane import data_node, send
-from tests.coordinator.api.harness import Refusing
+from tests.coordinator.api.harness import Refusing, TickingClock
 
 Topics = tuple[tuple[str, list[int]], ...]
 TOPIC: Topics = (("t", [0, 1]),)
@@ -52,7 +58,11 @@ class Groups:
 @pytest.fixture
 def node() -> Node:
     """A node with a topic `t` of two partitions; FindCoordinator was not asked yet."""
-    node = data_node(transaction_state_log_num_partitions=3)
+    return made_node(None)
+
+
+def made_node(clock: ManualClock | None) -> Node:
+    node = data_node(clock=clock, transaction_state_log_num_partitions=3)
     at_once(node.topics.ensuring("t", 2))
     node.routing = Routing([Groups(), Groups()])  # type: ignore[list-item]  # as much of them as is needed
     node.transactions = Transactions(
@@ -243,6 +253,39 @@ class TestWriteTxnMarkers:
         ((header, (record,)),) = batches.read(partition.log.read(0, 1_000))
         assert (header.producer_id, batches.control_kind(record)) == (7, batches.CONTROL_ABORT)
 
+    def test_many_are_written_some_at_a_time(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(write_txn_markers, "AT_ONCE", 3)
+        waiting: list[Any] = []
+
+        def complete_transaction(producer: Any, *, ended: Any, **_: int) -> None:
+            waiting.append(ended)
+
+        node.routing.shards[0].complete_transaction = complete_transaction  # type: ignore[assignment]
+        topics = [WritableTxnMarkerTopic("__consumer_offsets", [0])]
+        markers = [WritableTxnMarker(producer, 0, True, topics) for producer in range(7)]
+        answers = send(node, WriteTxnMarkersRequest(markers))
+        for expected in (3, 3, 1):
+            assert (len(waiting), answers.all) == (expected, [])
+            for number, ended in enumerate(waiting.copy()):
+                waiting.remove(ended)
+                ended(number)
+            node.clock.advance(0)  # type: ignore[attr-defined]
+        codes = [one.topics[0].partitions[0].error_code for one in answers.one().markers]
+        assert codes == [0, 1, 2, 0, 1, 2, 0]
+
+    @pytest.mark.parametrize(("producer", "epoch"), [(-1, 0), (7, -1)])
+    def test_one_of_no_producer_refuses_all(self, node: Node, producer: int, epoch: int) -> None:
+        nowhere = [WritableTxnMarkerTopic("t", [5]), WritableTxnMarkerTopic("no", [0])]
+        markers = [WritableTxnMarker(producer, epoch, False, nowhere), WritableTxnMarker(8, 0, False, nowhere)]
+        rows = [
+            topic.partitions[0] for one in ask(node, WriteTxnMarkersRequest(markers)).markers for topic in one.topics
+        ]
+        assert [row.error_code for row in rows] == [3, 3, 3, 3]
+        markers[0].topics = [*nowhere, WritableTxnMarkerTopic("t", [1])]
+        answer = ask(node, WriteTxnMarkersRequest(markers))
+        codes = [topic.partitions[0].error_code for one in answer.markers for topic in one.topics]
+        assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 5
+
     def test_no_markers(self, node: Node) -> None:
         assert ask(node, WriteTxnMarkersRequest()).markers == []
 
@@ -305,3 +348,55 @@ class TestDescribing:
         others[1].resign(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="("))
         assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+MANY = 20_000
+_NOWHERE = transaction((0, 0), (("t", [*range(MANY)]),))
+_OFFSETS = [TxnOffsetCommitRequestPartition(index) for index in range(2, MANY)]
+
+
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (AddPartitionsToTxnRequest([_NOWHERE]), 3),
+        (AddPartitionsToTxnRequest([transaction((0, 0), (("t", [0] * 200_000), ("no", [0])))] * 5), 5),
+        (TxnOffsetCommitRequest("x", "g", 0, 0, topics=[TxnOffsetCommitRequestTopic("t", _OFFSETS)]), 5),
+        (WriteTxnMarkersRequest([WritableTxnMarker(7)] * MANY), 1),
+        (WriteTxnMarkersRequest([WritableTxnMarker(7, 0, False, [WritableTxnMarkerTopic("no")] * MANY)]), 1),
+        (WriteTxnMarkersRequest([WritableTxnMarker(-1, 0, False, [WritableTxnMarkerTopic("no")] * MANY)]), 1),
+        (ListTransactionsRequest([f"s{number}" for number in range(MANY)]), 2),
+        (ListTransactionsRequest([], [*range(MANY)]), 2),
+    ],
+    ids=[
+        "unknown partitions",
+        "again and again",
+        "offsets",
+        "markers",
+        "topics",
+        "no producers",
+        "states",
+        "producers",
+    ],
+)
+def test_many_rows_take_many_turns(request_: Any, version: int) -> None:
+    """Each step is a millisecond here: the answer cannot be there before as many have gone by."""
+    clock = TickingClock()
+    node = made_node(clock)
+    began_ms = clock.now().mono_ms
+    answers = send(node, request_, version)
+    assert answers.all == []
+    assert clock.now().mono_ms - began_ms < 60
+    for _ in range(20_000):
+        if answers.all:
+            break
+        clock.advance(100)
+    assert answers.one() is not None
+
+
+def test_many_filters_are_as_few(begun: Node) -> None:
+    producers = [init(begun, name)[0] for name in ("a", "b", "c")]
+    many = [f"s{number}" for number in range(1_000)]
+    answer = ask(begun, ListTransactionsRequest([*many, "Empty", *many], [*range(10_000, 11_000), *producers[1:]]))
+    assert sorted(row.transactional_id for row in answer.transaction_states) == ["b", "c"]
+    assert answer.unknown_state_filters == many
+    assert ask(begun, ListTransactionsRequest(many)).transaction_states == []
