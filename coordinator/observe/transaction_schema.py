@@ -28,19 +28,31 @@ _json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encod
 
 
 def to_json(event: Event, wall_ms: int) -> bytes:
-    """The value of the event's record."""
+    """The value of the event's record. The text is built here: a general encoder takes twice the time, and each
+    transaction has five events.
+    """
     kind, name, producer_id, producer_epoch, facts = event
-    head = (
+    text = (
         f'{{"v":{VERSION},"kind":"{kind}","transactional_id":{quote(name)},"time":{wall_ms}'
         f',"producer_id":{producer_id},"producer_epoch":{producer_epoch}'
     )
-    told: dict[str, Any] = {_RENAMED.get(fact, fact): value for fact, value in facts.items()}
-    if "topics" in told:
-        count = partitions_of(event)
-        told.setdefault("partitions", count)
-        if count > MOST_PARTITIONS:
-            told["topics"] = None
-    return f"{head},{_json(told)[1:]}".encode("utf-8", "surrogatepass") if told else f"{head}}}".encode()
+    for fact, value in facts.items():
+        if fact == "topics":
+            count = partitions_of(event)
+            text += f',"topics":{_topics(value) if count <= MOST_PARTITIONS else "null"}'
+            if "partitions" not in facts:
+                text += f',"partitions":{count}'
+        elif type(value) is int:
+            text += f',"{_RENAMED.get(fact, fact)}":{value}'
+        else:
+            text += f',"{_RENAMED.get(fact, fact)}":{quote(value) if type(value) is str else _json(value)}'
+    return f"{text}}}".encode("utf-8", "surrogatepass")
+
+
+def _topics(partitions: Any) -> str:
+    """Partitions by topic."""
+    rows = [f"{quote(topic)}:[{','.join(map(str, ids))}]" for topic, ids in partitions.items()]
+    return f"{{{','.join(rows)}}}"
 
 
 def partitions_of(event: Event) -> int:

@@ -52,3 +52,12 @@ def test_names_in_any_script_and_none_at_all() -> None:
     assert json.loads(to_json(Event(events.BEGUN, 'ü"', 1, 2, {}), 5))["transactional_id"] == 'ü"'
     assert to_json(event._replace(facts={"start_ms": 3}), 5).endswith(b',"began":3}')
     assert json.loads(plain_json("shard_loaded", None, 5, {"partition": 1}))["transactional_id"] is None
+
+
+@pytest.mark.parametrize("event", EACH, ids=lambda event: event.kind)
+def test_the_text_is_what_a_general_encoder_makes(event: Event) -> None:
+    text = to_json(event, 5)
+    assert text == json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":")).encode()
+    facts = json.loads(text)
+    for name, value in event.facts.items():
+        assert facts[{"start_ms": "began", "version": "transaction_version"}.get(name, name)] == value
