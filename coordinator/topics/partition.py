@@ -125,16 +125,23 @@ class Partition:
         """The offset that readers of committed records may read up to: no transaction is open below it."""
         return self.log.producers.last_stable_offset(self.log.durable_offset)
 
-    def read(self, offset: int, max_bytes: int, min_one_message: bool, committed: bool) -> bytes:
-        """Records from `offset` on, as they stand in the log, possibly ending in part of a batch. `committed`: only up
-        to the last stable offset. Raises OffsetOutOfRange of the log.
+    def read(self, offset: int, max_bytes: int, min_one_message: bool, up_to: int) -> bytes:
+        """Records from `offset` on, as they stand in the log, possibly ending in part of a batch. `up_to`: only below
+        that offset, which is the last stable one for readers of committed records. Raises OffsetOutOfRange of the log.
         """
-        log = self.log
-        up_to = self.last_stable_offset() if committed else log.durable_offset
-        return log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
+        return self.log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
+
+    def aborted_at_hand(self, offset: int, records: bytes) -> list[AbortedTransaction] | None:
+        """Which transactions a reader of committed records must skip in what was read, if that is known without a look
+        into a file and little, as it is nearly always; None: ask `aborted`.
+        """
+        if not records:
+            return []
+        producers = self.log.producers
+        return producers.aborted_at_hand(offset, len(records)) if producers.has_aborted else []
 
     def aborted(self, offset: int, records: bytes) -> Job[list[AbortedTransaction]]:
-        """A job that finds which transactions a reader of committed records must skip in what was read."""
+        """A job that finds the same, however much it is."""
         producers = self.log.producers
         if not records or not producers.has_aborted:
             return []

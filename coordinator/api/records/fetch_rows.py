@@ -7,7 +7,7 @@ over them (KIP-74).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
@@ -157,14 +157,16 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
             data.records = b""
             return data
     room = min(row.max_bytes, left)
-    data.records = records = partition.read(row.fetch_offset, room, min_one, terms.committed)
+    up_to = data.last_stable_offset if terms.committed else data.high_watermark
+    data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
     # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
     has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
     if terms.committed and not has_dropped:
-        data.aborted_transactions = []
-        if records and partition.log.producers.has_aborted:
+        aborted = partition.aborted_at_hand(row.fetch_offset, records)
+        if aborted is None:
             aborted = yield from partition.aborted(row.fetch_offset, records)
-            data.aborted_transactions = [AbortedTransaction(t.producer_id, t.first_offset) for t in aborted]
+        # the log's have the fields that are encoded: to make the protocol's of them would take as long as to find them
+        data.aborted_transactions = cast(list[AbortedTransaction], aborted)
     return data
 
 

@@ -314,6 +314,23 @@ class ProducerTracker:
         """Whether any transaction was aborted in what is left of the log. Only once `is_loaded`."""
         return bool(self._files.indexes)
 
+    def aborted_at_hand(self, offset: int, size: int) -> list[AbortedTransaction] | None:
+        """What `aborted_in` finds, where that is little and in memory, as it is nearly always: a job and its generators
+        take twice the time. None: it takes `aborted_in`.
+        """
+        found: list[AbortedTransaction] = []
+        first, end = self._upper_bound(offset, size)
+        for base_offset, index in self._files.indexes.items():
+            if base_offset < first or index.last_offset < offset:
+                continue
+            part = index.at_hand(offset, end)
+            if part is None or len(found) > FEW_ABORTED:
+                return None
+            found += [aborted for aborted in part if aborted.first_offset < end]
+            if part[-1].last_stable_offset >= end:
+                break
+        return found
+
     def aborted_in(self, offset: int, size: int) -> Job[list[AbortedTransaction]]:
         """A job that finds the aborted transactions that a reader must know of who reads so many bytes from `offset`
         on: as on Kafka up to where the next entry of the sparse offset index leads (LocalLog.addAbortedTransactions).
@@ -338,24 +355,25 @@ class ProducerTracker:
     def _upper_bound(self, offset: int, size: int) -> tuple[int, int]:
         """The base offset of the segment in which a reader reads, and the first offset that does not concern it."""
         segments = self._segments
-        number = segments.index_for(offset)
-        for segment in segments[number:]:
+        active = segments.active
+        for segment in segments.since(offset):
             # it was read just now: to look for it again would cost a third of what is done here
             where = segment.found if segment.found[0] == offset else self._located(segment, offset)
-            if where is not None:
-                index = segment.index()
-                end = where[1] + size
-                entry = bisect_left(index.positions, end)
-                if len(index) and index.positions[0] == end:
-                    entry = 1  # as Kafka's search has it, which never comes to the first entry itself
-                if entry < len(index):
-                    return segment.base_offset, segment.base_offset + index.offsets[entry]
+            if where is None:
+                continue
+            index = segment.index()
+            positions = index.positions
+            end = where[1] + size
+            entry = bisect_left(positions, end)
+            if entry == 0 and positions and positions[0] == end:
+                entry = 1  # as Kafka's search has it, which never comes to the first entry itself
+            base_offset = segment.base_offset
+            if entry < len(positions):
+                return base_offset, base_offset + index.offsets[entry]
+            if segment is active:
                 break
-            number += 1
-        else:
-            return segments[-1].base_offset, segments.end_offset
-        is_last = number + 1 == len(segments)
-        return segments[number].base_offset, segments.end_offset if is_last else segments[number + 1].base_offset
+            return base_offset, segments[segments.index_for(base_offset) + 1].base_offset
+        return active.base_offset, segments.end_offset
 
     @staticmethod
     def _located(segment: Segment, offset: int) -> tuple[int, int] | None:

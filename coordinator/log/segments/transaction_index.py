@@ -25,6 +25,7 @@ MOST_KEPT: Final = 512
 _KEPT: Final = MOST_KEPT // 2
 """So many of the newest are at hand without a look into the file, up to twice as many at times."""
 _LAST_OFFSET: Final = attrgetter("last_offset")
+_STABLE_OFFSET: Final = attrgetter("last_stable_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -134,6 +135,16 @@ class TransactionIndex:
             last = min(first + ENTRIES_AT_ONCE, self.count, before)
             yield self._read(first, last)
             first = last
+
+    def at_hand(self, offset: int, end: int) -> list[AbortedTransaction] | None:
+        """As `since`, only up to the first entry whose last stable offset is not below `end`, for what comes behind is
+        of no interest to who reads up to there; None: it takes a look into the file.
+        """
+        newest = self._newest
+        first = bisect_left(newest, offset, key=_LAST_OFFSET)
+        if first == 0 and len(newest) < self.count:
+            return None
+        return newest[first : bisect_left(newest, end, first, key=_STABLE_OFFSET) + 1]
 
     def sync(self) -> None:
         """Wait until all entries are on the disk. In any thread."""

@@ -92,7 +92,7 @@ def test_a_partition_that_is_named_twice_takes_the_last_batch(node: Node) -> Non
     assert (len(answer.responses), rows(answer)) == (1, [(0, 0, 2), (1, 0, 1)])
     partition = node.topics.open.partition("t", 0)
     assert partition is not None
-    data = partition.read(0, 1 << 20, True, False)
+    data = partition.read(0, 1 << 20, True, partition.log.durable_offset)
     assert [record.value for _, records in batches.read(data) for record in records] == [b"b", b"c", b"e"]
 
 

@@ -287,10 +287,10 @@ class TestADiskThatIsWaitedFor:
         durable = partition.log.durable_offset
         bench.commit(6)
         assert (partition.log.durable_offset, bench.log.end_offset) == (durable, durable + 1)
-        assert partition.read(durable, 10_000, True, False) == b""
+        assert partition.read(durable, 10_000, True, partition.log.durable_offset) == b""
         bench.later.settle()
         assert partition.log.durable_offset == durable + 1
-        assert partition.read(durable, 10_000, True, False) != b""
+        assert partition.read(durable, 10_000, True, partition.log.durable_offset) != b""
 
     @pytest.mark.parametrize("what", ["Heartbeat", "OffsetCommit", "nothing"])
     def test_a_member_whose_answer_waits_is_not_silent(self, what: str) -> None:

@@ -38,7 +38,8 @@ def code_of(target: Partition, data: bytes) -> int:
 
 
 def values(target: Partition, offset: int = 0, *, committed: bool = False) -> list[bytes | None]:
-    data = target.read(offset, 1 << 20, True, committed)
+    up_to = target.last_stable_offset() if committed else target.log.durable_offset
+    data = target.read(offset, 1 << 20, True, up_to)
     return [record.value for _, records in batches.read(data) for record in records]
 
 
@@ -140,7 +141,7 @@ def test_the_greatest_timestamp_is_that_of_the_records(
         builder.append(delta, time, b"k", b"v" * 40, [])
     target = partition(compression_type=compression)
     append(target, with_header(bytes(builder.build()), max_timestamp=told))
-    ((header, records),) = batches.read(target.read(0, 1 << 20, True, False))
+    ((header, records),) = batches.read(target.read(0, 1 << 20, True, 100))
     assert header.max_timestamp == max(times)
     assert [record.timestamp for record in records] == times
     found = at_once(target.log.offset_of_max_timestamp())
@@ -274,12 +275,14 @@ def test_readers_of_committed_records_stop_at_an_open_transaction_and_hear_of_ab
     append(batch(b"after"))
     assert (target.last_stable_offset(), target.log.durable_offset) == (1, 3)
     assert values(target, committed=True) == [b"plain"]
-    assert target.read(1, 1000, True, True) == b""
+    assert target.read(1, 1000, True, target.last_stable_offset()) == b""
     append(batches.build_control(batches.CONTROL_ABORT, timestamp_ms=NOW.wall_ms, producer_id=7, producer_epoch=0))
     assert target.last_stable_offset() == 4
-    aborted = at_once(target.aborted(0, target.read(0, 1 << 20, True, True)))
+    records = target.read(0, 1 << 20, True, target.last_stable_offset())
+    aborted = at_once(target.aborted(0, records))
     assert [(t.producer_id, t.first_offset, t.last_offset) for t in aborted] == [(7, 1, 3)]
-    assert at_once(target.aborted(4, b"")) == []
+    assert target.aborted_at_hand(0, records) == aborted
+    assert at_once(target.aborted(4, b"")) == target.aborted_at_hand(4, b"") == []
 
 
 def test_a_leader_epoch_that_is_not_ours_is_refused() -> None:

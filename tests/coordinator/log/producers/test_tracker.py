@@ -72,7 +72,10 @@ def state(log: UnifiedLog) -> list[tuple[object, ...]]:
 
 
 def aborted(log: UnifiedLog, offset: int = 0) -> list[tuple[int, ...]]:
-    return [tuple(found) for found in at_once(log.producers.aborted_in(offset, 1 << 20))]
+    found = at_once(log.producers.aborted_in(offset, 1 << 20))
+    at_hand = log.producers.aborted_at_hand(offset, 1 << 20)
+    assert at_hand is None or at_hand == found
+    return [tuple(one) for one in found]
 
 
 def segments(log: UnifiedLog) -> list[int]:
@@ -352,6 +355,10 @@ def test_a_long_index_is_looked_up_in_its_file(count: int) -> None:
             parts = list(known.since(10 * number + 5))
             assert [aborted for part in parts for aborted in part] == transactions(range(number, count))
             assert all(parts)
+            is_kept = number > count - 256 or count <= 256
+            for last in {number, count - 1} if number < count else ():
+                at_hand = known.at_hand(10 * number + 5, 10 * last + 6)
+                assert at_hand == transactions(range(number, last + 1)) or (at_hand is None and not is_kept)
     for number in (count - 1, count // 2, 0):
         again.truncate(10 * number + 5)
         assert again.count == number
