@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.add_partitions_to_txn import (
@@ -69,6 +70,7 @@ def _partitions_not_added(response: AddPartitionsToTxnResponse, code: int) -> Me
 _MAKERS: Final[dict[type, _Make]] = {
     InitProducerIdRequest: no_producer_id,
     AddPartitionsToTxnRequest: _add_partitions,
+    PartitionsAsked: lambda asked, code: PartitionErrors(asked, asked.all_with(code)),
     EndTxnRequest: lambda _, code: EndTxnResponse(error_code=code),
     DescribeTransactionsRequest: lambda r, code: DescribeTransactionsResponse(
         transaction_states=[TransactionState(code, transactional_id) for transactional_id in r.transactional_ids]
@@ -76,6 +78,7 @@ _MAKERS: Final[dict[type, _Make]] = {
     ListTransactionsRequest: lambda _, code: ListTransactionsResponse(error_code=code),
     InitProducerIdResponse: no_producer_id,
     AddPartitionsToTxnResponse: _partitions_not_added,
+    PartitionErrors: lambda r, code: PartitionErrors(r.asked, r.asked.all_with(code) | dict(r.errors)),
     EndTxnResponse: lambda _, code: EndTxnResponse(error_code=code),
     DescribeTransactionsResponse: lambda r, code: DescribeTransactionsResponse(
         transaction_states=[

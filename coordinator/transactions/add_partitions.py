@@ -1,13 +1,18 @@
 """AddPartitionsToTxn: partitions become part of a transaction, which begins with the first ones. Or it is only asked
 whether they are (verify_only, KIP-890). AddOffsetsToTxn is the same with a partition of `__consumer_offsets`.
+
+There are two doors to the same rules: the request of clients, and the question that the server asks itself for each
+first batch of a transaction, without the rows of a request and of a response.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from muster.coordinator.transactions import events, size, timeouts
-from muster.coordinator.transactions.commands import TransactionCommand
+from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
 from muster.coordinator.transactions.partition_order import with_more
 from muster.coordinator.transactions.states import ADDED, ENDING, ONGOING
 from muster.coordinator.transactions.step import Step
@@ -24,25 +29,51 @@ from muster.protocol.messages.add_partitions_to_txn import (
 
 _ErrorOf = Callable[[str, int], int]
 """The error of one partition."""
+NO_ERRORS: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
+
+
+def _none(_topic: str, _partition: int) -> int:
+    return ErrorCode.NONE
 
 
 def handle(step: Step, command: TransactionCommand, request: AddPartitionsToTxnRequest) -> None:
     """Answer an AddPartitionsToTxn: each of its transactions by itself."""
     left = step.most_bytes - size.HEADER
     rows = []
-    for asked in request.transactions:
-        if asked.verify_only:
-            error, error_of = _verify(step, asked)
-        else:
-            error, used = _add(step, command, asked, left)
-            left -= used
-            error_of = _same(error)
-        step.refused(command, asked.transactional_id, asked.producer_id, asked.producer_epoch, error)
-        rows.append(_result(asked, error_of))
+    for row in request.transactions:
+        topics: dict[str, list[int]] = {}
+        for topic in row.topics:
+            topics.setdefault(topic.name, []).extend(topic.partitions)
+        asked = PartitionsAsked(row.transactional_id, row.producer_id, row.producer_epoch, row.verify_only, topics)
+        error_of, used = _decide(step, command, asked, left)
+        left -= used
+        rows.append(_result(row, error_of))
     step.reply(command.respond, AddPartitionsToTxnResponse(0, ErrorCode.NONE, rows))
 
 
-def _add(step: Step, command: TransactionCommand, asked: AddPartitionsToTxnTransaction, left: int) -> tuple[int, int]:
+def handle_one(step: Step, command: TransactionCommand, asked: PartitionsAsked) -> None:
+    """Answer the server's own question."""
+    error_of, _ = _decide(step, command, asked, step.most_bytes - size.HEADER)
+    errors: Mapping[tuple[str, int], int] = NO_ERRORS
+    if error_of is not _none:
+        errors = {place: error for place in asked.all_with(0) if (error := error_of(*place))}
+    step.reply(command.respond, PartitionErrors(asked, errors))
+
+
+def _decide(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[_ErrorOf, int]:
+    """Add them, or only look: the error of each, and how many of the bytes that are `left` its record takes."""
+    used = 0
+    if asked.verify_only:
+        error, error_of = _verify(step, asked)
+    else:
+        error, used = _add(step, command, asked, left)
+        error_of = _same(error)
+    if error:
+        step.refused(command, asked.transactional_id, asked.producer_id, asked.producer_epoch, error)
+    return error_of, used
+
+
+def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: int) -> tuple[int, int]:
     """Add what is not there yet: the error, and how many of the bytes that are `left` its record may take."""
     if not asked.transactional_id:
         return ErrorCode.INVALID_REQUEST, 0
@@ -54,14 +85,14 @@ def _add(step: Step, command: TransactionCommand, asked: AddPartitionsToTxnTrans
     if error := _not_the_producer(one, asked):
         return error, 0
     is_open = one.state == ONGOING
-    if sum(len(topic.partitions) for topic in asked.topics) > size.MOST_PARTITIONS:
+    if sum(map(len, asked.topics.values())) > size.MOST_PARTITIONS:
         return ErrorCode.UNKNOWN_SERVER_ERROR, 0
-    more = _not_there(one.partitions, asked)
+    more = _not_there(one.partitions, asked.topics)
     if is_open and not more:
         return ErrorCode.NONE, 0
     if one.partition_count + sum(map(len, more.values())) > size.MOST_PARTITIONS:
         return ErrorCode.UNKNOWN_SERVER_ERROR, 0
-    partitions = with_more(one.partitions, ((topic.name, topic.partitions) for topic in asked.topics))
+    partitions = with_more(one.partitions, asked.topics.items())
     used = size.of_record(asked.transactional_id, partitions)
     if used > left:
         # alone it would be too large for Kafka too; with others of one request it may come again
@@ -89,18 +120,18 @@ def _add(step: Step, command: TransactionCommand, asked: AddPartitionsToTxnTrans
     return ErrorCode.NONE, used
 
 
-def _not_there(present: Partitions, asked: AddPartitionsToTxnTransaction) -> dict[str, list[int]]:
+def _not_there(present: Partitions, topics: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
     """What is asked for and not part of the transaction yet."""
-    more: dict[str, dict[int, None]] = {}
-    for topic in asked.topics:
-        there = present.get(topic.name, ())
-        new = dict.fromkeys(one for one in topic.partitions if one not in there)
+    more: dict[str, list[int]] = {}
+    for topic, ids in topics.items():
+        there = present.get(topic, ())
+        new = dict.fromkeys([one for one in ids if one not in there])
         if new:
-            more.setdefault(topic.name, {}).update(new)
-    return {topic: list(ids) for topic, ids in more.items()}
+            more[topic] = list(new)
+    return more
 
 
-def _verify(step: Step, asked: AddPartitionsToTxnTransaction) -> tuple[int, _ErrorOf]:
+def _verify(step: Step, asked: PartitionsAsked) -> tuple[int, _ErrorOf]:
     """Say of each partition whether it is part of the open transaction: the error of all, and the one of each."""
     one = step.state.transactions.get(asked.transactional_id)
     error: int
@@ -121,14 +152,14 @@ def _verify(step: Step, asked: AddPartitionsToTxnTransaction) -> tuple[int, _Err
     return error, _same(error)
 
 
-def _not_the_producer(one: Transaction, asked: AddPartitionsToTxnTransaction) -> int:
+def _not_the_producer(one: Transaction, asked: PartitionsAsked) -> int:
     if asked.producer_id != one.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return ErrorCode.NONE if asked.producer_epoch == one.producer_epoch else ErrorCode.PRODUCER_FENCED
 
 
 def _same(error: int) -> _ErrorOf:
-    return lambda _topic, _partition: error
+    return (lambda _topic, _partition: error) if error else _none
 
 
 def _result(asked: AddPartitionsToTxnTransaction, error_of: _ErrorOf) -> AddPartitionsToTxnResult:

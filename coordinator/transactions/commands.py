@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.core.interface import Client, Command, Respond
@@ -37,6 +37,44 @@ class TransactionCommand(Command):
         """The fresh producer id, which is used from now on; -1: there is none."""
         taken, self.spare_producer_id = self.spare_producer_id, -1
         return taken
+
+
+class PartitionsAsked(Message):
+    """AddPartitionsToTxn for one transactional id, as the server itself asks it before it takes records: answered with
+    `PartitionErrors`. `topics`: partitions by topic.
+    """
+
+    __slots__ = ("producer_epoch", "producer_id", "topics", "transactional_id", "verify_only")
+    api = "AddPartitionsToTxn"
+    """What it is to the history."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        verify_only: bool,
+        topics: Mapping[str, Sequence[int]],
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.verify_only = verify_only
+        self.topics = topics
+
+    def all_with(self, error: int) -> dict[tuple[str, int], int]:
+        """Each partition with this error."""
+        return {(topic, one): error for topic, ids in self.topics.items() for one in ids}
+
+
+class PartitionErrors(Message):
+    """The answer to `asked`: what is wrong, by topic and partition. Those that are fine are not among them."""
+
+    __slots__ = ("asked", "errors")
+
+    def __init__(self, asked: PartitionsAsked, errors: Mapping[tuple[str, int], int]) -> None:
+        self.asked = asked
+        self.errors = errors
 
 
 class ListCommand(TransactionCommand):

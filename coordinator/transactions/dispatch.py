@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from muster.coordinator.transactions import add_partitions, describe, end_txn, init_producer_id, list_transactions
+from muster.coordinator.transactions.commands import PartitionsAsked
 from muster.coordinator.transactions.expiry import EXPIRY
 from muster.coordinator.transactions.expiry import on_deadline as on_expiry
 from muster.coordinator.transactions.state import TIMEOUTS
@@ -20,6 +21,7 @@ from muster.protocol.messages.list_transactions import ListTransactionsRequest
 
 REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     AddPartitionsToTxnRequest: add_partitions.handle,
+    PartitionsAsked: add_partitions.handle_one,
     EndTxnRequest: end_txn.handle,
     InitProducerIdRequest: init_producer_id.handle,
     DescribeTransactionsRequest: describe.handle,

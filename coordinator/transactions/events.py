@@ -101,7 +101,7 @@ def refused(
     **facts: object,
 ) -> Event:
     """A request was refused: FENCED with its facts, or REQUEST_REFUSED."""
-    facts["api"] = type(request).__name__.removesuffix("Request")
+    facts["api"] = getattr(request, "api", None) or type(request).__name__.removesuffix("Request")
     facts["error"] = error
     facts["client_id"] = client.client_id
     facts["host"] = client.host

@@ -19,14 +19,8 @@ from muster.coordinator.log.interfaces import Log
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
 from muster.coordinator.slices import Job, Later
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.transactions.commands import TransactionCommand
+from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
 from muster.protocol.errors import ErrorCode, error_name
-from muster.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 
 ROWS_AT_ONCE: Final = 50
 """Partitions that are looked at without a pause."""
@@ -116,7 +110,8 @@ def _ask_once(
             topics.setdefault(topic, []).append(index)
     if topics:
         errors = yield from _ask(node, client, transactional_id, producer, topics, knows)
-        found |= {place: ApiError(error) for place, error in errors.items()}
+        for place, code in errors.items():
+            found[place] = ApiError(code)
     return found
 
 
@@ -145,20 +140,12 @@ def _ask(
     if not transactional_id or not node.transactions.routing.ready:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST
         return {(topic, index): error for topic in topics for index in topics[topic]}
-    rows = [AddPartitionsToTxnTopic(topic, indexes) for topic, indexes in topics.items()]
-    transaction = AddPartitionsToTxnTransaction(transactional_id, *producer, not knows.adds, rows)
     answer = Later()
-    request = AddPartitionsToTxnRequest([transaction])
-    command = TransactionCommand(request, answer, client, transaction_version(knows.adds))
+    asked = PartitionsAsked(transactional_id, *producer, not knows.adds, topics)
+    command = TransactionCommand(asked, answer, client, transaction_version(knows.adds))
     node.transactions.submit(transactional_id, command)
-    response: AddPartitionsToTxnResponse = yield answer
-    return {
-        (topic.name, row.partition_index): _heard(row.partition_error_code, knows)
-        for result in response.results_by_transaction
-        for topic in result.topic_results
-        for row in topic.results_by_partition
-        if row.partition_error_code
-    }
+    response: PartitionErrors = yield answer
+    return {place: _heard(error, knows) for place, error in response.errors.items()}
 
 
 def _heard(error: int, knows: Knows) -> int:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.transaction_coordinator.error_responses import refuse, with_error
+from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked
 from muster.protocol.message import Message
 from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -72,3 +73,13 @@ def test_what_no_transactional_id_is_asked_cannot_be_refused() -> None:
 )  # fmt: skip
 def test_an_answer_whose_records_were_not_written(response: Message, with_errored: Message) -> None:
     assert with_error(response, 16) == with_errored
+
+
+def test_the_servers_own_question_for_partitions() -> None:
+    asked = PartitionsAsked("x", 1, 0, False, {"t": [0, 1]})
+    answer = refuse(asked, 16)
+    assert isinstance(answer, PartitionErrors)
+    assert answer.errors == {("t", 0): 16, ("t", 1): 16}
+    half = with_error(PartitionErrors(asked, {("t", 1): 51}), -1)
+    assert isinstance(half, PartitionErrors)
+    assert half.errors == {("t", 0): -1, ("t", 1): 51}

@@ -5,13 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from muster.coordinator.transactions.commands import TransactionCommand
-from muster.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnPartitionResult,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
-)
+from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
 
 
 class FakeTransactions:
@@ -27,22 +21,14 @@ class FakeTransactions:
         self.held: list[Any] = []
 
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
-        request: Any = command.request
-        (row,) = request.transactions
-        assert row.transactional_id == transactional_id
-        topics = {topic.name: list(topic.partitions) for topic in row.topics}
-        producer = row.producer_id, row.producer_epoch
-        self.asked.append((transactional_id, producer, row.verify_only, command.client_transaction_version, topics))
-        results = [
-            AddPartitionsToTxnTopicResult(
-                name,
-                [AddPartitionsToTxnPartitionResult(one, self.errors.get((name, one), 0)) for one in indexes],
-            )
-            for name, indexes in topics.items()
-        ]
-        response = AddPartitionsToTxnResponse(
-            results_by_transaction=[AddPartitionsToTxnResult(transactional_id, results)]
-        )
+        request = command.request
+        assert isinstance(request, PartitionsAsked)
+        assert request.transactional_id == transactional_id
+        topics = {topic: list(ids) for topic, ids in request.topics.items()}
+        producer = request.producer_id, request.producer_epoch
+        self.asked.append((transactional_id, producer, request.verify_only, command.client_transaction_version, topics))
+        errors = {place: self.errors.get(place, 0) for place in request.all_with(0)}
+        response = PartitionErrors(request, {place: error for place, error in errors.items() if error})
         if self.holds:
             self.held.append(lambda: command.respond(response))
         else:
