@@ -191,12 +191,15 @@ class UnifiedLog:
 
     # -- appending
 
-    def append(self, leader_epoch: int, batch: Buffer, *, wall_ms: int) -> AppendResult:
+    def append(
+        self, leader_epoch: int, batch: Buffer, *, wall_ms: int, marker: EndMarker | None = None
+    ) -> AppendResult:
         """Append whole batches, giving them the next offsets, the epoch and (when the topic says so) the time of
         appending.
 
         The batches are otherwise stored as they came; a bytearray may be changed in place. Their CRC is not checked:
-        see `validation.validate_produce`. Raises FencedLeaderEpoch, RecordListTooLarge, CorruptBatch or LogOffline.
+        see `validation.validate_produce`. `marker`: what the batch says, which need not be read then. Raises
+        FencedLeaderEpoch, RecordListTooLarge, CorruptBatch or LogOffline.
         """
         if self._availability.failure is not None:
             self._availability.raise_if_offline()
@@ -232,9 +235,13 @@ class UnifiedLog:
                 raise self._availability.fail(segment.file.path, error) from error
         segment.note(size, last_offset, max_timestamp)
         segments.end_offset = last_offset + 1
-        if producer_id >= 0 and self.knows_producers:
+        producers = self._producers
+        if producer_id >= 0 and producers is not None and producers.is_loaded:
             try:
-                self.producers.appended(batch, base_offset, last_offset, max_timestamp)
+                if marker is None:
+                    producers.appended(batch, base_offset, last_offset, max_timestamp)
+                else:
+                    producers.marked(marker, base_offset, max_timestamp)
             except OSError as error:
                 raise self._availability.fail(segment.file.path, error) from error
         self.durability.appended(delta + 1)
@@ -253,7 +260,7 @@ class UnifiedLog:
             is_committed=marker.is_committed,
             coordinator_epoch=marker.coordinator_epoch,
         )
-        return self.append(leader_epoch, batch, wall_ms=wall_ms)
+        return self.append(leader_epoch, batch, wall_ms=wall_ms, marker=marker)
 
     def _append_each(self, leader_epoch: int, data: Buffer, wall_ms: int) -> AppendResult:
         view, found = memoryview(data), _whole_batches(data)

@@ -7,6 +7,7 @@ leave it to this request to add it. Then the group's shard decides, as for Offse
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
@@ -51,10 +52,16 @@ def handle_txn_offset_commit(
         # the group is not asked when nothing is left, so that nothing is added to the transaction
         pieces = [_piece(request, topics) for _, topics in in_pieces(known, "partitions")]
         yield from _commit(node, context, request, pieces, answers)
-    for answer in answers.values():
-        for _ in answer.partitions:
-            yield None  # as many rows are to be encoded
+    if sum(len(answer.partitions) for answer in answers.values()) > ROWS_AT_ONCE:
+        for answer in answers.values():
+            for _ in answer.partitions:
+                yield None  # as many rows are to be encoded
     return TxnOffsetCommitResponse(topics=[*answers.values()])
+
+
+@cache
+def _knows(version: int) -> Knows:
+    return Knows(txn_commit_adds_partitions(version), txn_commit_knows_abortable(version))
 
 
 def _piece(request: TxnOffsetCommitRequest, topics: list[TxnOffsetCommitRequestTopic]) -> TxnOffsetCommitRequest:
@@ -96,7 +103,12 @@ def _commit(
         for topic in response.topics:
             add_topic(answers, topic.name, topic)
 
-    yield from ask_each(pieces, ask, take)
+    if len(pieces) == 1:
+        answer = Later()
+        ask(pieces[0], answer)
+        take(pieces[0], (yield answer))
+    else:
+        yield from ask_each(pieces, ask, take)
 
 
 def _verified(
@@ -107,8 +119,7 @@ def _verified(
         return None, ErrorCode.INVALID_GROUP_ID
     if not shard.active:
         return None, 0  # which the shard says itself
-    version = context.api_version
-    knows = Knows(txn_commit_adds_partitions(version), txn_commit_knows_abortable(version))
+    knows = _knows(context.api_version)
     wanted = Wanted(GROUP_OFFSETS_TOPIC, shard.partition, shard.runtime.log, -1)
     found = yield from verifying(node, context.client, transactional_id, producer, (wanted,), knows, again=False)
     verdict = found[GROUP_OFFSETS_TOPIC, shard.partition]

@@ -169,7 +169,11 @@ class ProducerTracker:
         """
         attributes, producer_id, epoch, sequence = unpack_for_producers(batch)
         if attributes & CONTROL:
-            self._marked(read_header(batch)._replace(max_timestamp=max_timestamp), base_offset, batch)
+            header = read_header(batch)
+            found = read_marker(batch, header)
+            if found is not None:
+                marker = EndMarker(producer_id, epoch, found.is_committed, found.coordinator_epoch, 0)
+                self.marked(marker, base_offset, max_timestamp)
             return
         last_sequence = (sequence + last_offset - base_offset) & MAX_SEQUENCE if sequence >= 0 else NO_SEQUENCE
         seen = SeenBatch(sequence, last_sequence, base_offset, last_offset, max_timestamp)
@@ -179,16 +183,14 @@ class ProducerTracker:
         else:
             self._producers.appended(producer_id, epoch, seen, False)
 
-    def _marked(self, header: BatchHeader, base_offset: int, data: Buffer) -> None:
-        found = read_marker(data, header)
-        if found is not None:
-            marker = EndMarker(
-                header.producer_id, header.producer_epoch, found.is_committed, found.coordinator_epoch, 0
-            )
-            aborted = self._producers.marked(marker, base_offset, header.max_timestamp)
-            self.verifications.marked(header.producer_id, header.producer_epoch)
-            if aborted is not None:
-                self._files.aborted(aborted)
+    def marked(self, marker: EndMarker, offset: int, timestamp_ms: int) -> None:
+        """A transaction's end marker stands in the log at this offset. OSError when it cannot be noted. Only once
+        `is_loaded`.
+        """
+        aborted = self._producers.marked(marker, offset, timestamp_ms)
+        self.verifications.marked(marker.producer_id, marker.producer_epoch)
+        if aborted is not None:
+            self._files.aborted(aborted)
 
     def rolled(self, old: Segment) -> None:
         """A new segment begins at the log's end. OSError when the snapshot cannot be written."""
