@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -24,7 +24,6 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.interfaces import Log
-from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.runtime import interfaces
 from muster.coordinator.runtime.loader import in_background
 from muster.coordinator.runtime.shard import CoordinatorShard
@@ -32,6 +31,9 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.producers.verification import Guard
 
 log = structlog.get_logger("muster.shard")
 

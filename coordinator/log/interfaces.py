@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogOffline
 from muster.coordinator.log.position import AppendResult, TimestampOffset
-from muster.coordinator.log.producers.state import EndMarker
-from muster.coordinator.log.producers.tracker import ProducerTracker
 from muster.coordinator.log.records.headers import BatchHeader, Buffer
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.slices import Job
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.producers.tracker import ProducerTracker
 
 
 class Log(Protocol):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,8 +27,6 @@ from muster.coordinator.log.errors import (
     damage,
 )
 from muster.coordinator.log.position import AppendResult, TimestampOffset
-from muster.coordinator.log.producers.state import EndMarker
-from muster.coordinator.log.producers.tracker import ProducerTracker
 from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
     LENGTH_OVERHEAD,
@@ -38,7 +38,7 @@ from muster.coordinator.log.records.headers import (
     stamp,
     unpack_for_append,
 )
-from muster.coordinator.log.records.markers import build_marker
+from muster.coordinator.log.records.markers import EndMarker, build_marker
 from muster.coordinator.log.segments import retention, timestamps, walk
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
 from muster.coordinator.log.segments.log_segments import LogSegments
@@ -47,6 +47,9 @@ from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
 from muster.coordinator.slices import Job
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.producers.tracker import ProducerTracker
 
 _COPY_LIMIT = 32 * 1024
 """Batches above it are written in two pieces rather than copied."""
@@ -128,7 +131,10 @@ class UnifiedLog:
         """The producers with an id that write here, and their transactions; made when somebody asks first."""
         found = self._producers
         if found is None:
-            found = self._producers = ProducerTracker(self.segments, self.durability.in_background)
+            # the only place that imports what keeps them: a start without producers does not pay for it
+            tracker = import_module("muster.coordinator.log.producers.tracker")
+            found = self._producers = tracker.ProducerTracker(self.segments, self.durability.in_background)
+            assert found is not None
         return found
 
     @property

@@ -19,7 +19,7 @@ from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.core.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline, ProducerError
 from muster.coordinator.log.interfaces import Log
-from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.runtime.append_errors import append_error
 from muster.coordinator.runtime.append_queue import AppendQueue
 from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, RecordCodec, StateMachine

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import BatchHeader, Log
-from muster.coordinator.log.producers.state import EndMarker, Producers
-from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.log.records.compression import Allowed
-from muster.coordinator.log.segments.transaction_index import AbortedTransaction
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.validation import Batch, Checked, checked
 from muster.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.producers.state import Producers
+    from muster.coordinator.log.producers.verification import Guard
+    from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1
 """A request that does not say which leader epoch it knows."""

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Producer
 from muster.coordinator.log.errors import LogError
-from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

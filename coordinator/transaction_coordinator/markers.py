@@ -16,7 +16,7 @@ import structlog
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.core.interface import Respond
-from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.slices import Job, Slices
 from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter
 from muster.coordinator.transactions.commands import MarkersWritten

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, to_the_end
-from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter

@@ -4,23 +4,29 @@ together never take more than `CPU_SHARE` of a core. Driven from the event loop 
 
 from __future__ import annotations
 
+from importlib import import_module
 from threading import Event
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.log import checkpoints
 from muster.coordinator.log.checkpoints import Partition
-from muster.coordinator.log.cleaning.job import CleaningJob
-from muster.coordinator.log.cleaning.log_to_clean import LogToClean, examine
 from muster.coordinator.log.cleaning.throttle import Throttle
 from muster.coordinator.log.directory.last_stop import load_offsets
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
 
+if TYPE_CHECKING:
+    from muster.coordinator.log.cleaning.job import CleaningJob
+    from muster.coordinator.log.cleaning.log_to_clean import LogToClean
+
 CPU_SHARE = 0.2
 """Of one core, for all threads together: with so much the event loop hardly waits longer for its turn."""
+_ROOM: Final = "muster.coordinator.log.cleaning"
+"""What compacts is imported when a log has something to compact: a start does not wait for it."""
 _logger = structlog.get_logger("muster.log")
 
 
@@ -89,7 +95,7 @@ class Cleaner:
             key = (log.topic, log.partition)
             is_free = not (key in self._running or key in self._uncleanable or key in self._stuck)
             if is_free and log.failure is None and log.config.compacts and len(log.segments) > 1:
-                found = examine(log, self._clean_up_to.get(key), wall_ms)
+                found = import_module(f"{_ROOM}.log_to_clean").examine(log, self._clean_up_to.get(key), wall_ms)
                 if found.segments and found.end_offset != self._undecided.get(key):
                     surveyed.append(found)
         return surveyed
@@ -102,7 +108,8 @@ class Cleaner:
             cpu_share=self._cpu_share / threads,
             bytes_per_second=max(settings.log_cleaner_io_max_bytes_per_second / threads, 1.0),
         )
-        job = CleaningJob(self._manager, self._workers, found, throttle, now.wall_ms, self._ended)
+        make = import_module(f"{_ROOM}.job").CleaningJob
+        job = make(self._manager, self._workers, found, throttle, now.wall_ms, self._ended)
         self._running[found.log.topic, found.log.partition] = job
         job.begin()
 

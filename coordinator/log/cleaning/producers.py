@@ -9,9 +9,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from muster.coordinator.log.producers.state import EndMarker, LastRecord, Producers, SeenBatch
+from muster.coordinator.log.producers.state import LastRecord, Producers, SeenBatch
 from muster.coordinator.log.records.headers import BatchHeader
-from muster.coordinator.log.records.markers import Marker
+from muster.coordinator.log.records.markers import EndMarker, Marker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 Fact = tuple[BatchHeader, Marker | None]

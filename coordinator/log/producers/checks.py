@@ -13,12 +13,12 @@ from muster.coordinator.log.errors import (
 from muster.coordinator.log.producers.state import (
     NO_COORDINATOR_EPOCH,
     NO_PRODUCER_EPOCH,
-    EndMarker,
     Producer,
     SeenBatch,
 )
 from muster.coordinator.log.producers.verification import Verification
 from muster.coordinator.log.records.headers import BatchHeader
+from muster.coordinator.log.records.markers import EndMarker
 
 MAX_EPOCH = 2**15 - 1
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 KEPT_BATCHES = 5
@@ -19,18 +20,6 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_COORDINATOR_EPOCH = -1
 MAX_SEQUENCE = 2**31 - 1
-
-
-class EndMarker(NamedTuple):
-    """The end of a transaction, as its coordinator has it written into a partition."""
-
-    producer_id: int
-    producer_epoch: int
-    is_committed: bool
-    """Else it is aborted."""
-    coordinator_epoch: int
-    transaction_version: int
-    """2: the coordinator has raised the producer's epoch for this marker (KIP-890); 0 and 1: it has not."""
 
 
 class SeenBatch(NamedTuple):

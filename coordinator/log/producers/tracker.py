@@ -19,7 +19,6 @@ from muster.coordinator.log.producers.files import InBackground, ProducerFiles
 from muster.coordinator.log.producers.state import (
     MAX_SEQUENCE,
     NO_SEQUENCE,
-    EndMarker,
     LastRecord,
     Producer,
     Producers,
@@ -35,7 +34,7 @@ from muster.coordinator.log.records.headers import (
     read_header,
     unpack_for_producers,
 )
-from muster.coordinator.log.records.markers import read_marker
+from muster.coordinator.log.records.markers import EndMarker, read_marker
 from muster.coordinator.log.segments import walk
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment

@@ -35,6 +35,18 @@ _VALUE_SIZE = 12
 _VALUE = Struct(">hi")
 
 
+class EndMarker(NamedTuple):
+    """The end of a transaction, as its coordinator has it written into a partition."""
+
+    producer_id: int
+    producer_epoch: int
+    is_committed: bool
+    """Else it is aborted."""
+    coordinator_epoch: int
+    transaction_version: int
+    """2: the coordinator has raised the producer's epoch for this marker (KIP-890); 0 and 1: it has not."""
+
+
 class Marker(NamedTuple):
     """What the record of a marker says."""
 

@@ -5,11 +5,15 @@ It lies beside them as `.log.cleaned` until it is whole and synced.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from muster.coordinator.log.errors import CorruptBatch
 from muster.coordinator.log.segments.file_names import CLEANED_SUFFIX, LOG_SUFFIX
 from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET, OffsetIndex, TimeIndex
-from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.log.storage.interfaces import Storage
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 _WRITE_BYTES = 512 * 1024
 

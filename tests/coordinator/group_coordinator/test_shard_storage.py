@@ -21,8 +21,8 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
 from muster.coordinator.log import Log, batches
-from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.slices import at_once
 from muster.coordinator.topics.fetch_wait import FetchWait
 from muster.coordinator.topics.topics import Topics

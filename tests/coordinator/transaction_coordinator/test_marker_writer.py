@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from muster.coordinator.core.interface import Producer
-from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.transaction_coordinator.room import Room

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
-from muster.coordinator.log.producers.state import EndMarker
+from muster.coordinator.log.records.markers import EndMarker
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.coordinator.api.data_plane import data_node, send, topic_id

@@ -13,8 +13,8 @@ from muster.coordinator.api.transactions.verification import Knows, Verified, Wa
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Client, Producer
 from muster.coordinator.log import Log, MemoryStorage
-from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.settings import TopicSettings

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from muster.coordinator.log import LogConfig, LogManager, MemoryStorage, UnifiedLog
-from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.log.producers.verification import NOT_NEEDED
 from muster.coordinator.log.records.headers import BatchHeader, iterate
-from muster.coordinator.log.records.markers import read_marker
+from muster.coordinator.log.records.markers import EndMarker, read_marker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.slices import at_once
 from muster.simulation.faulty_storage import Died, FaultyStorage

@@ -12,9 +12,9 @@ from muster.coordinator.log.errors import (
     TransactionCoordinatorFenced,
 )
 from muster.coordinator.log.producers.checks import MAX_EPOCH
-from muster.coordinator.log.producers.state import EndMarker
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
 from muster.coordinator.log.records.headers import read_header
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.topics.partition import Appended, Partition
 from tests.coordinator.topics.support import add_topic, batch, make_topics
 from tests.coordinator.topics.test_partition import NOW

@@ -9,12 +9,12 @@ from muster.coordinator.log.producers.checks import check_epoch, check_sequence,
 from muster.coordinator.log.producers.state import (
     KEPT_BATCHES,
     MAX_SEQUENCE,
-    EndMarker,
     Producer,
     Producers,
     SeenBatch,
 )
 from muster.coordinator.log.records.headers import BatchHeader
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.protocol.errors import ErrorCode
 

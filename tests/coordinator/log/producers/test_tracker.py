@@ -7,7 +7,8 @@ import pytest
 from muster.coordinator.log import LogManager, LogSettings, MemoryStorage, UnifiedLog
 from muster.coordinator.log.producers import files, tracker
 from muster.coordinator.log.producers.snapshot import decode, encode, row_of
-from muster.coordinator.log.producers.state import EndMarker, Producer, SeenBatch
+from muster.coordinator.log.producers.state import Producer, SeenBatch
+from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.segments.transaction_index import (
     ENTRY_SIZE,
     AbortedTransaction,
