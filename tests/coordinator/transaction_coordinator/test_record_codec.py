@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 from muster.coordinator.core.interface import Now, Record
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.records.headers import read_header
-from muster.coordinator.transaction_coordinator.record_codec import RecordCodec, RecordReader, to_bytes
+from muster.coordinator.transaction_coordinator.record_codec import RecordCodec, RecordReader, pack, pack_any, to_bytes
+from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.transaction_records.transaction_log import (
     PartitionsSchema,
     TransactionLogKey,
@@ -55,6 +56,28 @@ def record(transactional_id: str = "x", value: TransactionLogValue | None = None
 
 def batch_of(*records: Record, offset: int = 0, **more: Any) -> bytes:
     return bytes(batches.build([to_bytes(one) for one in records], timestamp_ms=1, base_offset=offset, **more))
+
+
+@given(ids, values, st.sampled_from([0, 1]))
+def test_what_is_usual_is_packed_as_all_else(transactional_id: str, value: TransactionLogValue, version: int) -> None:
+    one = record(transactional_id, value, version)
+    try:
+        expected = pack_any(one)
+    except UnrepresentableField:
+        with pytest.raises(UnrepresentableField):
+            pack(one)
+    else:
+        assert pack(one) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "partition"), [("x" * 32_768, "t", 0), ("x", "t" * 32_768, 0), ("x", "t", 2**31)]
+)
+def test_what_does_not_fit_is_refused(name: str, topic: str, partition: int) -> None:
+    rows = [PartitionsSchema(topic, [partition])]
+    value = TransactionLogValue(1, 1, producer_epoch=3, transaction_partitions=rows, client_transaction_version=2)
+    with pytest.raises(UnrepresentableField):
+        pack(record(name, value))
 
 
 @given(st.lists(st.tuples(ids, st.none() | values), min_size=1, max_size=8))
