@@ -30,10 +30,10 @@ class Batch:
 
 class AppendQueue:
     """The batches to be appended, in their order. `flush` is called when it is time to append them; not with `at_once`,
-    when each addition is to be appended at once.
+    when each addition is to be appended at once, unless `flush_within` says how long it may wait.
     """
 
-    __slots__ = ("_clock", "_flush", "_linger_ms", "at_once", "batches")
+    __slots__ = ("_clock", "_flush", "_is_timed", "_linger_ms", "at_once", "batches")
 
     def __init__(self, clock: Clock, linger_ms: int, flush: Callable[[], object]) -> None:
         """`linger_ms`: how long is gathered. 0: not at all; -1: until all requests are looked at that have come in the
@@ -42,6 +42,7 @@ class AppendQueue:
         self._clock = clock
         self._linger_ms = linger_ms
         self._flush = flush
+        self._is_timed = False
         self.at_once = linger_ms == 0
         self.batches: list[Batch] = []
 
@@ -59,6 +60,16 @@ class AppendQueue:
             self.batches.append(batch)
         batch.size += size
         return batch
+
+    def flush_within(self, ms: int) -> None:
+        """What was added may wait for more, for so long at most. (Others may come to be flushed together with it.)"""
+        if self.at_once and not self._is_timed:
+            self._is_timed = True
+            self._clock.call_at(self._clock.mono_ms() + ms, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._is_timed = False
+        self._flush()
 
     def take_all(self) -> list[Batch]:
         """The batches, which will not be appended."""

@@ -108,12 +108,14 @@ class CoordinatorShard(Generic[S]):
         if core.deadlines.earliest_ms < self.timer.due_ms:
             self.rearm()
 
-    def run(self, decide: Callable[[S, Now], Output]) -> None:
-        """Let the state machine decide something that is no command; out of office nothing happens."""
+    def run(self, decide: Callable[[S, Now], Output], *, waits_ms: int = 0) -> None:
+        """Let the state machine decide something that is no command; out of office nothing happens. `waits_ms`: nobody
+        waits for the records: for so long they may be gathered with those of the next commands.
+        """
         core = self.core
         if core is not None:
             now = self._clock.now()
-            self._settle(decide(core, now), now, None)
+            self._settle(decide(core, now), now, None, waits_ms)
             self.rearm()
 
     def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
@@ -273,8 +275,10 @@ class CoordinatorShard(Generic[S]):
 
     # ---- outputs
 
-    def _settle(self, output: Output, now: Now, producer: Producer | None) -> None:
-        """Gather the records of an output; what it tells and answers comes behind all that is to be appended."""
+    def _settle(self, output: Output, now: Now, producer: Producer | None, waits_ms: int = 0) -> None:
+        """Gather the records of an output; what it tells and answers comes behind all that is to be appended.
+        `waits_ms`: see `run`.
+        """
         if output.records:
             try:
                 rows, size = self._codec.encode(output.records)
@@ -287,12 +291,16 @@ class CoordinatorShard(Generic[S]):
             batch.rows += rows
             batch.replies += output.replies
             batch.events += output.events
-            if self.queue.at_once:
+            if waits_ms and not batch.replies:
+                self.queue.flush_within(waits_ms)
+            elif self.queue.at_once:
                 self.flush()
         elif self.queue.batches:
             batch = self.queue.batches[-1]
             batch.replies += output.replies
             batch.events += output.events
+            if self.queue.at_once:
+                self.flush()
         else:
             self._tell_and_answer(output.events, output.replies, now, now.mono_ms)
 

@@ -22,6 +22,11 @@ from muster.protocol.errors import ErrorCode
 WHAT: Final = "transactions"
 """What the shards hold, in log lines."""
 
+COMPLETE_WAITS_MS: Final = 50
+"""How long the record that a transaction is complete may wait for other records of the shard, such as those of the
+id's next transaction. Nobody waits for it, and without it the markers are written once more, which changes nothing.
+"""
+
 SendMarkers = Callable[[str], Respond]
 """Transactional id -> what takes the markers of its transaction."""
 
@@ -111,4 +116,4 @@ class TransactionShard:
         def decide(core: TransactionCore, now: Now) -> Output:
             return core.handle(markers, now, self.runtime.log.config.max_message_bytes)
 
-        self.runtime.run(decide)
+        self.runtime.run(decide, waits_ms=COMPLETE_WAITS_MS)

@@ -8,11 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.core.deadlines import Deadline
-from muster.coordinator.core.interface import Now, Output, Producer
+from muster.coordinator.core.interface import Command, Now, Output, Producer
 from muster.coordinator.log import DamagedLog, LogOffline, batches
 from muster.coordinator.log.position import Place
 from muster.protocol.errors import ErrorCode
-from tests.coordinator.runtime.toy import Add, Answer, Answers, Bench, Look, Sums
+from tests.coordinator.runtime.toy import CLIENT, Add, Answer, Answers, Bench, Look, Sums
 
 A, B = Producer(7, 0), Producer(8, 0)
 
@@ -20,6 +20,12 @@ A, B = Producer(7, 0), Producer(8, 0)
 @pytest.fixture
 def bench() -> Bench:
     return Bench().load()
+
+
+def _add_one(core: Sums, now: Now) -> Output:
+    """Something that nobody waits for."""
+    output = core.handle(Command(Add("a", 1), Answers(), CLIENT), now, 1_000)  # type: ignore[arg-type]
+    return Output((), output.records, output.events)
 
 
 class TestCommands:
@@ -61,6 +67,28 @@ class TestCommands:
         bench.shard.append(rows, size, answers, Answer(3))  # type: ignore[arg-type]
         assert answers == [(3, 0)]
         assert bench.load().core.sums == {"a": 3}
+
+    def test_what_nobody_waits_for_is_gathered_with_the_next_command(self, bench: Bench) -> None:
+        bench.shard.run(_add_one, waits_ms=50)
+        assert (bench.log.end_offset, bench.events, bench.shard.is_settled()) == (0, [], False)
+        assert bench.ask(Add("a", 2)) == [(3, 0)]
+        assert bench.written() == [(-1, False, False, 2)]
+        assert [one.facts for one in bench.events] == [{"number": 1}, {"number": 2}]
+        bench.clock.advance(50)
+        assert bench.log.end_offset == 2
+
+    def test_or_is_written_after_a_while_or_when_somebody_looks_or_at_the_end(self, bench: Bench) -> None:
+        bench.shard.run(_add_one, waits_ms=50)
+        bench.clock.advance(49)
+        assert bench.log.end_offset == 0
+        bench.clock.advance(1)
+        assert bench.log.end_offset == 1
+        bench.shard.run(_add_one, waits_ms=50)
+        assert bench.ask(Look("a")) == [(2, 0)]
+        assert bench.log.end_offset == 2
+        bench.shard.run(_add_one, waits_ms=50)
+        bench.shard.resign()
+        assert bench.log.end_offset == 3
 
     def test_an_answer_that_leaves_office_stops_what_was_going_on(self) -> None:
         bench = Bench(linger_ms=-1).load()

@@ -8,6 +8,7 @@ from muster.coordinator.core.interface import Producer
 from muster.coordinator.log import LogOffline
 from muster.coordinator.slices import at_once
 from muster.coordinator.topics.names import TRANSACTION_EVENTS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.transaction_coordinator.shard import COMPLETE_WAITS_MS
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.end_txn import EndTxnRequest
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -125,8 +126,10 @@ class TestATransaction:
 
             patch.setattr(shard.runtime.log, "append", fail)
             room.groups[0].waiting.pop()(ErrorCode.NONE)  # the record that all markers are there
-            assert not shard.active
-        room.groups[0].error = ErrorCode.NONE
+            room.groups[0].error = ErrorCode.NONE
+            before = shard.markers
+            room.clock.advance(COMPLETE_WAITS_MS)
+            assert shard.markers is not before  # it was loaded anew
         room.clock.advance(1_000)
         assert room.state() == "CompleteCommit"
         assert [end[1:3] for end in room.groups[0]] == [(producer, True)] * 2
