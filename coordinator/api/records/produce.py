@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib import import_module
-from typing import NamedTuple
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
@@ -116,16 +115,19 @@ def _first_batches(
     return firsts, transactional_id
 
 
-class _Accepted(NamedTuple):
+class _Accepted:
     """A row whose batch is to be appended, and its answer. `guard`: of a batch that was verified to be part of its
     transaction.
     """
 
-    topic: Topic
-    records: Batch
-    header: BatchHeader
-    answer: PartitionProduceResponse
-    guard: Guard | None = None
+    __slots__ = ("answer", "guard", "header", "records", "topic")
+
+    def __init__(self, topic: Topic, records: Batch, header: BatchHeader, answer: PartitionProduceResponse) -> None:
+        self.topic = topic
+        self.records = records
+        self.header = header
+        self.answer = answer
+        self.guard: Guard | None = None
 
 
 _Key = tuple[str, bytes]
@@ -231,16 +233,18 @@ class _Produce:
             if isinstance(verdict, ApiError | LogError):
                 _fail(one.answer, verification.as_produce_error(verdict, knows))
             else:
-                verified.append(one._replace(guard=verdict))
+                one.guard = verdict
+                verified.append(one)
         return verified
 
     def append(self, accepted: Iterable[_Accepted]) -> Job[None]:
         """Append the batches, or say of each why not."""
         is_first = True
-        for topic, records, header, answer, guard in accepted:
+        for one in accepted:
             if not is_first:
                 yield None
             is_first = False
+            topic, answer = one.topic, one.answer
             log_start_offset = NO_OFFSET
             try:
                 if self._acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -249,21 +253,15 @@ class _Produce:
                     raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic.name}")
                 partition = led_here(self._node, topic, answer.index)
                 log_start_offset = partition.log.start_offset
-                yield from self._append(partition, records, header, answer, guard)
+                yield from self._append(partition, one)
             except (ApiError, LogError) as error:
                 _fail(answer, error)
                 if error.error_code not in _WITHOUT_START:
                     answer.log_start_offset = log_start_offset
 
-    def _append(
-        self,
-        partition: Partition,
-        records: Batch,
-        header: BatchHeader,
-        answer: PartitionProduceResponse,
-        guard: Guard | None,
-    ) -> Job[None]:
+    def _append(self, partition: Partition, one: _Accepted) -> Job[None]:
         """Raises `ApiError` or an error of the log."""
+        records, header, answer = one.records, one.header, one.answer
         check = partition.check(records, header, self._now)
         most = self._unpacking.allowed(partition.log.config.max_message_bytes)
         stored = _little(check, records, header, most)
@@ -276,7 +274,7 @@ class _Produce:
         self._unpacking.note(stored.unpacked_bytes)
         if header.producer_id >= 0 and not partition.log.knows_producers:
             yield from partition.loading_producers()
-        appended = partition.append(stored.batch, stored.header, self._now, guard)
+        appended = partition.append(stored.batch, stored.header, self._now, one.guard)
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = partition.log.start_offset

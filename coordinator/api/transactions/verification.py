@@ -90,18 +90,16 @@ def _ask_once(
 ) -> Job[Verified]:
     found: dict[Place, Guard | ApiError | LogError | None] = {}
     topics: dict[str, list[int]] = {}
-    many = len(wanted) > ROWS_AT_ONCE
+    many, now_ms = len(wanted) > ROWS_AT_ONCE, node.clock.now().wall_ms
     for topic, index, log, sequence in wanted:
         if many:
             yield None
-        failure = yield from _loading(log)
+        failure = None if log.producers.is_loaded else (yield from _loading(log))
         if failure is not None:
             found[topic, index] = failure
             continue
         try:
-            guard = log.producers.verification(
-                *producer, sequence, supports_epoch_bump=knows.adds, now_ms=node.clock.now().wall_ms
-            )
+            guard = log.producers.verification(*producer, sequence, supports_epoch_bump=knows.adds, now_ms=now_ms)
         except LogError as error:
             found[topic, index] = error
             continue
@@ -117,8 +115,6 @@ def _ask_once(
 
 def _loading(log: Log) -> Job[ApiError | LogError | None]:
     """Have the producers of a log at hand; or why that cannot be."""
-    if log.producers.is_loaded:
-        return None
     try:
         yield from log.producers.loading()
     except LogError as error:
