@@ -9,6 +9,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.springframework.kafka.core.DefaultKafkaConsumerFactory;
 import org.springframework.kafka.core.DefaultKafkaProducerFactory;
 import org.springframework.kafka.core.KafkaTemplate;
+import org.springframework.kafka.event.ConsumerStoppedEvent;
 import org.springframework.kafka.listener.BatchMessageListener;
 import org.springframework.kafka.listener.ConsumerAwareRebalanceListener;
 import org.springframework.kafka.listener.ContainerProperties;
@@ -61,6 +62,8 @@ public class SpringWorker {
         ContainerProperties container = new ContainerProperties(input);
         container.setKafkaAwareTransactionManager(new Manager(producers));
         container.setPollTimeout(100);
+        // else a fenced container goes on behind the records of its lost transaction, which nobody does again
+        container.setStopContainerWhenFenced(true);
         container.setConsumerRebalanceListener(new ConsumerAwareRebalanceListener() {
             @Override public void onPartitionsAssigned(Consumer<?, ?> consumer, Collection<TopicPartition> assigned) { say("joined " + assigned.size()); }
         });
@@ -77,6 +80,12 @@ public class SpringWorker {
             taken = records.size();
         });
         KafkaMessageListenerContainer<String, String> listening = new KafkaMessageListenerContainer<>(new DefaultKafkaConsumerFactory<>(consuming), container);
+        listening.setApplicationEventPublisher(event -> {
+            if (event instanceof ConsumerStoppedEvent stopped && stopped.getReason() == ConsumerStoppedEvent.Reason.FENCED) {
+                say("fenced");
+                System.exit(0);
+            }
+        });
         listening.start();
         while (System.in.read() >= 0);
         listening.stop();
