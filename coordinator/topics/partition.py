@@ -138,10 +138,7 @@ class Partition:
         """Which transactions a reader of committed records must skip in what was read, if that is known without a look
         into a file and little, as it is nearly always; None: ask `aborted`.
         """
-        if not records:
-            return []
-        producers = self.log.producers
-        return producers.aborted_at_hand(offset, len(records)) if producers.has_aborted else []
+        return self.log.producers.aborted_at_hand(offset, len(records)) if records else []
 
     def aborted(self, offset: int, records: bytes) -> Job[list[AbortedTransaction]]:
         """A job that finds the same, however much it is."""

@@ -317,19 +317,21 @@ class ProducerTracker:
 
     def aborted_at_hand(self, offset: int, size: int) -> list[AbortedTransaction] | None:
         """What `aborted_in` finds, where that is little and in memory, as it is nearly always: a job and its generators
-        take twice the time. None: it takes `aborted_in`.
+        take twice the time. None: it takes `aborted_in`. Only once `is_loaded`.
         """
         found: list[AbortedTransaction] = []
+        indexes = self._files.indexes
+        if not indexes:
+            return found
         first, end = self._upper_bound(offset, size)
-        for base_offset, index in self._files.indexes.items():
-            if base_offset < first or index.last_offset < offset:
+        for base_offset, index in indexes.items():
+            if base_offset < first:
                 continue
-            part = index.at_hand(offset, end)
-            if part is None or len(found) > FEW_ABORTED:
-                return None
-            found += [aborted for aborted in part if aborted.first_offset < end]
-            if part[-1].last_stable_offset >= end:
+            is_last = index.add_at_hand(found, offset, end)
+            if is_last:
                 break
+            if is_last is None or len(found) > FEW_ABORTED:
+                return None
         return found
 
     def aborted_in(self, offset: int, size: int) -> Job[list[AbortedTransaction]]:

@@ -25,7 +25,6 @@ MOST_KEPT: Final = 512
 _KEPT: Final = MOST_KEPT // 2
 """So many of the newest are at hand without a look into the file, up to twice as many at times."""
 _LAST_OFFSET: Final = attrgetter("last_offset")
-_STABLE_OFFSET: Final = attrgetter("last_stable_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -136,15 +135,21 @@ class TransactionIndex:
             yield self._read(first, last)
             first = last
 
-    def at_hand(self, offset: int, end: int) -> list[AbortedTransaction] | None:
-        """As `since`, only up to the first entry whose last stable offset is not below `end`, for what comes behind is
-        of no interest to who reads up to there; None: it takes a look into the file.
+    def add_at_hand(self, found: list[AbortedTransaction], offset: int, end: int) -> bool | None:
+        """Add to `found` the entries of interest to who reads from `offset` up to `end`: those with markers there, up
+        to the first whose last stable offset is not below `end`. True: it is here. None: it takes a look into the file.
         """
         newest = self._newest
         first = bisect_left(newest, offset, key=_LAST_OFFSET)
         if first == 0 and len(newest) < self.count:
             return None
-        return newest[first : bisect_left(newest, end, first, key=_STABLE_OFFSET) + 1]
+        for number in range(first, len(newest)):
+            aborted = newest[number]
+            if aborted.first_offset < end:
+                found.append(aborted)
+            if aborted.last_stable_offset >= end:
+                return True
+        return False
 
     def sync(self) -> None:
         """Wait until all entries are on the disk. In any thread."""

@@ -358,8 +358,12 @@ def test_a_long_index_is_looked_up_in_its_file(count: int) -> None:
             assert all(parts)
             is_kept = number > count - 256 or count <= 256
             for last in {number, count - 1} if number < count else ():
-                at_hand = known.at_hand(10 * number + 5, 10 * last + 6)
-                assert at_hand == transactions(range(number, last + 1)) or (at_hand is None and not is_kept)
+                at_hand = list[AbortedTransaction]()
+                is_here = known.add_at_hand(at_hand, 10 * number + 5, 10 * last + 6)
+                assert is_here or (is_here is None and not is_kept)
+                assert at_hand == (transactions(range(number, last + 1)) if is_here else [])
+            behind = known.add_at_hand([], 10 * number + 5, 10 * count + 6)
+            assert behind is False or (behind is None and not is_kept)
     for number in (count - 1, count // 2, 0):
         again.truncate(10 * number + 5)
         assert again.count == number
