@@ -22,7 +22,7 @@ from muster.protocol.errors import ErrorCode
 WHAT: Final = "transactions"
 """What the shards hold, in log lines."""
 
-COMPLETE_WAITS_MS: Final = 50
+COMPLETE_WAITS_MS: Final = 100
 """How long the record that a transaction is complete may wait for other records of the shard, such as those of the
 id's next transaction. Nobody waits for it, and without it the markers are written once more, which changes nothing.
 """
