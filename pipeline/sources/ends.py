@@ -28,7 +28,14 @@ from muster.pipeline.sources.segment_reader import Stretch, Walk
 ENDS: Final = pa.schema(columns("topic string, partition int, end_offset long, time_ms long"))
 
 INTERNAL: Final = frozenset(
-    ("__cluster_metadata", "__consumer_offsets", "__group_events", "__share_group_state", "__transaction_state")
+    (
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__group_events",
+        "__share_group_state",
+        "__transaction_events",
+        "__transaction_state",
+    )
 )
 """Topics that no group reads."""
 HISTORY_ROWS: Final = 200

@@ -21,6 +21,8 @@ class Live:
         self.data_dir = data_dir
         self.aborted = 0
         """Commits in transactions that were aborted."""
+        self.markers = 0
+        """Ends of transactions in the offsets topic."""
         self._topics = 0
         self._quiet = {**self.client, "log_level": "0"}
         self._admin = AdminClient(self._quiet)
@@ -97,4 +99,5 @@ class Live:
             places = [TopicPartition(TOPIC, partition, offset) for partition in range(PARTITIONS)]
             producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), ANSWER_TIMEOUT_S)
             end(ANSWER_TIMEOUT_S)
+            self.markers += 1
         self.aborted += PARTITIONS

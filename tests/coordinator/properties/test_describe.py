@@ -11,19 +11,13 @@ from muster.coordinator.properties import describe
 from muster.coordinator.properties.definition import WIRE_TYPES
 from muster.coordinator.properties.describe import Entry
 from muster.coordinator.properties.live import Live
+from muster.coordinator.properties.own import ABOUT
 
 FOUND: dict[str, Any] = json.loads((Path(__file__).parent / "kafka_describe.json").read_text())
 GIVEN: dict[str, str] = FOUND["properties"]
 
-# Muster's own property; and names without a definition (Kafka shows them because they were given)
-NOT_KAFKAS = {
-    "muster.cluster.id",
-    "muster.group.events.enable",
-    "muster.group.events.retention.bytes",
-    "muster.group.events.retention.ms",
-    "muster.offsets.durability",
-    "muster.queued.max.response.bytes",
-}
+NOT_KAFKAS = ABOUT.keys()
+# names without a definition: Kafka shows them because they were given
 NOT_DEFINED = {"super.users", "listener.name.plaintext.ssl.client.auth"}
 
 
