@@ -11,6 +11,9 @@ from muster.coordinator.observe.transaction_timeline import OFFSETS_TOPIC, Value
 
 COUNTS: Final = {"transaction_committed": "transactions_committed", "transaction_aborted": "transactions_aborted"}
 """The end of a transaction, and what its groups are told of it."""
+EARLIER_MS: Final = 100
+"""So much earlier than its groups are told a transaction may seem complete: two looks at the clock, of which one is as
+old as a turn of the event loop."""
 COUNTED_MS: Final = 5_000
 """So long after the first end of what an event counts the last of these transactions is complete, at the latest."""
 
@@ -39,7 +42,7 @@ class Groups:
             and one["producer_id"] == value["producer_id"]
             and one["first_epoch"] <= epoch + 1  # the marker may have the next epoch already
             and epoch <= one["last_epoch"]
-            and one["time"] <= at_ms <= one["time"] + COUNTED_MS
+            and one["time"] - EARLIER_MS <= at_ms <= one["time"] + COUNTED_MS
         }
         return sorted(found)
 
