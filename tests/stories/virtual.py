@@ -24,12 +24,12 @@ from muster.coordinator.core.interface import (
     Record,
     TransactionalBatch,
 )
+from muster.coordinator.core.record_bytes import to_bytes
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, STABLE
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.common.records import to_bytes
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
@@ -285,7 +285,7 @@ class VirtualDriver:
 
 def as_read(record: Record) -> Decoded:
     """A record as it comes back from a log, through bytes."""
-    key, value = to_bytes(record)
+    key, value = to_bytes(OFFSETS, record)
     record_type, key_message = OFFSETS.decode_key(key)
     return key_message, None if value is None else OFFSETS.decode_value(record_type, value)[1]
 

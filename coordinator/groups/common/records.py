@@ -4,35 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.core import record_bytes
 from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.group import Group
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
-from muster.protocol.wire import uv
 
 _OFFSET_VERSION: Final = 4
 _EXPIRING_OFFSET_VERSION: Final = 1
 """The only version that has an expire timestamp."""
 
 
-def to_bytes(record: Record) -> tuple[bytes, bytes | None]:
-    """A record's key and value as they stand in the log; a tombstone's value is None."""
-    key = OFFSETS.encode_key(record.key)
-    return key, None if record.value is None else OFFSETS.encode_value(record.value, record.value_version)
-
-
 def pack(record: Record) -> bytes:
-    """A record as it stands in a batch, from the length of its key on: key, value, no headers."""
-    return pack_pair(*to_bytes(record))
-
-
-def pack_pair(key: bytes, value: bytes | None) -> bytes:
-    """`pack` of a record whose key and value are bytes already."""
-    # lengths are zigzag varints
-    if value is None:
-        return b"".join((uv(2 * len(key)), key, b"\x01\0"))
-    return b"".join((uv(2 * len(key)), key, uv(2 * len(value)), value, b"\0"))
+    """A record of `__consumer_offsets` as it stands in a batch, see `record_bytes.pack`."""
+    return record_bytes.pack(OFFSETS, record)
 
 
 def tombstone(key: Message) -> Record:

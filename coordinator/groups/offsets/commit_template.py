@@ -15,6 +15,7 @@ from sys import intern
 from typing import Final
 
 from muster.coordinator.core.interface import Now
+from muster.coordinator.core.record_bytes import pack_pair, to_bytes
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import A_RECORD, HEADER
 from muster.coordinator.groups.common.committed_offsets import pack_offset
@@ -22,6 +23,7 @@ from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.offsets.commit import id_of, is_longer, same_for_all
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.protocol.records import OFFSETS
 from muster.protocol.wire import uv
 
 _OFFSET_AT: Final = 2
@@ -83,9 +85,10 @@ def prepare(state: State, request: OffsetCommitRequest, most_bytes: int) -> Comm
 def _row(
     shared: SharedValues, group_id: str, topic: str, partition: int, metadata: str, topic_id: bytes
 ) -> tuple[Row, int]:
-    key, value = records.to_bytes(records.offset_commit(group_id, topic, partition, 0, 0, metadata, 0, -1, topic_id))
+    record = records.offset_commit(group_id, topic, partition, 0, 0, metadata, 0, -1, topic_id)
+    key, value = to_bytes(OFFSETS, record)
     assert value is not None
-    packed = records.pack_pair(key, value)
+    packed = pack_pair(key, value)
     kept = metadata.encode("utf-8", "surrogatepass")
     value_at = len(packed) - 1 - len(value)  # no headers stand behind it
     at, time_at = value_at + _OFFSET_AT, value_at + _METADATA_AT + len(uv(len(kept) + 1)) + len(kept)

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from muster.coordinator.core.record_bytes import to_bytes
 from muster.coordinator.groups.classic.group import classic_group
 from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
 from muster.coordinator.groups.classic.states import COMPLETING, EMPTY, PREPARING, STABLE
-from muster.coordinator.groups.common.records import to_bytes
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_delete import (
@@ -193,7 +193,7 @@ def test_any_history(max_size: int, delay_ms: int, steps: list[tuple[str, str, i
     live = history.room.core
     again = Room(**history.settings).core
     for record in history.room.records:
-        key, value = to_bytes(record)
+        key, value = to_bytes(OFFSETS, record)
         record_type, key_message = OFFSETS.decode_key(key)
         decoded = None if value is None else OFFSETS.decode_value(record_type, value)[1]
         again.replay([(key_message, decoded)], history.room.now)

@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from muster.coordinator.core.interface import Now, Record
+from muster.coordinator.core.record_bytes import to_bytes
 from muster.coordinator.log import CorruptBatch, batches
 from muster.coordinator.log.records.headers import read_header
-from muster.coordinator.transaction_coordinator.record_codec import RecordCodec, RecordReader, pack, pack_any, to_bytes
+from muster.coordinator.transaction_coordinator.record_codec import RecordCodec, RecordReader
 from muster.protocol.message import UnrepresentableField
 from muster.protocol.messages.transaction_records.transaction_log import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,
 )
+from muster.protocol.records import TRANSACTION_STATE
 
 NOW = Now(5, 1_700_000_000_000)
 ids = st.text(min_size=1, max_size=20)
@@ -55,19 +57,9 @@ def record(transactional_id: str = "x", value: TransactionLogValue | None = None
 
 
 def batch_of(*records: Record, offset: int = 0, **more: Any) -> bytes:
-    return bytes(batches.build([to_bytes(one) for one in records], timestamp_ms=1, base_offset=offset, **more))
-
-
-@given(ids, values, st.sampled_from([0, 1]))
-def test_what_is_usual_is_packed_as_all_else(transactional_id: str, value: TransactionLogValue, version: int) -> None:
-    one = record(transactional_id, value, version)
-    try:
-        expected = pack_any(one)
-    except UnrepresentableField:
-        with pytest.raises(UnrepresentableField):
-            pack(one)
-    else:
-        assert pack(one) == expected
+    return bytes(
+        batches.build([to_bytes(TRANSACTION_STATE, one) for one in records], timestamp_ms=1, base_offset=offset, **more)
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +69,7 @@ def test_what_does_not_fit_is_refused(name: str, topic: str, partition: int) -> 
     rows = [PartitionsSchema(topic, [partition])]
     value = TransactionLogValue(1, 1, producer_epoch=3, transaction_partitions=rows, client_transaction_version=2)
     with pytest.raises(UnrepresentableField):
-        pack(record(name, value))
+        RecordCodec(0).encode([record(name, value)])
 
 
 @given(st.lists(st.tuples(ids, st.none() | values), min_size=1, max_size=8))
@@ -128,7 +120,7 @@ def test_a_damaged_batch() -> None:
 
 
 def test_what_is_not_known_is_left_alone_and_told_once() -> None:
-    key, value = to_bytes(record(value=TransactionLogValue(1)))
+    key, value = to_bytes(TRANSACTION_STATE, record(value=TransactionLogValue(1)))
     assert value is not None
     newer_key, newer_value = b"\0\7" + key[2:], b"\0\7" + value[2:]
     pairs = [(newer_key, value), (newer_key + b"x", value), (key, newer_value), (key + b"\0", value), (None, b"")]

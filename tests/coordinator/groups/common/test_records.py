@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from muster.coordinator.core import record_bytes
 from muster.coordinator.groups.classic import records as classic
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -16,7 +17,7 @@ ORDERS = uuid.UUID("42383878-215a-4ce7-8cf4-68ad626ad733").bytes
 
 def test_an_offset_is_version_4() -> None:
     record = records.offset_commit("g", "orders", 1, 2, 3, "méta", 1795248222359, -1, ORDERS)
-    key, value = records.to_bytes(record)
+    key, value = record_bytes.to_bytes(OFFSETS, record)
     assert key == b"\0\1\0\1g\0\6orders\0\0\0\1"
     assert (
         value
@@ -27,18 +28,18 @@ def test_an_offset_is_version_4() -> None:
 
 
 def test_an_offset_with_an_expire_timestamp_is_version_1() -> None:
-    key, value = records.to_bytes(records.offset_commit("g", "t", 0, 8, 3, "v2", 100, 200, ORDERS))
+    key, value = record_bytes.to_bytes(OFFSETS, records.offset_commit("g", "t", 0, 8, 3, "v2", 100, 200, ORDERS))
     assert key == b"\0\1\0\1g\0\1t\0\0\0\0"
     assert value == b"\0\1" + (8).to_bytes(8, "big") + b"\0\2v2" + (100).to_bytes(8, "big") + (200).to_bytes(8, "big")
 
 
 def test_tombstones_have_a_key_only() -> None:
-    assert records.to_bytes(records.offset_tombstone("g", "t", 7)) == (b"\0\1\0\1g\0\1t\0\0\0\7", None)
-    assert records.to_bytes(records.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
+    assert record_bytes.to_bytes(OFFSETS, records.offset_tombstone("g", "t", 7)) == (b"\0\1\0\1g\0\1t\0\0\0\7", None)
+    assert record_bytes.to_bytes(OFFSETS, records.tombstone(GroupMetadataKey("g"))) == (b"\0\2\0\1g", None)
 
 
 def test_a_new_group() -> None:
-    key, value = records.to_bytes(classic.new_group("g", 1795248225380))
+    key, value = record_bytes.to_bytes(OFFSETS, classic.new_group("g", 1795248225380))
     assert key == b"\0\2\0\1g"
     expected = b"\0\3\0\0\0\0\0\0\xff\xff\xff\xff" + (1795248225380).to_bytes(8, "big") + b"\0\0\0\0"
     assert value == expected
@@ -51,7 +52,7 @@ def test_a_group_with_members_is_version_3_and_reads_back() -> None:
     group.add(Member("g", "m1", "i1", "c", "/h", 20, 10, protocols, b"old"))
     group.add(Member("g", "m2", None, "", "/h", 21, 11, protocols, b"old"))
     record = classic.group_metadata(group, {"m1": b"new", "ghost": b"x"})
-    key, value = records.to_bytes(record)
+    key, value = record_bytes.to_bytes(OFFSETS, record)
     assert value is not None
     assert OFFSETS.decode_key(key) == (2, record.key)
     assert OFFSETS.decode_value(2, value) == (3, record.value)
@@ -61,8 +62,8 @@ def test_a_group_with_members_is_version_3_and_reads_back() -> None:
 
 def test_a_record_as_it_stands_in_a_batch() -> None:
     tombstone = records.offset_tombstone("g", "t", 3)
-    assert records.pack(tombstone) == b"\x18" + records.to_bytes(tombstone)[0] + b"\1\0"
+    assert records.pack(tombstone) == b"\x18" + record_bytes.to_bytes(OFFSETS, tombstone)[0] + b"\1\0"
     group = classic.new_group("g" * 60, 5)
-    key, value = records.to_bytes(group)
+    key, value = record_bytes.to_bytes(OFFSETS, group)
     assert value is not None
     assert records.pack(group) == b"\x80\1" + key + bytes((2 * len(value),)) + value + b"\0"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.groups.common.records import pack_pair
+from muster.coordinator.core.record_bytes import pack_pair
 from muster.coordinator.log import batches
 from muster.coordinator.log.records.building import build_packed
 
