@@ -76,21 +76,9 @@ class Partition:
         if not producers.is_loaded:
             yield from producers.loading()
 
-    def verification(
-        self, producer_id: int, epoch: int, sequence: int, *, supports_epoch_bump: bool, now: Now
-    ) -> Guard | None:
-        """The guard for `append` with which a producer may begin a transaction here, once the coordinator has said that
-        this partition is part of it (Kafka: maybeStartTransactionVerification). None: the transaction is open here
-        already, nothing is to be asked.
-
-        `sequence`: of the first batch; `supports_epoch_bump`: Produce 12 and later. Raises InvalidProducerEpoch.
-        """
-        return self.log.producers.verification(
-            producer_id, epoch, sequence, supports_epoch_bump=supports_epoch_bump, now_ms=now.wall_ms
-        )
-
     def append(self, batch: Batch, header: BatchHeader, now: Now, guard: Guard | None = None) -> Appended:
-        """Append a batch of a client that was checked. `guard`: of `verification`, for a batch of a transaction.
+        """Append a batch of a client that was checked. `guard`: of `log.producers.verification`, for a batch of a
+        transaction.
 
         Raises `ApiError`, or an error of the log; each has an `error_code`.
         """

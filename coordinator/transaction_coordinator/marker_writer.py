@@ -17,6 +17,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.open_topics import OpenTopics
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.write_txn_markers import WritableTxnMarker
 
 Ended = Callable[[int], object]
 """Takes the error code of one partition: NONE once its marker is as durable as the coordinator's records are."""
@@ -42,6 +43,13 @@ class GroupShard(Protocol):
         ended: Ended = ...,
     ) -> None:
         """See `runtime.shard.CoordinatorShard`."""
+
+
+def end_marker(row: WritableTxnMarker, coordinator_epoch: int) -> EndMarker:
+    """What a WriteTxnMarkersRequest asks to be written; `coordinator_epoch`: in whose office."""
+    return EndMarker(
+        row.producer_id, row.producer_epoch, row.transaction_result, coordinator_epoch, row.transaction_version
+    )
 
 
 class MarkerWriter:

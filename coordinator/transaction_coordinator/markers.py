@@ -18,7 +18,7 @@ from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.core.interface import Respond
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.slices import Job, Slices
-from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter
+from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter, end_marker
 from muster.coordinator.transactions.commands import MarkersWritten
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -101,13 +101,7 @@ class MarkerSender:
         if self.closed or not isinstance(message, WriteTxnMarkersRequest):
             return
         (row,) = message.markers
-        marker = EndMarker(
-            row.producer_id,
-            row.producer_epoch,
-            row.transaction_result,
-            self._coordinator_epoch(),
-            row.transaction_version,
-        )
+        marker = end_marker(row, self._coordinator_epoch())
         topics = [(topic.name, topic.partition_indexes) for topic in row.topics]
         ending = _Ending(transactional_id, marker, sum(len(indexes) for _, indexes in topics))
         self._endings[transactional_id] = ending

@@ -5,14 +5,13 @@ from an administrator who ends a transaction that hangs (`kafka-transactions.sh 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, to_the_end
-from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job, Later
-from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter
+from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter, end_marker
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -42,32 +41,26 @@ def handle_write_txn_markers(
         refusal = ErrorCode.UNKNOWN_SERVER_ERROR
     writer = MarkerWriter(node.topics.open, node.routing.shards, node.clock)
     under_way = _UnderWay()
-    response = WriteTxnMarkersResponse(markers=[])
+    results: list[WritableTxnMarkerResult] = []
     for marker in request.markers:
-        end = EndMarker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.transaction_result,
-            marker.coordinator_epoch,
-            marker.transaction_version,
-        )
-        result = WritableTxnMarkerResult(marker.producer_id, [])
-        _rows(response.markers).append(result)
+        end = end_marker(marker, marker.coordinator_epoch)
+        topics: list[WritableTxnMarkerTopicResult] = []
+        results.append(WritableTxnMarkerResult(marker.producer_id, topics))
         yield None
         for topic in marker.topics:
-            rows = WritableTxnMarkerTopicResult(topic.name, [])
-            _rows(result.topics).append(rows)
+            rows: list[WritableTxnMarkerPartitionResult] = []
+            topics.append(WritableTxnMarkerTopicResult(topic.name, rows))
             yield None
             for index in topic.partition_indexes:
                 row = WritableTxnMarkerPartitionResult(index, refusal)
-                _rows(rows.partitions).append(row)
+                rows.append(row)
                 if refusal == ErrorCode.NONE:
                     yield from writer.writing(end, topic.name, index, under_way.noting(row))
                     if under_way.count >= AT_ONCE:
                         yield from under_way.finished()
                 yield None
     yield from under_way.finished()
-    return response
+    return WriteTxnMarkersResponse(markers=results)
 
 
 class _UnderWay:
@@ -111,9 +104,3 @@ def _some_cannot_be_written(node: Node, request: WriteTxnMarkersRequest) -> Job[
                 yield None
         yield None
     return False
-
-
-def _rows(sequence: Any) -> list[Any]:
-    """The list that a message was made with."""
-    rows: list[Any] = sequence
-    return rows

@@ -47,7 +47,6 @@ FEW_ABORTED: Final = 100
 """Fewer aborted transactions of one index are no reason to let others have their turn."""
 MUCH_BYTES: Final = 64 * 1024 * 1024
 """Who had to read so much of a log writes a snapshot at once: the next start shall not have to."""
-NOTHING_ABORTED: Final[list[AbortedTransaction]] = []
 _STABLE_OFFSET: Final = attrgetter("last_stable_offset")
 
 

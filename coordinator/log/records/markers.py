@@ -5,11 +5,12 @@ EndTxnMarker).
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
 from muster.coordinator.log.records import batches
+from muster.coordinator.log.records.batches import CONTROL_ABORT, CONTROL_COMMIT
 from muster.coordinator.log.records.headers import (
     CONTROL,
     CRC_START,
@@ -24,8 +25,6 @@ from muster.coordinator.log.records.headers import (
     pack_behind_crc,
 )
 
-ABORT: Final = 0
-COMMIT: Final = 1
 _NO_SEQUENCE = -1
 _RECORD = Struct(">BBBBBhhBhiB")
 """Length, attributes, timestamp delta, offset delta, length of the key; version and type; length of the value; version
@@ -59,7 +58,7 @@ def build_marker(
     producer_id: int, producer_epoch: int, timestamp_ms: int, *, is_committed: bool, coordinator_epoch: int
 ) -> bytearray:
     """A control batch, ready for `Log.append`."""
-    kind = COMMIT if is_committed else ABORT
+    kind = CONTROL_COMMIT if is_committed else CONTROL_ABORT
     covered = pack_behind_crc(
         TRANSACTIONAL | CONTROL, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, _NO_SEQUENCE, 1
     ) + _RECORD.pack(*_USUAL, 0, kind, _VALUE_SIZE, 0, coordinator_epoch, 0)
@@ -77,14 +76,14 @@ def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
             tuple(usual) == _USUAL
             and value_size == _VALUE_SIZE
             and not (version or headers)
-            and kind in (ABORT, COMMIT)
+            and kind in (CONTROL_ABORT, CONTROL_COMMIT)
         ):
-            return Marker(kind == COMMIT, epoch)
+            return Marker(kind == CONTROL_COMMIT, epoch)
     for _, records in batches.read(data):
         for record in records:
             kind = batches.control_kind(record)
-            if kind in (ABORT, COMMIT):
+            if kind in (CONTROL_ABORT, CONTROL_COMMIT):
                 value = record.value or b""
                 epoch = _VALUE.unpack_from(value)[1] if len(value) >= _VALUE.size else -1
-                return Marker(kind == COMMIT, epoch)
+                return Marker(kind == CONTROL_COMMIT, epoch)
     return None

@@ -35,7 +35,7 @@ def append(
 
 
 def verify(target: Partition, sequence: int = 0, *, epoch: int = 0, bumps: bool = False) -> Guard | None:
-    return target.verification(ID, epoch, sequence, supports_epoch_bump=bumps, now=NOW)
+    return target.log.producers.verification(ID, epoch, sequence, supports_epoch_bump=bumps, now_ms=NOW.wall_ms)
 
 
 def end(
