@@ -110,16 +110,15 @@ class Journal:
         self._refused.add(event, now.wall_ms)
 
     def _write_refused(self) -> None:
-        began_ms = self._refused.began_ms
-        if began_ms is None:  # closed meanwhile
+        if self._refused.began_ms is None:  # closed meanwhile
             return
         rows: list[Row] = []
-        for group_id, facts in self._refused.take():
+        for group_id, first_ms, facts in self._refused.take():
             code = facts["error_code"]
             kind = REQUESTS_REFUSED if code is None else _FENCED.get(code, REQUESTS_REFUSED)
             key = None if group_id is None or is_cut(group_id) else group_id.encode("utf-8", "surrogatepass")
             facts["error"] = None if code is None else error_name(code)
-            rows.append((key, plain_json(kind, group_id, began_ms, facts)))
+            rows.append((key, plain_json(kind, group_id, first_ms, facts)))
         self._writer.append(rows, self._clock.now())
 
     def _count_end(self, event: Event, now: Now) -> None:
@@ -130,11 +129,10 @@ class Journal:
             self._write_ended()
 
     def _write_ended(self) -> None:
-        began_ms = self._ended.began_ms
-        if began_ms is None:  # written meanwhile
+        if self._ended.began_ms is None:  # written meanwhile
             return
         rows = [
-            (group_id.encode("utf-8", "surrogatepass"), plain_json(kind, group_id, began_ms, facts))
-            for kind, group_id, facts in self._ended.take()
+            (group_id.encode("utf-8", "surrogatepass"), plain_json(kind, group_id, first_ms, facts))
+            for kind, group_id, first_ms, facts in self._ended.take()
         ]
         self._writer.write(rows, self._clock.now())

@@ -34,8 +34,9 @@ class RefusalCounts:
         """`facts`: the names of what `count` is given, and "count"."""
         self._facts = facts
         self._bytes_left = MOST_BYTES
-        self._counts: dict[tuple[str | int | None, ...], int] = {}
-        self._others = 0
+        self._counts: dict[tuple[str | int | None, ...], list[int]] = {}
+        self._others = [0, 0]
+        """How many, and when the first of them came; so is every value of `_counts`."""
         self.began_ms: int | None = None
         """When the first of them came (wall ms); None: there is none."""
 
@@ -50,25 +51,29 @@ class RefusalCounts:
         if self.began_ms is None:
             self.began_ms = wall_ms
         kind = (cut(name), *(cut(one) if isinstance(one, str) else one for one in facts))
-        if kind in self._counts:
-            self._counts[kind] += 1
+        counted = self._counts.get(kind)
+        if counted is not None:
+            counted[0] += 1
             return
         size = sum(len(quote(one).encode("utf-8", "surrogatepass")) for one in kind if isinstance(one, str))
         if len(self._counts) < MOST_KINDS and size <= self._bytes_left:
-            self._counts[kind] = 1
+            self._counts[kind] = [1, wall_ms]
             self._bytes_left -= size
         else:
-            self._others += 1
+            others, first_ms = self._others
+            self._others = [others + 1, first_ms if others else wall_ms]
 
-    def take(self) -> Iterator[tuple[str | None, Facts]]:
-        """The name and the facts of each event to write; nothing is counted any more."""
-        counts, others = self._counts, self._others
-        self._counts, self._others, self._bytes_left, self.began_ms = {}, 0, MOST_BYTES, None
-        for (name, *facts), count in counts.items():
+    def take(self) -> Iterator[tuple[str | None, int, Facts]]:
+        """The name of each event to write, when the first of what it counts came (wall ms), and its facts; nothing is
+        counted any more.
+        """
+        counts, (others, others_ms) = self._counts, self._others
+        self._counts, self._others, self._bytes_left, self.began_ms = {}, [0, 0], MOST_BYTES, None
+        for (name, *facts), (count, first_ms) in counts.items():
             assert isinstance(name, str)
-            yield name, dict(zip(self._facts, (*facts, count), strict=True))
+            yield name, first_ms, dict(zip(self._facts, (*facts, count), strict=True))
         if others:
-            yield None, dict.fromkeys(self._facts) | {"count": others}
+            yield None, others_ms, dict.fromkeys(self._facts) | {"count": others}
 
 
 def cut(name: str) -> str:

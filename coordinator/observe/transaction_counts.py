@@ -36,7 +36,8 @@ class TransactionCounts:
             self.began_ms = wall_ms
         facts: dict[str, Any] = event.facts
         epoch = facts["producer_epoch"]
-        counted = self._counts.setdefault((event.kind, event.group_id, facts["producer_id"]), [epoch, epoch, 0, 0])
+        kind = event.kind, event.group_id, facts["producer_id"]
+        counted = self._counts.setdefault(kind, [epoch, epoch, 0, 0, wall_ms])
         counted[1] = epoch
         counted[2] += 1
         counted[3] += sum(map(len, facts["offsets"].values()))
@@ -46,12 +47,14 @@ class TransactionCounts:
         """Whether there are as many as are kept."""
         return len(self._counts) >= MOST
 
-    def take(self) -> Iterator[tuple[str, str, dict[str, int]]]:
-        """Kind, group and facts of each event to write; nothing is counted any more."""
+    def take(self) -> Iterator[tuple[str, str, int, dict[str, int]]]:
+        """Kind and group of each event to write, when the first that it counts came (wall ms), and its facts.
+        Nothing is counted any more.
+        """
         counts, self._counts, self.began_ms = self._counts, {}, None
-        for (kind, group_id, producer_id), (first, last, transactions, offsets) in counts.items():
+        for (kind, group_id, producer_id), (first, last, transactions, offsets, first_ms) in counts.items():
             facts = {
                 "producer_id": producer_id, "first_epoch": first, "last_epoch": last, "transactions": transactions,
                 "offsets": offsets,
             }  # fmt: skip
-            yield KINDS[kind], group_id, facts
+            yield KINDS[kind], group_id, first_ms, facts

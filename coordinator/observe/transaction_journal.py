@@ -93,17 +93,16 @@ class TransactionJournal:
         self._refused.count(event.transactional_id, told, now.wall_ms)  # type: ignore[arg-type]  # facts are objects
 
     def _write_refused(self) -> None:
-        began_ms = self._refused.began_ms
-        if began_ms is None:  # closed meanwhile
+        if self._refused.began_ms is None:  # closed meanwhile
             return
         rows: list[Row] = []
-        for name, facts in self._refused.take():
+        for name, first_ms, facts in self._refused.take():
             kind, code = facts.pop("kind") or REQUESTS_REFUSED, facts["error_code"]
             facts["error"] = None if code is None else error_name(code)
             if kind != PRODUCER_FENCED:
                 del facts["current_producer_id"], facts["current_producer_epoch"]
             key = None if name is None or is_cut(name) else _key(name)
-            rows.append((key, plain_json(kind, name, began_ms, facts)))
+            rows.append((key, plain_json(kind, name, first_ms, facts)))
         self._writer.append(rows, self._clock.now())
 
 

@@ -21,8 +21,8 @@ def test_the_same_refusal_is_one_row_with_a_count() -> None:
     assert refused.began_ms == 5
     who = {"api": "Heartbeat", "client_id": "c", "host": "/h", "instance": None}
     assert list(refused.take()) == [
-        ("g", {"error_code": 25, "count": 3, **who}),
-        ("g", {"error_code": 22, "count": 1, **who}),
+        ("g", 5, {"error_code": 25, "count": 3, **who}),
+        ("g", 8, {"error_code": 22, "count": 1, **who}),
     ]
     assert (refused.began_ms, list(refused.take())) == (None, [])
 
@@ -30,13 +30,14 @@ def test_the_same_refusal_is_one_row_with_a_count() -> None:
 def test_a_flood_of_names_does_not_fill_the_log() -> None:
     refused = RefusalCounts()
     for number in range(10 * MOST_KINDS):
-        refused.add(refusal(client=str(number)), 5)
+        refused.add(refusal(client=str(number)), number)
     refused.add(refusal(client="0"), 5)
     rows = list(refused.take())
     assert len(rows) == MOST_KINDS + 1
-    assert rows[0][1]["count"] == 2
+    assert rows[0][2]["count"] == 2
     assert rows[-1] == (
         None,
+        MOST_KINDS,
         {"api": None, "error_code": None, "client_id": None, "host": None, "instance": None, "count": 9 * MOST_KINDS},
     )
 
@@ -46,7 +47,7 @@ def test_long_names_are_told_by_their_beginning() -> None:
     for end in ("x", "y"):
         refused.add(refusal(client="c" * 30_000, group="ü" * (LONGEST + 1) + end), 5)
     refused.add(refusal(client="c" * LONGEST), 5)
-    (group, facts), (_, other) = refused.take()
+    (group, _, facts), (_, _, other) = refused.take()
     assert group == "ü" * LONGEST + "…"
     assert is_cut(group)
     assert (facts["client_id"], facts["count"]) == ("c" * LONGEST + "…", 2)
@@ -62,6 +63,6 @@ def test_all_names_of_a_second_together_have_so_many_bytes() -> None:
             event.facts["instance"] = "ü" * 30_000
             refused.add(event, 5)
         rows = list(refused.take())
-        told = [name for group, facts in rows for name in (group, facts["client_id"], facts["instance"]) if name]
+        told = [name for group, _, facts in rows for name in (group, facts["client_id"], facts["instance"]) if name]
         assert MOST_BYTES - 2_000 < sum(len(name.encode()) for name in told) <= MOST_BYTES
-        assert rows[-1][1]["count"] == MOST_KINDS - (len(rows) - 1)
+        assert rows[-1][2]["count"] == MOST_KINDS - (len(rows) - 1)

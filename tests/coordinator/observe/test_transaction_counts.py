@@ -16,15 +16,16 @@ def end(kind: str = events.TRANSACTION_COMMITTED, *, group: str = "g", epoch: in
 
 def test_one_event_for_each_group_producer_and_outcome() -> None:
     counts = TransactionCounts()
-    for event in (end(), end(epoch=1), end(events.TRANSACTION_ABORTED), end(epoch=2), end(group="h", producer_id=8)):
-        counts.add(event, 5)
+    ends = end(), end(epoch=1), end(events.TRANSACTION_ABORTED), end(epoch=2), end(group="h", producer_id=8)
+    for at, event in enumerate(ends, 5):
+        counts.add(event, at)
     assert counts.began_ms == 5
     several = {"producer_id": 7, "first_epoch": 0, "last_epoch": 2, "transactions": 3, "offsets": 9}
     one = {"producer_id": 7, "first_epoch": 0, "last_epoch": 0, "transactions": 1, "offsets": 3}
     assert list(counts.take()) == [
-        ("transactions_committed", "g", several),
-        ("transactions_aborted", "g", one),
-        ("transactions_committed", "h", one | {"producer_id": 8}),
+        ("transactions_committed", "g", 5, several),
+        ("transactions_aborted", "g", 7, one),
+        ("transactions_committed", "h", 9, one | {"producer_id": 8}),
     ]
     assert (counts.began_ms, list(counts.take())) == (None, [])
 
@@ -33,14 +34,16 @@ def test_the_journal_writes_them_after_a_second() -> None:
     desk = Desk()
     desk.tell(end(), end(epoch=1))
     desk.advance(999)
+    desk.tell(end(group="h"))
     assert desk.told() == []
     desk.advance(1)
-    assert desk.told() == [(b"g", "transactions_committed")]
+    assert desk.told() == [(b"g", "transactions_committed"), (b"h", "transactions_committed")]
     assert desk.log.rows[0][1]["transactions"] == 2
+    assert [row[1]["time"] - desk.clock.now().wall_ms for row in desk.log.rows] == [-1_000, -1]
     desk.tell(end())
     desk.journal.close()
     desk.advance(1_000)
-    assert len(desk.told()) == 2
+    assert len(desk.told()) == 3
 
 
 def test_very_many_groups_do_not_wait() -> None:

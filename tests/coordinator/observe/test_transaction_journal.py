@@ -89,6 +89,16 @@ def test_fenced_and_refused_requests_are_counted_for_a_second(desk: Desk) -> Non
     ]  # fmt: skip
 
 
+def test_each_is_told_at_the_time_of_its_own_first_refusal(desk: Desk) -> None:
+    began = desk.clock.now().wall_ms
+    desk.tell(fenced(client="a"))
+    desk.clock.advance(400)
+    desk.tell(fenced(client="b"), fenced(client="a"))
+    desk.clock.advance(600)
+    times = {value["client_id"]: value["time"] - began for _, value in desk.rows}
+    assert times == {"a": 0, "b": 400}
+
+
 def test_a_flood_of_refusals_is_a_number(desk: Desk) -> None:
     desk.tell(*(fenced(client=str(number)) for number in range(1_000)))
     desk.journal.close()
