@@ -18,7 +18,8 @@ from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import NO_LIMIT, Step
-from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, MEMBER_REQUESTS, REQUESTS, UNLOADED
+from muster.coordinator.groups.consumer.commands import AssignmentComputed, Helpers, TopicsFound
+from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, MEMBER_REQUESTS, REQUESTS, TOLD, UNLOADED
 from muster.coordinator.groups.offsets import commit_template, deletion, retention
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.groups.offsets.retention import Retention
@@ -26,6 +27,8 @@ from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
+Told = TopicsChanged | AssignmentComputed | TopicsFound
+"""What the core is given besides requests."""
 MOST_AT_ONCE: Final = 500
 """Deadlines that are handled in one go: some 5 ms. Of a large group whose members are all silent the others follow."""
 
@@ -40,11 +43,19 @@ class GroupCore:
 
     __slots__ = ("_retention", "_state", "deadlines")
 
-    def __init__(self, settings: GroupSettings, image: TopicsImage, first_check_ms: int | None = None) -> None:
-        """`first_check_ms`: how long after loading retention is checked first; None: as long as ever after."""
+    def __init__(
+        self,
+        settings: GroupSettings,
+        image: TopicsImage,
+        first_check_ms: int | None = None,
+        helpers: Helpers | None = None,
+    ) -> None:
+        """`first_check_ms`: how long after loading retention is checked first; None: as long as ever after. `helpers`:
+        what does large work elsewhere; without them targets are computed at once, and no pattern finds a topic.
+        """
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
-        self._state = State(settings, image, replay.RECORDS, replay.OTHERS, replay.transactional)
+        self._state = State(settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers)
         self.deadlines = self._state.deadlines
 
     @property
@@ -57,14 +68,14 @@ class GroupCore:
         """How many groups there are."""
         return len(self._state.groups)
 
-    def handle(self, command: Command | TopicsChanged, now: Now, most_bytes: int = NO_LIMIT) -> Output:
-        """Work on one command. `most_bytes`: the present `max.message.bytes` of `__consumer_offsets`.
+    def handle(self, command: Command | Told, now: Now, most_bytes: int = NO_LIMIT) -> Output:
+        """Work on one command, or on what the core is told. `most_bytes`: the present `max.message.bytes` of `__consumer_offsets`.
 
         Raises TypeError for a request that the core does not answer.
         """
         step = Step(self._state, now, most_bytes)
-        if isinstance(command, TopicsChanged):
-            deletion.change_topics(step, command)
+        if not isinstance(command, Command):
+            TOLD[type(command)](step, command)
             return step
         request: Any = command.request
         handle = REQUESTS.get(type(request))

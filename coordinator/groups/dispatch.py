@@ -1,8 +1,5 @@
 """Which function decides what: tables by request, type of the group, and kind of deadline. A type of group is a class
 with the methods of `common.group.Group`, a package, and rows here and in `replay`.
-
-There is no type of group yet that answers ConsumerGroupHeartbeat (KIP-848). Its package is `groups/consumer`; its rows
-are of the new class: for its own requests, for classic requests to it, and for its requests to a classic group.
 """
 
 from __future__ import annotations
@@ -27,11 +24,22 @@ from muster.coordinator.groups.classic import (
 from muster.coordinator.groups.classic.group import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.classic.member import SESSION
 from muster.coordinator.groups.common import list_groups
+from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import describe as consumer_describe
+from muster.coordinator.groups.consumer import heartbeat as consumer_heartbeat
+from muster.coordinator.groups.consumer import leave as consumer_leave
+from muster.coordinator.groups.consumer import lifetime as consumer_lifetime
+from muster.coordinator.groups.consumer import member as consumer_member
+from muster.coordinator.groups.consumer import patterns
+from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
+from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.foreign import ForeignGroup
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention
 from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -52,6 +60,7 @@ REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     DescribeGroupsRequest: describe.handle,
     ListGroupsRequest: list_groups.handle,
     DeleteGroupsRequest: deletion.delete_groups,
+    ConsumerGroupDescribeRequest: consumer_describe.handle,
 }
 """Requests that are handled alike for groups of all types: function(step, command, request)."""
 
@@ -77,14 +86,36 @@ def _as_if_absent(answer: Callable[..., T]) -> Callable[..., T]:
 
 NO_GROUP: Final = NoneType
 MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any, Any, Any], None]]]] = {
-    JoinGroupRequest: {ClassicGroup: join.handle, ForeignGroup: join.create_group, NO_GROUP: join.create_group},
-    SyncGroupRequest: {ClassicGroup: sync.handle, ForeignGroup: _as_if_absent(sync.handle), NO_GROUP: sync.handle},
-    LeaveGroupRequest: {ClassicGroup: leave.handle, ForeignGroup: _as_if_absent(leave.handle), NO_GROUP: leave.handle},
+    JoinGroupRequest: {
+        ClassicGroup: join.handle,
+        ConsumerGroup: join.create_group,
+        ForeignGroup: join.create_group,
+        NO_GROUP: join.create_group,
+    },
+    SyncGroupRequest: {
+        ClassicGroup: sync.handle,
+        ConsumerGroup: _as_if_absent(sync.handle),
+        ForeignGroup: _as_if_absent(sync.handle),
+        NO_GROUP: sync.handle,
+    },
+    LeaveGroupRequest: {
+        ClassicGroup: leave.handle,
+        ConsumerGroup: _as_if_absent(leave.handle),
+        ForeignGroup: _as_if_absent(leave.handle),
+        NO_GROUP: leave.handle,
+    },
+    ConsumerGroupHeartbeatRequest: {
+        ClassicGroup: consumer_heartbeat.handle,
+        ConsumerGroup: consumer_heartbeat.handle,
+        ForeignGroup: consumer_heartbeat.handle,
+        NO_GROUP: consumer_heartbeat.handle,
+    },
 }
 """Requests of members, by the type of the group that they name: function(step, command, request, group)."""
 
 HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], HeartbeatResponse]]] = {
     ClassicGroup: heartbeat.answer,
+    ConsumerGroup: _as_if_absent(heartbeat.answer),
     ForeignGroup: _as_if_absent(heartbeat.answer),
     NO_GROUP: heartbeat.answer,
 }
@@ -96,18 +127,29 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     SYNC_PHASE: rebalance.on_sync_deadline,
     pending_members.PENDING: pending_members.on_pending_deadline,
     parked_requests.ORPHAN: parked_requests.on_orphan_deadline,
+    consumer_member.SESSION: consumer_leave.on_deadline,
+    consumer_member.REVOCATION: consumer_leave.on_revocation_deadline,
     retention.RETENTION: retention.on_deadline,
 }
 """By the deadline's kind: function(step, group, deadline); the group is None when the deadline is of none."""
 
 LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
     ClassicGroup: rebalance.loaded,
+    ConsumerGroup: consumer_lifetime.loaded,
     ForeignGroup: foreign.loaded,
 }
 """What is done with a group when all records are replayed."""
 
 UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = {
     ClassicGroup: parked_requests.unload,
+    ConsumerGroup: consumer_lifetime.unload,
     ForeignGroup: lambda *_: [],
 }
 """The replies that a group still owes when the core is given up: function(group, error code)."""
+
+TOLD: Final[Mapping[type, Callable[[Step, Any], None]]] = {
+    TopicsChanged: deletion.change_topics,
+    AssignmentComputed: consumer_lifetime.computed,
+    TopicsFound: patterns.found,
+}
+"""What the core is told besides requests: function(step, what)."""

@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any, Final
 
 from muster.coordinator.core.deadlines import Deadlines
-from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT
+from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
@@ -121,11 +121,32 @@ class ForeignGroup:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY and epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def validate_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+    def validate_commit_of(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int,  # noqa: ARG002  # only a consumer group asks
+        partitions: Partitions,  # noqa: ARG002
+    ) -> int:
+        """As `validate_commit`."""
+        return self.validate_commit(member_id, instance_id, epoch)
+
+    def validate_transactional_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        partitions: Partitions,  # noqa: ARG002
+    ) -> int:
         """For nobody in particular, or as `validate_commit`."""
         if self.kind != SHARE and epoch == -1 and not member_id and instance_id is None:
             return 0
         return self.validate_commit(member_id, instance_id, epoch)
+
+    def validate_fetch(self, member_id: str | None, epoch: int) -> int:  # noqa: ARG002  # only a consumer group asks
+        """Everybody may."""
+        return 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
         """No session: it has no members here."""

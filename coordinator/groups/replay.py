@@ -14,7 +14,21 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import pack
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.state import Replay, State
+from muster.coordinator.groups.consumer import records as consumer_records
 from muster.protocol.message import Message
+from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
+from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
+from muster.protocol.messages.group_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
+from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
+from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -44,6 +58,13 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
     OffsetCommitKey: _offset,
     LegacyOffsetCommitKey: _legacy_offset,
     GroupMetadataKey: classic_records.replay,
+    ConsumerGroupMemberMetadataKey: consumer_records.replay_member,
+    ConsumerGroupMetadataKey: consumer_records.replay_epoch,
+    ConsumerGroupPartitionMetadataKey: consumer_records.replay_partition_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: consumer_records.replay_target,
+    ConsumerGroupTargetAssignmentMetadataKey: consumer_records.replay_target_epoch,
+    ConsumerGroupCurrentMemberAssignmentKey: consumer_records.replay_current,
+    ConsumerGroupRegularExpressionKey: consumer_records.replay_pattern,
 }
 """By the type of the key."""
 OTHERS: Final = foreign.replay

@@ -23,13 +23,6 @@ def requests_of(story: Story) -> set[str]:
     return {words[0] for words in lines if words}
 
 
-def later_work(story: Story) -> tuple[str, str] | None:
-    """The request at which the core gives up as it knows nothing of it yet, and what that belongs to."""
-    if requests_of(story) & {"consumer-heartbeat", "consumer-describe"}:
-        return "ConsumerGroupHeartbeatRequest", "consumer groups (KIP-848)"
-    return None
-
-
 @pytest.mark.parametrize("story", STORIES, ids=[story.name for story in STORIES])
 def test_story_in_virtual_time(story: Story) -> None:
     if requests_of(story) == {"find"}:
@@ -38,9 +31,5 @@ def test_story_in_virtual_time(story: Story) -> None:
         assert NodeDriver(story).run() == story.text
         return
     driver = VirtualDriver(story)
-    if (later := later_work(story)) is not None:
-        with pytest.raises(TypeError, match=f"^the core does not answer {later[0]}$"):
-            driver.run()
-        pytest.xfail(f"needs {later[1]}: the core does not answer {later[0]}")
     assert driver.run() == story.text
     assert persisted(driver.replayed(), driver.core) == persisted(driver.core, driver.core)

@@ -31,11 +31,14 @@ from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, STABLE
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
 from muster.protocol import frames
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -155,6 +158,12 @@ class VirtualDriver:
                 version_rules.join_requires_known_member_id(action.version),
                 version_rules.join_supports_skip_assignment(action.version),
             )
+        if isinstance(request, ConsumerGroupHeartbeatRequest):
+            self.ids += 1
+            drawn_id = str(uuid.UUID(int=self.ids))
+            command = ConsumerHeartbeatCommand(request, handled, client, drawn_id=drawn_id, version=action.version)
+        if isinstance(request, OffsetCommitRequest):
+            command = CommitCommand(request, handled, client, action.version)
         self.take(self.core.handle(command, self.now))
 
     def take(self, output: Output) -> None:

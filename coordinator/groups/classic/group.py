@@ -16,7 +16,7 @@ from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.subscriptions import Subscriptions
 from muster.coordinator.groups.classic.vote import Support, elect
 from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT
+from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.state import State
 from muster.protocol.errors import ErrorCode
@@ -263,7 +263,24 @@ class ClassicGroup:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == states.COMPLETING else 0
 
-    def validate_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+    def validate_commit_of(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int,  # noqa: ARG002  # only a consumer group asks
+        partitions: Partitions,  # noqa: ARG002
+    ) -> int:
+        """As `validate_commit`."""
+        return self.validate_commit(member_id, instance_id, epoch)
+
+    def validate_transactional_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        partitions: Partitions,  # noqa: ARG002
+    ) -> int:
         """May offsets be committed in a transaction? In each state of the group, and also for nobody in particular:
         producers before KIP-447 do not say for whom. 0, or an error code.
         """
@@ -271,6 +288,10 @@ class ClassicGroup:
             return 0
         error = self.validate_member(member_id, instance_id)
         return error or (ErrorCode.ILLEGAL_GENERATION if epoch != self.generation else 0)
+
+    def validate_fetch(self, member_id: str | None, epoch: int) -> int:  # noqa: ARG002  # only a consumer group asks
+        """Everybody may."""
+        return 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
         """A commit counts as a heartbeat; without members, there are no sessions."""

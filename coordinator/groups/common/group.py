@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from muster.coordinator.core.deadlines import Deadlines
@@ -10,6 +11,10 @@ from muster.protocol.message import Message
 SINCE_COMMIT: Final = -1
 NOT_NOW: Final = 2**63 - 1
 """What `Group.unused_since_ms` says besides a time."""
+
+
+Partitions = Callable[[], Iterable[tuple[bytes, int]]]
+"""Looks up the partitions of a request: topic id, partition."""
 
 
 class Group(Protocol):
@@ -30,10 +35,20 @@ class Group(Protocol):
     def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
         """May this member commit offsets in this epoch (a classic group's generation)? 0, or Kafka's error code."""
 
-    def validate_transactional_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+    def validate_commit_of(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, partitions: Partitions
+    ) -> int:
+        """`validate_commit`, where also the version of the request counts and what it is for."""
+
+    def validate_transactional_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
+    ) -> int:
         """May offsets be committed in a transaction for this member and epoch (KIP-447), or for nobody in particular
         (-1, no member, no instance)? 0, or Kafka's error code.
         """
+
+    def validate_fetch(self, member_id: str | None, epoch: int) -> int:
+        """May this member read offsets in this epoch? 0, or Kafka's error code."""
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
         """A commit that passed `validate_commit` has come: where it counts as a heartbeat, the session begins anew."""

@@ -8,9 +8,11 @@ from weakref import ref
 
 
 class TopicImage:
-    """One topic: its name, id (16 bytes) and partition count. Immutable by convention."""
+    """One topic: its name, id (16 bytes) and partition count. Immutable by convention; `metadata_hash` is kept here when
+    somebody has computed it (`consumer.topic_hashes`).
+    """
 
-    __slots__ = ("leader_epochs", "name", "partitions", "topic_id")
+    __slots__ = ("leader_epochs", "metadata_hash", "name", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, partitions: int, leader_epochs: tuple[int, ...] = ()) -> None:
         """`leader_epochs`: one per partition; empty means all 0."""
@@ -18,6 +20,7 @@ class TopicImage:
         self.topic_id = topic_id
         self.partitions = partitions
         self.leader_epochs = leader_epochs or (0,) * partitions
+        self.metadata_hash: int | None = None
 
 
 class TopicsImage:

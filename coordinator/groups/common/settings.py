@@ -23,3 +23,17 @@ class GroupSettings:
     """How long unused offsets are kept (KIP-211)."""
     offsets_retention_check_interval_ms: int = 600_000
     """How often expired offsets and unused groups are looked for."""
+    group_consumer_session_timeout_ms: int = 45_000
+    """How long a member of a consumer group (KIP-848) may be silent."""
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    """How often such a member is told to send a heartbeat."""
+    group_consumer_max_size: int = 2_147_483_647
+    """Most members of one consumer group."""
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The strategies of the server; the first is used where members wish for none."""
+    group_consumer_assignment_interval_ms: int = 1_000
+    """How long a target assignment of a consumer group stays at least."""
+    group_consumer_regex_refresh_interval_ms: int = 600_000
+    """How long the topics of a regular expression are believed, if topics do not change."""
+    group_consumer_migration_policy: str = "bidirectional"
+    """Which groups may change their protocol while they have members: disabled, upgrade, downgrade, bidirectional."""

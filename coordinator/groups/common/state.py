@@ -24,7 +24,7 @@ class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
     __slots__ = (
-        "_replay", "_replay_other", "_replay_transactional", "deadlines", "groups", "image", "offsets", "orphans",
+        "_replay", "_replay_other", "_replay_transactional", "deadlines", "groups", "helpers", "image", "offsets", "orphans",
         "settings", "shared",
     )  # fmt: skip
 
@@ -35,10 +35,14 @@ class State:
         replay: Mapping[type[Message], Replay],
         replay_other: Replay,
         replay_transactional: ReplayTransactional,
+        helpers: Any = None,
     ) -> None:
-        """`replay`: by the type of the record's key; `replay_other`: for keys of other types."""
+        """`replay`: by the type of the record's key; `replay_other`: for keys of other types. `helpers`: what does work
+        elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once.
+        """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings
+        self.helpers = helpers
         self.image = image
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from muster.coordinator.core.interface import Command, Record
+from muster.coordinator.core.interface import Client, Command, Record, Respond
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import ZERO_UUID
+from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -24,6 +25,8 @@ A_RECORD: Final = 59
 """Bytes of the record of an offset, besides the names of its group and topic and its metadata: 17 of the record and its
 key (KIP-98, OffsetCommitKey), 42 of the value with a topic id (OffsetCommitValue 4).
 """
+NEWEST: Final = 10
+"""The version of an OffsetCommit that does not say another."""
 _LATEST_MS: Final = 2**63 - 1
 """The last moment that a record can have; Java's sum would overflow, and the offset expire at once."""
 
@@ -34,7 +37,7 @@ def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
     """
     state, group_id = step.state, request.group_id
     group = state.groups.get(group_id)
-    error = _error_of(group, request)
+    error = _error_of(group, command, request, state.image)
     if error:
         _refuse(step, command, request, error)
         return
@@ -99,12 +102,30 @@ def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) 
     return OffsetCommitResponse(0, topics)
 
 
-def _error_of(group: Group | None, request: OffsetCommitRequest) -> int:
+class CommitCommand(Command):
+    """An OffsetCommit, with the version of the request: members of consumer groups may not use the older ones."""
+
+    __slots__ = ("version",)
+
+    def __init__(self, request: Message, respond: Respond, client: Client, version: int) -> None:
+        super().__init__(request, respond, client)
+        self.version = version
+
+
+def _error_of(group: Group | None, command: Command, request: OffsetCommitRequest, image: TopicsImage) -> int:
     epoch = request.generation_id_or_member_epoch
     if group is None:
         # without a generation: a consumer that assigns its partitions itself; its first commit makes a simple group
         return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
-    return group.validate_commit(request.member_id, request.group_instance_id, epoch)
+    version = command.version if isinstance(command, CommitCommand) else NEWEST
+
+    def partitions() -> Iterator[tuple[bytes, int]]:
+        for topic in request.topics:
+            topic_id = id_of(image, topic)
+            for one in topic.partitions:
+                yield topic_id, one.partition_index
+
+    return group.validate_commit_of(request.member_id, request.group_instance_id, epoch, version, partitions)
 
 
 def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.committed_offsets import Offsets, Packed, metadata_of, position_of, topic_id_of
+from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
@@ -18,17 +19,22 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from muster.protocol.shapes.offset_fetch import failed_group
 
 
 def handle(step: Step, command: Command, request: OffsetFetchRequest) -> None:
     """Answer an OffsetFetch: one row for each group, in their order, duplicates included."""
-    offsets, stable = step.state.offsets, request.require_stable
-    rows = [_fetch_group(offsets, group, stable) for group in request.groups]
+    state, stable = step.state, request.require_stable
+    rows = [_fetch_group(state, group, stable) for group in request.groups]
     step.reply(command.respond, OffsetFetchResponse(groups=rows))
 
 
-def _fetch_group(offsets: Offsets, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
-    group_id, topics = group.group_id, group.topics
+def _fetch_group(state: State, group: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
+    group_id, topics, offsets = group.group_id, group.topics, state.offsets
+    present = state.groups.get(group_id)
+    error = 0 if present is None else present.validate_fetch(group.member_id, group.member_epoch)
+    if error:
+        return failed_group(group, error)
     if topics is None:
         committed = offsets.topics(group_id).items()
         topics = [OffsetFetchRequestTopics(name, ZERO_UUID, list(partitions)) for name, partitions in committed]

@@ -6,12 +6,14 @@ It is no sign of life of the member, as on Kafka.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from muster.coordinator.core.interface import Client, Command, Producer, Record, Respond
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.offsets.commit import A_RECORD, is_longer
 from muster.protocol.errors import ErrorCode
@@ -44,7 +46,7 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
     partitions, and its producer's transaction has the partition of this group's offsets.
     """
     group_id = request.group_id
-    error = _error_of(step.state.groups.get(group_id), request)
+    error = _error_of(step.state.groups.get(group_id), request, step.state.image)
     if error:
         _refuse(step, command, request, error)
         return
@@ -105,9 +107,16 @@ def _refuse(step: Step, command: Command, request: TxnOffsetCommitRequest, error
     step.refused(command, request.group_id, error, request.member_id, request.group_instance_id)
 
 
-def _error_of(group: Group | None, request: TxnOffsetCommitRequest) -> int:
+def _error_of(group: Group | None, request: TxnOffsetCommitRequest, image: TopicsImage) -> int:
     epoch = request.generation_id
     if group is None:
         # without a generation its first commit makes a simple group
         return 0 if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
-    return group.validate_transactional_commit(request.member_id, request.group_instance_id, epoch)
+
+    def partitions() -> Iterator[tuple[bytes, int]]:
+        for topic in request.topics:
+            known = image.by_name.get(topic.name)
+            for one in topic.partitions:
+                yield ZERO_UUID if known is None else known.topic_id, one.partition_index
+
+    return group.validate_transactional_commit(request.member_id, request.group_instance_id, epoch, partitions)

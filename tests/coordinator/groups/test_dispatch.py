@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from muster.coordinator.groups import dispatch
 from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.foreign import ForeignGroup
 
-TYPES = {ClassicGroup, ForeignGroup}
+TYPES = {ClassicGroup, ConsumerGroup, ForeignGroup}
 
 
 def test_every_type_of_group_has_its_rows() -> None:

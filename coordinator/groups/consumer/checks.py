@@ -1,0 +1,143 @@
+"""What is refused, in Kafka's order and words (they are sent to clients): the shape of a ConsumerGroupHeartbeat, and who
+its sender is. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from muster.assignors.java_order import string_order
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import AWAY, LEAVING, ConsumerMember
+from muster.coordinator.groups.consumer.partitions import Held
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+
+ID_BY_MEMBER: int = 1
+"""Since this version of ConsumerGroupHeartbeat members bring their own ids."""
+
+
+class Refused(Exception):  # noqa: N818  # no mistake of the program: it is caught where the answer is made
+    """A request is refused with this error code and message."""
+
+    def __init__(self, error: int, message: str) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+
+
+def _invalid(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, message)
+
+
+def _check_text(text: str | None, message: str) -> None:
+    if text is not None and not text.strip(_BLANKS):
+        raise _invalid(message)
+
+
+_BLANKS = "".join(map(chr, range(33)))
+"""What Java's String.trim cuts off."""
+
+
+def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
+    """What a heartbeat must carry. Raises Refused."""
+    epoch = request.member_epoch
+    if version >= ID_BY_MEMBER or epoch > 0 or epoch == LEAVING:
+        _check_text(request.member_id, "MemberId can't be empty.")
+    _check_text(request.group_id, "GroupId can't be empty.")
+    _check_text(request.instance_id, "InstanceId can't be empty.")
+    _check_text(request.rack_id, "RackId can't be empty.")
+    if epoch == 0:
+        _check_first(request)
+    elif epoch == AWAY:
+        if request.instance_id is None:
+            raise _invalid("InstanceId can't be null.")
+    elif epoch < AWAY:
+        raise _invalid("MemberEpoch is invalid.")
+    assignor, known = request.server_assignor, settings.group_consumer_assignors
+    if assignor is not None and assignor not in known:
+        names = ", ".join(string_order(known))
+        raise Refused(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {assignor} is not supported. Supported assignors: {names}.",
+        )
+
+
+def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if request.topic_partitions is None or request.topic_partitions:
+        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        raise _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.")
+
+
+def check_size(group: ConsumerGroup, member_id: str, most: int) -> None:
+    """A full group takes only those in that are members. Raises Refused."""
+    if len(group.members) >= most and (not member_id or member_id not in group.members):
+        raise Refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {most} members.",
+        )
+
+
+def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    """The member of that id. Raises Refused."""
+    member = group.members.get(member_id)
+    if member is None:
+        message = f"Member {member_id} is not a member of group {group.group_id}."
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, message)
+    return member
+
+
+def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """The member of that instance id, if it has this member id. Raises Refused."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise Refused(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
+    return member
+
+
+def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> None:
+    """A static member is replaced only when it has said that it goes. Raises Refused."""
+    if member.at.epoch != AWAY:
+        raise Refused(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+            f"is owned by {member.member_id} member.",
+        )
+
+
+def check_epoch(
+    member: ConsumerMember, epoch: int, owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
+) -> None:
+    """A member says its present epoch; or 0, to begin anew; or the one before, when the answer with the present one was
+    lost: then it owns nothing that it was not given. Raises Refused.
+    """
+    at = member.at
+    if epoch in (0, at.epoch):
+        return
+    if epoch < at.epoch and epoch == at.previous_epoch and _is_part(owned, at.assigned):
+        return
+    than = "greater" if epoch > at.epoch else "smaller"
+    raise Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {than} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({at.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _is_part(owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None, assigned: Held) -> bool:
+    if owned is None:
+        return False
+    had = {row[0]: row[1] for row in assigned}
+    return all(topic.topic_id in had and set(topic.partitions) <= set(had[topic.topic_id]) for topic in owned)

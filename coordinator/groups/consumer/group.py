@@ -1,0 +1,322 @@
+"""A consumer group: its members, epochs, targets and who has which partition, kept consistent. Decides nothing.
+
+All that is persisted is set by the functions of `records`, live and in replay alike, by way of these methods, which
+keep the counts true (subscribed topics, patterns, assignors, reconciled members).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from muster.coordinator.core.deadlines import Deadlines
+from muster.coordinator.core.interface import Command
+from muster.coordinator.groups.common.group import SINCE_COMMIT, Partitions
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.consumer import states
+from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
+from muster.coordinator.groups.consumer.partitions import NOTHING, Share, assigned_at
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
+from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
+from muster.protocol.messages.group_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
+from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
+from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+
+CONSUMER: Final = "consumer"
+FIRST_EPOCH: Final = 1
+NO_ASSIGNMENT: Final = 0
+"""The assignment epoch while there was no target yet."""
+NEVER_HASHED: Final = -1
+MEMBER_EPOCHS_SINCE: Final = 9
+"""The first version of OffsetCommit and OffsetFetch that knows of member epochs."""
+
+
+class Resolved(NamedTuple):
+    """The topics that a regular expression matched (ConsumerGroupRegularExpressionValue)."""
+
+    topics: tuple[str, ...]
+    version: int
+    """Of the image of the topics."""
+    timestamp_ms: int
+
+
+class ConsumerGroup:
+    """One consumer group.
+
+    `epoch` grows when members, subscriptions or topics change, `assignment_epoch` is the one that `targets` are of.
+    `metadata_hash`: of the subscribed topics as they were when `epoch` was reached. `names` counts the subscribers of
+    each topic: by name, and once for each resolved pattern. `patterns` counts the members with each, `assignors` those
+    that wish for each. `holders`: who has a partition, or has not given it up yet.
+
+    Not persisted: `hashed_version`, the version of the topics that the hash was compared with; `is_searching`, patterns
+    are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `waiting`, the
+    heartbeats that wait for them.
+    """
+
+    __slots__ = (
+        "_reconciled", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
+        "group_id", "has_partition_metadata", "hashed_version", "holders", "is_searching", "members", "metadata_hash", "names",
+        "patterns", "resolved", "static_ids", "targets", "waiting",
+    )  # fmt: skip
+
+    kind = CONSUMER
+    protocol_type: str | None = CONSUMER
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = NO_ASSIGNMENT
+        self.assignment_ms = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_ids: dict[str, str] = {}
+        self.targets: dict[str, Share] = {}
+        self.resolved: dict[str, Resolved] = {}
+        self.names: dict[str, int] = {}
+        self.patterns: dict[str, int] = {}
+        self.assignors: dict[str, int] = {}
+        self.holders: dict[bytes, dict[int, str]] = {}
+        self.classic_count = 0
+        self.has_partition_metadata = False
+        self.hashed_version = NEVER_HASHED
+        self.is_searching = False
+        self.computing_epoch = NO_ASSIGNMENT
+        self.waiting: list[Command] = []
+        self._reconciled = 0
+
+    @property
+    def state(self) -> str:
+        """As ListGroups says it."""
+        return states.state_of(len(self.members), self.epoch, self.assignment_epoch, self._reconciled)
+
+    # ---- changes, by the functions of `records`
+
+    def describe_member(self, member: ConsumerMember, said: Description) -> None:
+        """A member says this of itself now."""
+        self._count_out(member.said)
+        before = member.said.instance_id
+        if before is not None and before != said.instance_id and self.static_ids.get(before) == member.member_id:
+            del self.static_ids[before]
+        member.said = said
+        member.is_persisted = True
+        self._count_in(said)
+        if said.instance_id is not None:
+            self.static_ids[said.instance_id] = member.member_id
+
+    def add_member(self, member_id: str) -> ConsumerMember:
+        """Take in a member that has said nothing yet."""
+        member = self.members[member_id] = ConsumerMember(self.group_id, member_id)
+        self._reconciled += member.is_reconciled_to(self.assignment_epoch)
+        return member
+
+    def remove_member(self, member_id: str) -> ConsumerMember | None:
+        """Forget a member, if it is one: what it has is free."""
+        member = self.members.get(member_id)
+        if member is None:
+            return None
+        self.move_member(member, Position(0, 0, states.STABLE, NOTHING, NOTHING))
+        del self.members[member_id]
+        self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
+        self._count_out(member.said)
+        instance_id = member.said.instance_id
+        # the successor of a static member comes before the one that it replaces goes, when Kafka wrote so
+        if instance_id is not None and self.static_ids.get(instance_id) == member_id:
+            del self.static_ids[instance_id]
+        return member
+
+    def move_member(self, member: ConsumerMember, at: Position) -> None:
+        """A member is here now on the way to its target: it has what it is assigned, and what it is giving up."""
+        member_id, holders = member.member_id, self.holders
+        self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
+        if at.assigned != member.at.assigned or at.revoking != member.at.revoking:
+            for topic_id, partition in _each(member.at):
+                of_topic = holders.get(topic_id)
+                # a log that is compacted may say who got a partition before it says who gave it up
+                if of_topic is not None and of_topic.get(partition) == member_id:
+                    del of_topic[partition]
+                    if not of_topic:
+                        del holders[topic_id]
+            for topic_id, partition in _each(at):
+                holders.setdefault(topic_id, {})[partition] = member_id
+        member.at = at
+        self._reconciled += member.is_reconciled_to(self.assignment_epoch)
+
+    def assignment_reached(self, epoch: int, timestamp_ms: int) -> None:
+        """The targets are those of this epoch now."""
+        self.assignment_epoch = epoch
+        self.assignment_ms = timestamp_ms
+        self._reconciled = sum([member.is_reconciled_to(epoch) for member in self.members.values()])
+
+    def resolve(self, pattern: str, resolved: Resolved | None) -> None:
+        """A pattern stands for these topics now; None: it is forgotten."""
+        before = self.resolved.pop(pattern, None)
+        if before is not None:
+            _subtract(self.names, before.topics)
+        if resolved is not None:
+            self.resolved[pattern] = resolved
+            _add(self.names, resolved.topics)
+
+    def _count_in(self, said: Description) -> None:
+        _add(self.names, said.topics)
+        _add(self.patterns, (said.pattern,) if said.pattern else ())
+        _add(self.assignors, (said.assignor,) if said.assignor is not None else ())
+        self.classic_count += said.classic is not None
+
+    def _count_out(self, said: Description) -> None:
+        _subtract(self.names, said.topics)
+        _subtract(self.patterns, (said.pattern,) if said.pattern else ())
+        _subtract(self.assignors, (said.assignor,) if said.assignor is not None else ())
+        self.classic_count -= said.classic is not None
+
+    # ---- what others ask
+
+    def topics_of(self, said: Description) -> Iterable[str]:
+        """The names of all topics that a member with this description subscribes to."""
+        resolved = self.resolved.get(said.pattern) if said.pattern else None
+        return said.topics if resolved is None else {*said.topics, *resolved.topics}
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        """Who has this instance id."""
+        member_id = self.static_ids.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def record_keys(self) -> list[Message]:
+        """See `Group`: in the order in which Kafka deletes them, so that a replay of a part is consistent."""
+        group_id = self.group_id
+        keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in self.members]
+        keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in self.targets]
+        keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
+        keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in self.members]
+        keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in self.resolved]
+        if self.has_partition_metadata:
+            keys.append(ConsumerGroupPartitionMetadataKey(group_id))
+        keys.append(ConsumerGroupMetadataKey(group_id))
+        return keys
+
+    # ---- checks
+
+    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:  # noqa: ARG002  # Kafka does not look at it here
+        """May this member commit offsets in this epoch? An older one is STALE_MEMBER_EPOCH (or ILLEGAL_GENERATION): see
+        `validate_late_commit`.
+        """
+        if epoch < 0 and not self.members:
+            return 0
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return 0 if epoch == member.at.epoch else _stale(member)
+
+    def validate_commit_of(
+        self, member_id: str, instance_id: str | None, epoch: int, version: int, partitions: Partitions
+    ) -> int:
+        """See `Group`. A member may commit in an epoch before its present one for partitions that were assigned to it
+        then, and that it has, or has not given up yet (KIP-1251).
+        """
+        error = self.validate_commit(member_id, instance_id, epoch)
+        member = self.members.get(member_id)
+        if member is None:
+            return error
+        if version < MEMBER_EPOCHS_SINCE and member.said.classic is None:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return self._late_commit(member, epoch, partitions) if error else 0
+
+    def _late_commit(self, member: ConsumerMember, epoch: int, partitions: Partitions) -> int:
+        if epoch > member.at.epoch:
+            return _stale(member)
+        for topic_id, partition in partitions():
+            since = assigned_at(member.at.assigned, topic_id, partition)
+            if since is None:
+                since = assigned_at(member.at.revoking, topic_id, partition)
+            if since is None or epoch < since:
+                return _stale(member)
+        return 0
+
+    def validate_transactional_commit(
+        self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
+    ) -> int:
+        """Also for nobody in particular; an epoch that is too old is ILLEGAL_GENERATION to a producer."""
+        if epoch == -1 and not member_id and instance_id is None:
+            return 0
+        error = self.validate_commit_of(member_id, instance_id, epoch, MEMBER_EPOCHS_SINCE, partitions)
+        return ErrorCode.ILLEGAL_GENERATION if error == ErrorCode.STALE_MEMBER_EPOCH else error
+
+    def validate_fetch(self, member_id: str | None, epoch: int) -> int:
+        """May this member read offsets in this epoch (OffsetFetch 9 and above)?"""
+        if member_id is None and epoch < 0:
+            return 0
+        if member_id is None:
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka: it looks the null id up
+        member = self.members.get(member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return 0 if epoch == member.at.epoch else _stale(member)
+
+    def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
+        """A commit is no sign of life here."""
+
+    def validate_offset_delete(self) -> int:
+        """Always, but for topics that are subscribed to."""
+        return 0
+
+    def validate_delete(self) -> int:
+        """A group may be deleted while it has no members."""
+        return 0 if not self.members else ErrorCode.NON_EMPTY_GROUP
+
+    def is_unused(self) -> bool:
+        """No members."""
+        return not self.members
+
+    def unused_since_ms(self) -> int:
+        """For each offset since it was committed, in every state."""
+        return SINCE_COMMIT
+
+    def subscribes_to(self, topic: str) -> bool:
+        """By name, or by a pattern that was resolved."""
+        return topic in self.names
+
+
+def _stale(member: ConsumerMember) -> int:
+    return ErrorCode.STALE_MEMBER_EPOCH if member.said.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def _each(at: Position) -> Iterator[tuple[bytes, int]]:
+    for held in (at.assigned, at.revoking):
+        for topic_id, partitions, _ in held:
+            for partition in partitions:
+                yield topic_id, partition
+
+
+def _add(counts: dict[str, int], names: Iterable[str]) -> None:
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+
+
+def _subtract(counts: dict[str, int], names: Iterable[str]) -> None:
+    for name in names:
+        left = counts[name] - 1
+        if left:
+            counts[name] = left
+        else:
+            del counts[name]
+
+
+def consumer_group(state: State, group_id: str) -> ConsumerGroup | None:
+    """The consumer group of that name; None when there is none."""
+    group = state.groups.get(group_id)
+    return group if isinstance(group, ConsumerGroup) else None
+
+
+def is_free(group: ConsumerGroup, topic_id: bytes, partition: int, member_id: str) -> bool:
+    """Whether nobody else has this partition."""
+    of_topic = group.holders.get(topic_id)
+    return of_topic is None or of_topic.get(partition, member_id) == member_id

@@ -1,0 +1,239 @@
+"""ConsumerGroupHeartbeat: a member joins, stays, changes its mind, follows its target, or leaves."""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import NamedTuple
+
+from muster.coordinator.core.deadlines import Deadline
+from muster.coordinator.core.interface import Client
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.records import tombstones
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import checks, leave, patterns, reconcile, records, target
+from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import (
+    LEAVING,
+    NOBODY,
+    REVOCATION,
+    START,
+    ConsumerMember,
+    Description,
+)
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held, same_partitions
+from muster.coordinator.groups.consumer.reconcile import Aim
+from muster.coordinator.groups.consumer.states import UNREVOKED_PARTITIONS
+from muster.coordinator.groups.consumer.topic_hashes import hash_of
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
+
+
+def handle(
+    step: Step, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest, group: Group | None
+) -> None:
+    """Answer a ConsumerGroupHeartbeat."""
+    try:
+        checks.check_request(request, command.version, step.state.settings)
+        if request.member_epoch <= LEAVING:
+            response = leave.answer(step, request, group)
+        else:
+            response = _beat(step, command, request, group)
+    except Refused as refused:
+        response = ConsumerGroupHeartbeatResponse(0, refused.error, refused.message)
+        step.refused(command, request.group_id, refused.error, request.member_id, request.instance_id)
+    if response is not None:
+        step.reply(command.respond, response)
+
+
+class _Sender(NamedTuple):
+    """Who sends it: a member, None for one that joins; and the static member that it replaces."""
+
+    member_id: str
+    member: ConsumerMember | None
+    replaced: ConsumerMember | None
+
+    @property
+    def said(self) -> Description:
+        """What it has said before, or its predecessor has."""
+        one = self.member or self.replaced
+        return NOBODY if one is None else one.said
+
+
+def _beat(
+    step: Step, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest, present: Group | None
+) -> ConsumerGroupHeartbeatResponse | None:
+    group = _group(present, request)
+    sender = _sender(group, command, request, step.state.settings.group_consumer_max_size)
+    before = sender.said
+    said = _describe(before, request, command.client)
+    at = START if sender.member is None else sender.member.at
+    owned = request.topic_partitions
+    if said is not before:
+        patterns.check(group, before, said, command)
+    reconcile.check_known_state(at, owned)
+    # from here on nothing is refused
+    if present is not group:
+        if present is not None:  # an empty classic group gives way
+            step.record_all(tombstones(present))
+        step.event(events.GROUP_CREATED, request.group_id)
+    if sender.replaced is not None:
+        replace(step, group, sender.replaced, sender.member_id)
+    if said is not before:
+        step.record(records.member_metadata(request.group_id, sender.member_id, said))
+    group = _there(step, request.group_id)
+    member = group.members[sender.member_id]
+    is_pattern_new, is_known = patterns.update(step, group, before, said, command)
+    is_subscription_new = said.topics != before.topics
+    refresh(step, group, bump=is_subscription_new or is_known)
+    target.bring_up_to_date(step, group)
+    had = member.at.assigned
+    follow(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
+    state = step.state
+    state.deadlines.set(member, step.now.mono_ms + state.settings.group_consumer_session_timeout_ms)
+    if not member.at.epoch:
+        group.waiting.append(command)
+        return None
+    return response_to(step, request, member, had)
+
+
+def response_to(
+    step: Step, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, had: Held
+) -> ConsumerGroupHeartbeatResponse:
+    """The answer to a member that is in the group: with what it owns if it cannot know it."""
+    at = member.at
+    is_full = (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+    assignment = None
+    if not request.member_epoch or is_full or not same_partitions(had, at.assigned):
+        rows = [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], list(row[1])) for row in at.assigned]
+        assignment = Assignment(rows)
+    interval_ms = step.state.settings.group_consumer_heartbeat_interval_ms
+    return ConsumerGroupHeartbeatResponse(0, 0, None, member.member_id, at.epoch, interval_ms, assignment)
+
+
+def _group(present: Group | None, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
+    """The group, or a new one that is not recorded yet. Raises Refused."""
+    if isinstance(present, ConsumerGroup):
+        return present
+    is_joining = request.member_epoch == 0
+    group_id = request.group_id
+    if present is None:
+        if not is_joining:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+    elif not is_joining or present.kind != "classic" or present.validate_delete():
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    return ConsumerGroup(intern(group_id))
+
+
+def _there(step: Step, group_id: str) -> ConsumerGroup:
+    group = step.state.groups[group_id]
+    assert isinstance(group, ConsumerGroup)
+    return group
+
+
+def _sender(
+    group: ConsumerGroup, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest, most: int
+) -> _Sender:
+    checks.check_size(group, request.member_id, most)
+    member_id, instance_id, epoch = request.member_id or command.drawn_id, request.instance_id, request.member_epoch
+    if epoch == 0:
+        there = None if instance_id is None else group.static_member(instance_id)
+        if there is None:
+            return _Sender(member_id, group.members.get(member_id), None)
+        if there.said.classic is None:
+            checks.check_released(there, member_id, instance_id or "")
+        return _Sender(member_id, None, there)
+    if instance_id is None:
+        member = checks.known_member(group, member_id)
+    else:
+        member = checks.known_static_member(group, member_id, instance_id)
+    checks.check_epoch(member, epoch, request.topic_partitions)
+    return _Sender(member_id, member, None)
+
+
+def _describe(before: Description, request: ConsumerGroupHeartbeatRequest, client: Client) -> Description:
+    """What the member says of itself now; `before` itself when that is the same. What is not given stays."""
+    names = request.subscribed_topic_names
+    pattern, timeout_ms = request.subscribed_topic_regex, request.rebalance_timeout_ms
+    said = Description(
+        before.instance_id if request.instance_id is None else request.instance_id,
+        before.rack_id if request.rack_id is None else request.rack_id,
+        client.client_id,
+        client.host,
+        before.topics if names is None else tuple(sorted(set(names))),
+        before.pattern if pattern is None else pattern,
+        before.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        before.assignor if request.server_assignor is None else request.server_assignor,
+        None,
+    )
+    return before if said == before else said
+
+
+def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: str) -> None:
+    """A static member goes on under another id, from the beginning, with what it had."""
+    group_id, share = group.group_id, group.targets.get(old.member_id, NOTHING)
+    said, at = old.said, old.at._replace(epoch=0, previous_epoch=0)
+    step.record_all(records.member_removed(group_id, old.member_id))
+    step.record(records.member_metadata(group_id, member_id, said))
+    step.record(records.target(group_id, member_id, share))
+    step.record(records.current(group_id, member_id, at))
+
+
+def refresh(step: Step, group: ConsumerGroup, *, bump: bool) -> None:
+    """A new epoch for the group, if its subscriptions have changed or its topics have."""
+    version = step.state.image.version
+    if not bump and group.hashed_version == version:
+        return
+    metadata_hash = hash_of(group.names, step.state.image)
+    if bump or metadata_hash != group.metadata_hash:
+        step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+    if group.has_partition_metadata:
+        step.record(records.no_partition_metadata(group.group_id))
+    group.hashed_version = version
+
+
+def follow(
+    step: Step,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    request: ConsumerGroupHeartbeatRequest,
+    *,
+    is_subscription_new: bool,
+) -> None:
+    """Bring a member one step nearer to its target."""
+    at, epoch = member.at, group.assignment_epoch
+    if not is_subscription_new and member.is_reconciled_to(epoch):
+        return
+    by_name = step.state.image.by_name
+    subscribed = {by_name[name].topic_id for name in group.topics_of(member.said) if name in by_name}
+    aim = Aim(member.member_id, epoch, group.targets.get(member.member_id, NOTHING), subscribed)
+    owned = request.topic_partitions
+    after = reconcile.next_position(group, at, aim, owned, is_subscription_new=is_subscription_new)
+    if after == at:
+        return
+    step.record(records.current(group.group_id, member.member_id, after))
+    if member.said.classic is None:
+        watch(step, member)
+
+
+def watch(step: Step, member: ConsumerMember) -> None:
+    """Give a member its rebalance timeout to give up what it was told to; or let go of that."""
+    deadlines = step.state.deadlines
+    if member.at.state == UNREVOKED_PARTITIONS:
+        if member.revocation is None:
+            member.revocation = Deadline(REVOCATION, member.group_id, member.member_id)
+        deadlines.set(member.revocation, step.now.mono_ms + member.said.rebalance_timeout_ms)
+    elif member.revocation is not None:
+        deadlines.cancel(member.revocation)
+        member.revocation = None

@@ -1,0 +1,75 @@
+"""Members that go: they say so (-1), or that they will be back (-2), or their time is over. The group gets a new epoch;
+the new targets are computed by the next heartbeat.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.core.deadlines import Due
+from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import checks, records
+from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import AWAY, ConsumerMember
+from muster.coordinator.groups.consumer.partitions import NOTHING, without_epochs
+from muster.coordinator.groups.consumer.topic_hashes import hash_of
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+def answer(
+    step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | None
+) -> ConsumerGroupHeartbeatResponse:
+    """Answer a heartbeat by which a member leaves. Raises Refused."""
+    group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+    if not isinstance(group, ConsumerGroup):
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    if instance_id is None:
+        member = checks.known_member(group, member_id)
+    else:
+        member = checks.known_static_member(group, member_id, instance_id)
+    if instance_id is not None and request.member_epoch == AWAY:
+        _go_away(step, group, member)
+    else:
+        remove(step, group, [member])
+    return ConsumerGroupHeartbeatResponse(0, 0, None, member_id, request.member_epoch)
+
+
+def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """A static member keeps what it has, but for what it was giving up; its session goes on."""
+    at = member.at._replace(epoch=AWAY, assigned=without_epochs(member.at.assigned), revoking=NOTHING)
+    step.record(records.current(group.group_id, member.member_id, at))
+    if member.revocation is not None:
+        step.state.deadlines.cancel(member.revocation)
+        member.revocation = None
+
+
+def remove(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
+    """Remove members, with the patterns that only they had; one new epoch for all of them."""
+    group_id = group.group_id
+    before = dict.fromkeys(one.said.pattern for one in members if one.said.pattern)
+    for member in members:
+        step.record_all(records.member_removed(group_id, member.member_id))
+    for pattern in before:
+        if pattern not in group.patterns and pattern in group.resolved:
+            step.record(records.pattern_forgotten(group_id, pattern))
+    step.record(records.group_epoch(group_id, group.epoch + 1, hash_of(group.names, step.state.image)))
+
+
+def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
+    """A member's session is over."""
+    member = group.members.get(getattr(deadline, "member_id", ""))
+    if member is not None:
+        remove(step, group, [member])
+
+
+def on_revocation_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
+    """A member has not given up in time what it was told to."""
+    member = group.members.get(getattr(deadline, "subject", ""))
+    if member is not None:
+        remove(step, group, [member])

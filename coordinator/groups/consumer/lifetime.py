@@ -1,0 +1,73 @@
+"""What happens to consumer groups besides requests and deadlines: they are loaded, given up, and get the targets that were
+computed elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from muster.coordinator.core.interface import Reply
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import target
+from muster.coordinator.groups.consumer.commands import AssignmentComputed
+from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
+from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
+from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+def loaded(step: Step, group: ConsumerGroup) -> None:
+    """All records are replayed: each member has a fresh session, and its time to give up partitions anew."""
+    due_ms = step.now.mono_ms + step.state.settings.group_consumer_session_timeout_ms
+    for member in group.members.values():
+        step.state.deadlines.set(member, due_ms)
+        watch(step, member)
+
+
+def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
+    """The replies that it still owes."""
+    replies: list[Reply] = [
+        (command.respond, ConsumerGroupHeartbeatResponse(0, error_code)) for command in group.waiting
+    ]
+    group.waiting.clear()
+    return replies
+
+
+def computed(step: Step, command: AssignmentComputed) -> None:
+    """The targets are there: they are in force, and who has waited for them is answered."""
+    wanted = command.wanted
+    group = consumer_group(step.state, wanted.group_id)
+    if group is not None and group.waiting is wanted.waiting and group.computing_epoch == wanted.epoch:
+        group.computing_epoch = 0
+        if command.assignment is not None:
+            target.apply(step, group, wanted.epoch, command.assignment)
+    waiting = list(wanted.waiting)
+    wanted.waiting.clear()
+    for one in waiting:
+        request = cast("ConsumerGroupHeartbeatRequest", one.request)
+        member_id = request.member_id or getattr(one, "drawn_id", "")
+        member = None if group is None else group.members.get(member_id)
+        step.reply(one.respond, _answer(step, wanted.epoch, request, group, member))
+
+
+def _answer(
+    step: Step,
+    epoch: int,
+    request: ConsumerGroupHeartbeatRequest,
+    group: ConsumerGroup | None,
+    member: ConsumerMember | None,
+) -> Message:
+    if group is None or member is None:
+        message = f"Member {request.member_id} is not a member of group {request.group_id}."
+        return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_MEMBER_ID, message)
+    had = member.at.assigned
+    follow(step, group, member, request, is_subscription_new=False)
+    if not member.at.epoch:
+        message = f"Failed to compute a new target assignment for epoch {epoch}"
+        return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR, message)
+    return response_to(step, request, member, had)

@@ -1,0 +1,84 @@
+"""One member of a consumer group. Holds what Kafka remembers of it; decides nothing."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from muster.coordinator.core.deadlines import Deadline, Due
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held
+from muster.coordinator.groups.consumer.states import STABLE
+
+SESSION: Final = "consumer session"
+"""Kind of the deadline at which a silent member is fenced."""
+REVOCATION: Final = "revocation"
+"""Kind of the deadline at which a member is fenced that has not given up what it was told to."""
+LEAVING: Final = -1
+"""The epoch by which a member says that it leaves; it also stands for one that has left."""
+AWAY: Final = -2
+"""The epoch of a static member that will be back within its session timeout."""
+ANY_TIMEOUT: Final = -1
+"""The rebalance timeout of a member that never said one."""
+
+
+class Classic(NamedTuple):
+    """What a member that uses the classic protocol has said."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+class Description(NamedTuple):
+    """What a member says of itself: all that its record has (ConsumerGroupMemberMetadataValue)."""
+
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    """Names that it subscribes to: distinct, ascending."""
+    pattern: str | None
+    """A regular expression, for topics besides; "" is as good as None."""
+    rebalance_timeout_ms: int
+    assignor: str | None
+    classic: Classic | None
+
+
+NOBODY: Final = Description(None, None, "", "", (), None, ANY_TIMEOUT, None, None)
+"""What a member is before it has said anything."""
+
+
+class Position(NamedTuple):
+    """Where a member is on its way to the target: all that its record has (ConsumerGroupCurrentMemberAssignmentValue)."""
+
+    epoch: int
+    previous_epoch: int
+    state: int
+    assigned: Held
+    revoking: Held
+    """What it was told to give up, and may still have."""
+
+
+START: Final = Position(0, 0, STABLE, NOTHING, NOTHING)
+
+
+class ConsumerMember(Due):
+    """One member. It is the deadline of its own session.
+
+    `is_persisted`: its description was recorded. `revocation`: its other deadline, None until it is first needed.
+    """
+
+    __slots__ = ("at", "is_persisted", "member_id", "revocation", "said")
+
+    kind = SESSION
+
+    def __init__(self, group_id: str, member_id: str) -> None:
+        super().__init__(group_id)
+        self.member_id = member_id
+        self.said = NOBODY
+        self.at = START
+        self.is_persisted = False
+        self.revocation: Deadline | None = None
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether it owns all of the target of this epoch."""
+        return self.at.state == STABLE and self.at.epoch == assignment_epoch

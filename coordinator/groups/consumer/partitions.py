@@ -1,0 +1,59 @@
+"""Partitions by topic id, as members own them and as they are to own them. Immutable values: they are compared, shared
+and replaced as wholes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+Share = tuple[tuple[bytes, tuple[int, ...]], ...]
+"""(topic id, its partitions ascending), ascending by topic id: a target assignment."""
+Held = tuple[tuple[bytes, tuple[int, ...], tuple[int, ...]], ...]
+"""As `Share`, with the epoch of the group at which each partition was assigned (KIP-1251)."""
+Epochs = dict[int, int]
+"""Partition -> that epoch."""
+NOTHING: Final[tuple[()]] = ()
+NOT_KNOWN: Final = 0
+"""The epoch of a partition in a record that does not say it (before Kafka 4.3)."""
+
+
+def share_of(rows: Mapping[bytes, Iterable[int]]) -> Share:
+    """Partitions by topic id as a value; topics without partitions are left out."""
+    sorted_rows = ((topic_id, tuple(sorted(partitions))) for topic_id, partitions in sorted(rows.items()))
+    return tuple([(topic_id, partitions) for topic_id, partitions in sorted_rows if partitions])
+
+
+def held_of(rows: Mapping[bytes, Mapping[int, int]]) -> Held:
+    """Partitions with their epochs as a value; topics without partitions are left out."""
+    made = []
+    for topic_id, epochs in sorted(rows.items()):
+        if epochs:
+            partitions = tuple(sorted(epochs))
+            made.append((topic_id, partitions, tuple([epochs[one] for one in partitions])))
+    return tuple(made)
+
+
+def epochs_of(held: Held) -> dict[bytes, Epochs]:
+    """What `held_of` was made from."""
+    return {topic_id: dict(zip(partitions, epochs, strict=True)) for topic_id, partitions, epochs in held}
+
+
+def without_epochs(held: Held) -> Held:
+    """The same partitions, all of an epoch that is not known."""
+    return tuple([(topic_id, partitions, (NOT_KNOWN,) * len(partitions)) for topic_id, partitions, _ in held])
+
+
+def same_partitions(one: Held, other: Held) -> bool:
+    """Whether both are the same partitions, whatever their epochs."""
+    if one is other:
+        return True
+    return [row[:2] for row in one] == [row[:2] for row in other]
+
+
+def assigned_at(held: Held, topic_id: bytes, partition: int) -> int | None:
+    """The epoch at which a partition was assigned; None when it is not among these."""
+    for row in held:
+        if row[0] == topic_id:
+            return row[2][row[1].index(partition)] if partition in row[1] else None
+    return None

@@ -1,0 +1,274 @@
+"""The records of a consumer group as Kafka 4.3 writes them to `__consumer_offsets`, and how each changes the state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import intern
+from typing import Final
+
+from muster.coordinator.core.interface import Record
+from muster.coordinator.groups.common.records import tombstone
+from muster.coordinator.groups.common.shared_values import SharedValues
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
+from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
+from muster.coordinator.groups.consumer.partitions import Held, Share, held_of, share_of
+from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from muster.protocol.messages.group_records.consumer_group_member_metadata import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_metadata import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_partition_metadata import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    TopicPartition,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+_VERSION: Final = 0
+"""Of each of these values."""
+
+# ---- what is written
+
+
+def member_metadata(group_id: str, member_id: str, said: Description) -> Record:
+    """What a member says of itself."""
+    classic = said.classic
+    value = ConsumerGroupMemberMetadataValue(
+        said.instance_id,
+        said.rack_id,
+        said.client_id,
+        said.client_host,
+        list(said.topics),
+        said.pattern,
+        said.rebalance_timeout_ms,
+        said.assignor,
+        None
+        if classic is None
+        else ClassicMemberMetadata(classic.session_timeout_ms, [ClassicProtocol(*one) for one in classic.protocols]),
+    )
+    return Record(ConsumerGroupMemberMetadataKey(group_id, member_id), value, _VERSION)
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
+    """The epoch of a group, with the hash of its topics at that time."""
+    return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash), _VERSION)
+
+
+def target(group_id: str, member_id: str, share: Share) -> Record:
+    """What a member is to own."""
+    rows = [TopicPartition(topic_id, list(partitions)) for topic_id, partitions in share]
+    key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
+    return Record(key, ConsumerGroupTargetAssignmentMemberValue(rows), _VERSION)
+
+
+def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
+    """The targets of all members are those of this epoch."""
+    value = ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms)
+    return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id), value, _VERSION)
+
+
+def current(group_id: str, member_id: str, at: Position) -> Record:
+    """Where a member is on its way to its target."""
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        at.epoch, at.previous_epoch, at.state, _rows(at.assigned), _rows(at.revoking)
+    )
+    return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value, _VERSION)
+
+
+def _rows(held: Held) -> list[TopicPartitions]:
+    return [TopicPartitions(topic_id, list(partitions), list(epochs)) for topic_id, partitions, epochs in held]
+
+
+def regular_expression(group_id: str, pattern: str, resolved: Resolved) -> Record:
+    """The topics that a pattern stands for."""
+    value = ConsumerGroupRegularExpressionValue(list(resolved.topics), resolved.version, resolved.timestamp_ms)
+    return Record(ConsumerGroupRegularExpressionKey(group_id, pattern), value, _VERSION)
+
+
+def pattern_forgotten(group_id: str, pattern: str) -> Record:
+    """No member has this pattern any more."""
+    return tombstone(ConsumerGroupRegularExpressionKey(group_id, pattern))
+
+
+def no_partition_metadata(group_id: str) -> Record:
+    """The record by which a Kafka before 4.1 knew the topics; the hash stands for it now."""
+    return tombstone(ConsumerGroupPartitionMetadataKey(group_id))
+
+
+def member_removed(group_id: str, member_id: str) -> list[Record]:
+    """Tombstones of a member, in an order in which each part of them is consistent."""
+    return [
+        tombstone(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id)),
+        tombstone(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)),
+        tombstone(ConsumerGroupMemberMetadataKey(group_id, member_id)),
+    ]
+
+
+# ---- what each does, live and in replay
+
+
+def replay_member(
+    state: State, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+) -> None:
+    """A member says something of itself, or is removed."""
+    if value is None:
+        group = consumer_group(state, key.group_id)
+        member = None if group is None else group.remove_member(key.member_id)
+        if member is not None:
+            state.deadlines.cancel(member)
+            if member.revocation is not None:
+                state.deadlines.cancel(member.revocation)
+        return
+    group = _present(state, key.group_id)
+    group.describe_member(_member(group, key.member_id), _said(value, state.shared))
+
+
+def _said(value: ConsumerGroupMemberMetadataValue, shared: SharedValues) -> Description:
+    of = shared.of
+    classic = value.classic_member_metadata
+    known = None
+    if isinstance(classic, ClassicMemberMetadata):
+        offered = shared.protocols((one.name, one.metadata) for one in classic.supported_protocols)
+        known = Classic(classic.session_timeout_ms, offered)
+    return Description(
+        value.instance_id,
+        _shared(value.rack_id, shared),
+        of(value.client_id),
+        of(value.client_host),
+        of(tuple([of(name) for name in value.subscribed_topic_names])),
+        _shared(value.subscribed_topic_regex, shared),
+        value.rebalance_timeout_ms,
+        _shared(value.server_assignor, shared),
+        known,
+    )
+
+
+def _shared(text: str | None, shared: SharedValues) -> str | None:
+    return None if text is None else shared.of(text)
+
+
+def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
+    """A group has another epoch, or is deleted."""
+    if value is not None:
+        group = _present(state, key.group_id)
+        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        return
+    found = consumer_group(state, key.group_id)
+    if found is None:
+        return
+    for member_id in list(found.members):  # none, if the records before are whole
+        replay_member(state, ConsumerGroupMemberMetadataKey(key.group_id, member_id), None)
+    del state.groups[found.group_id]
+
+
+def replay_partition_metadata(
+    state: State, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
+) -> None:
+    """Only whether it is there counts: it is removed when the hash is written."""
+    if value is not None:
+        _present(state, key.group_id).has_partition_metadata = True
+    elif (group := consumer_group(state, key.group_id)) is not None:
+        group.has_partition_metadata = False
+
+
+def replay_target(
+    state: State, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
+) -> None:
+    """A member has another target, or none."""
+    if value is None:
+        group = consumer_group(state, key.group_id)
+        if group is not None:
+            group.targets.pop(key.member_id, None)
+        return
+    share = share_of({row.topic_id: row.partitions for row in value.topic_partitions})
+    _present(state, key.group_id).targets[intern(key.member_id)] = share
+
+
+def replay_target_epoch(
+    state: State,
+    key: ConsumerGroupTargetAssignmentMetadataKey,
+    value: ConsumerGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    """The targets are those of another epoch, or of none."""
+    if value is not None:
+        _present(state, key.group_id).assignment_reached(value.assignment_epoch, value.assignment_timestamp)
+    elif (group := consumer_group(state, key.group_id)) is not None:
+        group.assignment_reached(-1, 0)
+
+
+def replay_current(
+    state: State, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
+) -> None:
+    """A member has come further, or is about to be removed: then it has nothing."""
+    if value is None:
+        group = consumer_group(state, key.group_id)
+        member = None if group is None else group.members.get(key.member_id)
+        if group is not None and member is not None:
+            group.move_member(member, Position(-1, -1, member.at.state, (), ()))
+        return
+    group = _present(state, key.group_id)
+    member = _member(group, key.member_id)
+    assigned = _held(value.assigned_partitions, value.member_epoch)
+    revoking = _held(value.partitions_pending_revocation, value.member_epoch)
+    position = Position(value.member_epoch, value.previous_member_epoch, value.state, assigned, revoking)
+    group.move_member(member, position)
+
+
+def _held(rows: Sequence[TopicPartitions], epoch: int) -> Held:
+    made: dict[bytes, dict[int, int]] = {}
+    for row in rows:
+        epochs = row.assignment_epochs
+        if epochs is None or len(epochs) != len(row.partitions):  # a Kafka before 4.3 does not say them
+            epochs = (max(epoch, 0),) * len(row.partitions)
+        made[row.topic_id] = dict(zip(row.partitions, epochs, strict=True))
+    return held_of(made)
+
+
+def replay_pattern(
+    state: State, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+) -> None:
+    """A pattern stands for other topics, or is forgotten."""
+    if value is None:
+        group = consumer_group(state, key.group_id)
+        if group is not None:
+            group.resolve(key.regular_expression, None)
+        return
+    topics = tuple([state.shared.of(name) for name in value.topics])
+    resolved = Resolved(topics, value.version, value.timestamp)
+    _present(state, key.group_id).resolve(key.regular_expression, resolved)
+
+
+def _present(state: State, name: str) -> ConsumerGroup:
+    """The group of that name. A group of another type gives way: a simple one may have been made for its offsets."""
+    group = state.groups.get(name)
+    if isinstance(group, ConsumerGroup):
+        return group
+    group_id = intern(name)
+    made = state.groups[group_id] = ConsumerGroup(group_id)
+    return made
+
+
+def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    return group.members.get(member_id) or group.add_member(intern(member_id))

@@ -1,0 +1,90 @@
+"""The target assignment of a group: who is to own what in a new epoch. Asked for by a heartbeat, never by time.
+
+A small one is computed at once. A large one is computed elsewhere: it goes out with the replies, and its result comes
+back as a command; meanwhile members are answered as within `group.consumer.assignment.interval.ms`, by the targets that
+are in force. Only who has no epoch yet waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from muster.assignors.assignor import Assignment, Member, Topic
+from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.assignors.java_order import string_order
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import records
+from muster.coordinator.groups.consumer.commands import AssignmentWanted
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
+
+AT_ONCE: Final = 500
+"""Members and partitions of a target that is computed on the spot: some 2 ms."""
+
+
+def bring_up_to_date(step: Step, group: ConsumerGroup) -> None:
+    """Compute the targets of the group's epoch, or have it done, if they are older and it is time."""
+    if group.assignment_epoch >= group.epoch or group.computing_epoch == group.epoch or not _is_due(step, group):
+        return
+    wanted = wanted_assignment(step, group)
+    helpers = step.state.helpers
+    partitions = sum([topic.partitions for topic in wanted.topics.values()])
+    if helpers is None or (len(wanted.members) + partitions <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
+        apply(step, group, wanted.epoch, SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics))
+        return
+    group.computing_epoch = group.epoch
+    step.replies.append((helpers.compute, wanted))
+
+
+def _is_due(step: Step, group: ConsumerGroup) -> bool:
+    interval_ms = step.state.settings.group_consumer_assignment_interval_ms
+    return not group.assignment_ms or not interval_ms or step.now.wall_ms >= group.assignment_ms + interval_ms
+
+
+def wanted_assignment(step: Step, group: ConsumerGroup) -> AssignmentWanted:
+    """All that an assignor needs."""
+    image = step.state.image
+    by_name, by_id = image.by_name, image.by_id
+    topics = {
+        name: Topic(topic.partitions, (), topic.topic_id)
+        for name in group.names
+        if (topic := by_name.get(name)) is not None
+    }
+    members = []
+    for member in group.members.values():
+        said = member.said
+        owned = {
+            by_id[topic_id].name: partitions
+            for topic_id, partitions in group.targets.get(member.member_id, NOTHING)
+            if topic_id in by_id
+        }
+        names = tuple(group.topics_of(said))
+        members.append(Member(member.member_id, names, owned, -1, said.instance_id, said.rack_id))
+    assignor = preferred_assignor(group, step.state.settings.group_consumer_assignors[0])
+    return AssignmentWanted(group.group_id, group.epoch, assignor, members, topics, group.waiting)
+
+
+def preferred_assignor(group: ConsumerGroup, default: str) -> str:
+    """The one that most members wish for; the first of them as Java walks its table."""
+    counts = group.assignors
+    if not counts:
+        return default
+    most = max(counts.values())
+    return next(name for name in string_order(counts) if counts[name] == most)
+
+
+def apply(step: Step, group: ConsumerGroup, epoch: int, assignment: Assignment) -> None:
+    """The targets are these now: a record for each member whose target is another, then the epoch."""
+    image = step.state.image
+    for member_id in string_order(group.members):
+        share = _share(assignment.get(member_id, {}), image)
+        if share != group.targets.get(member_id):
+            step.record(records.target(group.group_id, member_id, share))
+    step.record(records.target_epoch(group.group_id, epoch, step.now.wall_ms))
+
+
+def _share(partitions: Mapping[str, object], image: TopicsImage) -> Share:
+    by_name = image.by_name
+    return share_of({by_name[name].topic_id: its for name, its in partitions.items() if name in by_name})  # type: ignore[misc]
