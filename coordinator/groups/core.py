@@ -69,7 +69,8 @@ class GroupCore:
         return len(self._state.groups)
 
     def handle(self, command: Command | Told, now: Now, most_bytes: int = NO_LIMIT) -> Output:
-        """Work on one command, or on what the core is told. `most_bytes`: the present `max.message.bytes` of `__consumer_offsets`.
+        """Work on one command, or on what the core is told. `most_bytes`: the present `max.message.bytes` of
+        `__consumer_offsets`.
 
         Raises TypeError for a request that the core does not answer.
         """

@@ -32,6 +32,7 @@ from muster.coordinator.groups.classic.states import EMPTY, STABLE
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
@@ -332,6 +333,9 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
             for topic, partitions in core.state.offsets.topics(group_id).items()
             for partition, value in partitions.items()
         }
+        if isinstance(group, ConsumerGroup):
+            facts[group_id] = _consumer_group(group)
+            continue
         now = classic_group(live.state, group_id)
         if not isinstance(group, ClassicGroup) or now is None or now.state not in (EMPTY, STABLE):
             continue
@@ -346,6 +350,12 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
             {one.member_id: _member(one, group.protocol_name) for one in group.members.values()},
         )
     return facts
+
+
+def _consumer_group(group: ConsumerGroup) -> dict[str, object]:
+    soft = {"computing_epoch", "hashed_version", "is_searching", "members", "waiting"}
+    facts = {name: getattr(group, name) for name in group.__slots__ if name not in soft}
+    return {**facts, "members": {one.member_id: (one.said, one.at) for one in group.members.values()}}
 
 
 def _member(member: Member, protocol_name: str | None) -> tuple[object, ...]:

@@ -21,9 +21,14 @@ class Group(Protocol):
     """One group. Its class is its type: `dispatch` has what is done with groups of each class."""
 
     group_id: str
-    protocol_type: str | None
-    state: str
-    """As ListGroups says it."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        """As ListGroups says it."""
+
+    @property
+    def state(self) -> str:
+        """As ListGroups says it."""
 
     @property
     def kind(self) -> str:

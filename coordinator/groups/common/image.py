@@ -8,8 +8,8 @@ from weakref import ref
 
 
 class TopicImage:
-    """One topic: its name, id (16 bytes) and partition count. Immutable by convention; `metadata_hash` is kept here when
-    somebody has computed it (`consumer.topic_hashes`).
+    """One topic: its name, id (16 bytes) and partition count. Immutable by convention; `metadata_hash` is kept here
+    when somebody has computed it (`consumer.topic_hashes`).
     """
 
     __slots__ = ("leader_epochs", "metadata_hash", "name", "partitions", "topic_id")

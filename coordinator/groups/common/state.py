@@ -24,8 +24,8 @@ class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
     __slots__ = (
-        "_replay", "_replay_other", "_replay_transactional", "deadlines", "groups", "helpers", "image", "offsets", "orphans",
-        "settings", "shared",
+        "_replay", "_replay_other", "_replay_transactional", "deadlines", "groups", "helpers", "image", "offsets",
+        "orphans", "settings", "shared",
     )  # fmt: skip
 
     def __init__(

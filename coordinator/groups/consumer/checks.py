@@ -1,5 +1,5 @@
-"""What is refused, in Kafka's order and words (they are sent to clients): the shape of a ConsumerGroupHeartbeat, and who
-its sender is. Changes nothing.
+"""What is refused, in Kafka's order and words (they are sent to clients): the shape of a ConsumerGroupHeartbeat, and
+who its sender is. Changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ID_BY_MEMBER: int = 1
 """Since this version of ConsumerGroupHeartbeat members bring their own ids."""
 
 
-class Refused(Exception):  # noqa: N818  # no mistake of the program: it is caught where the answer is made
+class Refused(Exception):  # no mistake of the program: it is caught where the answer is made
     """A request is refused with this error code and message."""
 
     def __init__(self, error: int, message: str) -> None:

@@ -34,45 +34,63 @@ class ConsumerHeartbeatCommand(Command):
         self.version = version
 
 
-class AssignmentWanted(NamedTuple):
-    """A target assignment to be computed, by this assignor."""
+class AssignmentWanted(Message):
+    """A target assignment to be computed, by this assignor. It goes out as replies do, when all is durable.
 
-    group_id: str
-    epoch: int
-    assignor: str
-    members: Sequence[Member]
-    topics: Mapping[str, Topic]
-    waiting: list[Command]
-    """Heartbeats that wait for it: who has no epoch yet."""
+    `waiting`: the heartbeats that wait for it, of members that have no epoch yet.
+    """
+
+    __slots__ = ("assignor", "epoch", "group_id", "members", "topics", "waiting")
+
+    def __init__(
+        self,
+        group_id: str,
+        epoch: int,
+        assignor: str,
+        members: Sequence[Member],
+        topics: Mapping[str, Topic],
+        waiting: list[Command],
+    ) -> None:
+        self.group_id = group_id
+        self.epoch = epoch
+        self.assignor = assignor
+        self.members = members
+        self.topics = topics
+        self.waiting = waiting
 
 
 class AssignmentComputed(NamedTuple):
-    """The command that brings it. `assignment` is None when the assignor failed."""
+    """What the core is told then. `assignment` is None when the assignor failed."""
 
     wanted: AssignmentWanted
     assignment: Assignment | None
 
 
-class TopicsWanted(NamedTuple):
-    """The topics of these regular expressions are to be found, as far as the client may see them."""
+class TopicsWanted(Message):
+    """The topics of these regular expressions are to be found, as far as the client may see them. It goes out as
+    replies do.
+    """
 
-    group_id: str
-    client: Client
-    patterns: Sequence[str]
-    image: TopicsImage
+    __slots__ = ("client", "group_id", "image", "patterns")
+
+    def __init__(self, group_id: str, client: Client, patterns: Sequence[str], image: TopicsImage) -> None:
+        self.group_id = group_id
+        self.client = client
+        self.patterns = patterns
+        self.image = image
 
 
 class TopicsFound(NamedTuple):
-    """The command that brings them: names by pattern. None when that was not possible."""
+    """What the core is told then: names by pattern. None when that was not possible."""
 
     wanted: TopicsWanted
     topics: Mapping[str, Sequence[str]] | None
 
 
 class Helpers(NamedTuple):
-    """What does such work elsewhere, and brings the result as a command. The core never calls them: like what takes a
+    """What does such work elsewhere, and tells the core the result. The core never calls them: like what takes a
     response, they stand in its output.
     """
 
-    compute: Callable[[AssignmentWanted], object]
-    search: Callable[[TopicsWanted], object]
+    compute: Callable[[Message], object]
+    search: Callable[[Message], object]

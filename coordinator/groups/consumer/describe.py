@@ -9,6 +9,7 @@ from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import Position
 from muster.coordinator.groups.consumer.partitions import NOTHING
 from muster.coordinator.groups.consumer.target import preferred_assignor
 from muster.protocol.errors import ErrorCode
@@ -50,13 +51,21 @@ def _describe(step: Step, group_id: str) -> DescribedGroup:
                 said.client_host,
                 list(said.topics),
                 said.pattern,
-                _assignment([row[:2] for row in at.assigned], image),
+                _assignment(_has(at), image),
                 _assignment(group.targets.get(member.member_id, NOTHING), image),
                 CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
             )
         )
     assignor = preferred_assignor(group, step.state.settings.group_consumer_assignors[0])
     return DescribedGroup(0, None, group_id, group.state, group.epoch, group.assignment_epoch, assignor, members)
+
+
+def _has(at: Position) -> list[tuple[bytes, tuple[int, ...]]]:
+    """What a member owns, and behind it what it is giving up."""
+    rows: dict[bytes, tuple[int, ...]] = {}
+    for topic_id, partitions, _ in (*at.assigned, *at.revoking):
+        rows[topic_id] = rows.get(topic_id, ()) + partitions
+    return list(rows.items())
 
 
 def _assignment(rows: Iterable[tuple[bytes, tuple[int, ...]]], image: TopicsImage) -> Assignment:

@@ -65,12 +65,12 @@ class ConsumerGroup:
 
     __slots__ = (
         "_reconciled", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
-        "group_id", "has_partition_metadata", "hashed_version", "holders", "is_searching", "members", "metadata_hash", "names",
-        "patterns", "resolved", "static_ids", "targets", "waiting",
+        "group_id", "has_partition_metadata", "hashed_version", "holders", "is_searching", "members", "metadata_hash",
+        "names", "patterns", "resolved", "static_ids", "targets", "waiting",
     )  # fmt: skip
 
     kind = CONSUMER
-    protocol_type: str | None = CONSUMER
+    protocol_type = CONSUMER
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id

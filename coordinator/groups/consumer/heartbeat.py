@@ -42,6 +42,7 @@ def handle(
     """Answer a ConsumerGroupHeartbeat."""
     try:
         checks.check_request(request, command.version, step.state.settings)
+        response: ConsumerGroupHeartbeatResponse | None
         if request.member_epoch <= LEAVING:
             response = leave.answer(step, request, group)
         else:

@@ -20,9 +20,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 )
 
 
-def answer(
-    step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | None
-) -> ConsumerGroupHeartbeatResponse:
+def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | None) -> ConsumerGroupHeartbeatResponse:
     """Answer a heartbeat by which a member leaves. Raises Refused."""
     group_id, member_id, instance_id = request.group_id, request.member_id, request.instance_id
     if group is None:

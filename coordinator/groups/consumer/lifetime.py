@@ -1,5 +1,5 @@
-"""What happens to consumer groups besides requests and deadlines: they are loaded, given up, and get the targets that were
-computed elsewhere.
+"""What happens to consumer groups besides requests and deadlines: they are loaded, given up, and get the targets that
+were computed elsewhere.
 """
 
 from __future__ import annotations

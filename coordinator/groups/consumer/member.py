@@ -48,7 +48,7 @@ NOBODY: Final = Description(None, None, "", "", (), None, ANY_TIMEOUT, None, Non
 
 
 class Position(NamedTuple):
-    """Where a member is on its way to the target: all that its record has (ConsumerGroupCurrentMemberAssignmentValue)."""
+    """Where a member is on its way to its target: what its ConsumerGroupCurrentMemberAssignmentValue has."""
 
     epoch: int
     previous_epoch: int

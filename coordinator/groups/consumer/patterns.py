@@ -1,5 +1,5 @@
-"""Regular expressions by which members subscribe: which topics each stands for is found out elsewhere, and comes back as
-a command. Kafka: maybeUpdateRegularExpressions, handleRegularExpressionsResult.
+"""Regular expressions by which members subscribe: which topics each stands for is found out elsewhere, and comes back
+as a command. Kafka: maybeUpdateRegularExpressions, handleRegularExpressionsResult.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _search(step: Step, group: ConsumerGroup, command: ConsumerHeartbeatCommand)
         return
     group.is_searching = True
     wanted = TopicsWanted(group.group_id, command.client, tuple(group.patterns), step.state.image)
-    step.replies.append((helpers.search, wanted))
+    step.reply(helpers.search, wanted)
 
 
 def found(step: Step, command: TopicsFound) -> None:

@@ -7,7 +7,7 @@ are in force. Only who has no epoch yet waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from muster.assignors.assignor import Assignment, Member, Topic
@@ -35,7 +35,7 @@ def bring_up_to_date(step: Step, group: ConsumerGroup) -> None:
         apply(step, group, wanted.epoch, SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics))
         return
     group.computing_epoch = group.epoch
-    step.replies.append((helpers.compute, wanted))
+    step.reply(helpers.compute, wanted)
 
 
 def _is_due(step: Step, group: ConsumerGroup) -> bool:
@@ -85,6 +85,6 @@ def apply(step: Step, group: ConsumerGroup, epoch: int, assignment: Assignment) 
     step.record(records.target_epoch(group.group_id, epoch, step.now.wall_ms))
 
 
-def _share(partitions: Mapping[str, object], image: TopicsImage) -> Share:
+def _share(partitions: Mapping[str, Iterable[int]], image: TopicsImage) -> Share:
     by_name = image.by_name
-    return share_of({by_name[name].topic_id: its for name, its in partitions.items() if name in by_name})  # type: ignore[misc]
+    return share_of({by_name[name].topic_id: its for name, its in partitions.items() if name in by_name})

@@ -1,5 +1,5 @@
-"""The hash of the topics of a group, as Kafka 4 keeps it in the record of the group's epoch: when it is another one, the
-topics have changed. Kafka: Utils.computeTopicHash, computeGroupHash.
+"""The hash of the topics of a group, as Kafka 4 keeps it in the record of the group's epoch: when it is another one,
+the topics have changed. Kafka: Utils.computeTopicHash, computeGroupHash.
 """
 
 from __future__ import annotations

@@ -114,9 +114,7 @@ def _long(data: bytes, length: int) -> int:
         place = stripe % _STRIPES_OF_BLOCK
         lanes = _accumulate(lanes, _LANES.unpack_from(data, stripe * _STRIPE), secrets[place])
         if place == _STRIPES_OF_BLOCK - 1:
-            lanes = [
-                ((lane ^ lane >> 47 ^ key) * _P32[0]) & _U64 for lane, key in zip(lanes, scramble, strict=True)
-            ]
+            lanes = [((lane ^ lane >> 47 ^ key) * _P32[0]) & _U64 for lane, key in zip(lanes, scramble, strict=True)]
     end = _LANES.unpack_from(_SECRET, len(_SECRET) - _STRIPE - 7)
     lanes = _accumulate(lanes, _LANES.unpack_from(data, length - _STRIPE), end)
     keys = unpack("<8Q", _SECRET[11 : 11 + _STRIPE])

@@ -1,0 +1,169 @@
+"""A core with consumer groups to talk to: short heartbeats, and its records as short texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muster.coordinator.core.interface import Client, Record
+from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
+from muster.coordinator.groups.consumer.commands import (
+    AssignmentComputed,
+    AssignmentWanted,
+    ConsumerHeartbeatCommand,
+    Helpers,
+    TopicsFound,
+    TopicsWanted,
+)
+from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
+from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.coordinator.groups.core import GroupCore
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from tests.coordinator.groups.harness import START, TOPICS, Room
+
+T, U = b"T" * 16, b"U" * 16
+NAMES = {T: "t", U: "u"}
+IDS = {"t": T, "u": U}
+Owned = Mapping[str, Sequence[int]]
+
+
+def topics(**counts: int) -> TopicsImage:
+    """An image of topics with so many partitions; its version is new each time."""
+    topics.version += 1  # type: ignore[attr-defined]
+    made = {
+        name: TopicImage(name, IDS.get(name, name.encode().ljust(16, b"\0")), count) for name, count in counts.items()
+    }
+    return TopicsImage(made, topics.version)  # type: ignore[attr-defined]
+
+
+topics.version = 1  # type: ignore[attr-defined]
+
+
+class Hall(Room):
+    """A `Room` for consumer groups. `elsewhere`: what the core wants done, when `helped`."""
+
+    def __init__(self, *, helped: bool = False, **settings: Any) -> None:
+        settings.setdefault("group_consumer_assignment_interval_ms", 0)
+        super().__init__(**settings)
+        self.elsewhere: list[Any] = []
+        if helped:
+            helpers = Helpers(self.elsewhere.append, self.elsewhere.append)
+            self.core = GroupCore(self.settings, TOPICS, helpers=helpers)
+            self.core.loaded(self.now)
+
+    def take(self, output: Any) -> Any:
+        for respond, response in output.replies:
+            if isinstance(response, AssignmentWanted | TopicsWanted):
+                respond(response)
+        output.replies = [one for one in output.replies if not isinstance(one[1], AssignmentWanted | TopicsWanted)]
+        return super().take(output)
+
+    def cast(
+        self,
+        member: str,
+        epoch: int | None = None,
+        *,
+        names: Sequence[str] | None = None,
+        owned: Owned | None = None,
+        timeout: int = -1,
+        instance: str | None = None,
+        pattern: str | None = None,
+        assignor: str | None = None,
+        rack: str | None = None,
+        group: str = "g",
+        client: str = "c",
+        error: str | None = None,
+        version: int = 1,
+    ) -> Any:
+        """A heartbeat; without an epoch in the member's own. None while it is not answered."""
+        if epoch is None:
+            epoch = self.member(member, group).at.epoch
+        rows = None
+        if owned is not None:
+            rows = [ConsumerGroupHeartbeatRequestTopicPartitions(IDS[name], list(its)) for name, its in owned.items()]
+        request = ConsumerGroupHeartbeatRequest(
+            group, member, epoch, instance, rack, timeout, names, pattern, assignor, rows
+        )
+        self.asked += 1
+        command = ConsumerHeartbeatCommand(
+            request,
+            self.asked,  # type: ignore[arg-type]  # a number stands for the client
+            Client(client, "/10.0.0.1"),
+            drawn_id=f"drawn{self.asked}",
+            pattern_error=error,
+            version=version,
+        )
+        self.take(self.core.handle(command, self.now, self.most_bytes))
+        self.settle()
+        return self.reply(self.asked)
+
+    def enter(self, member: str, *names: str, **more: Any) -> Any:
+        """A member joins."""
+        given = list(names) if names or "pattern" not in more else None
+        return self.cast(member, 0, names=given, owned={}, timeout=more.pop("timeout", 5_000), **more)
+
+    def told(self, what: AssignmentComputed | TopicsFound | TopicsChanged) -> None:
+        """The core is told something."""
+        self.take(self.core.handle(what, self.now, self.most_bytes))
+        self.settle()
+
+    def consumers(self, group: str = "g") -> ConsumerGroup:
+        found = consumer_group(self.core.state, group)
+        assert found is not None
+        return found
+
+    def member(self, member: str, group: str = "g") -> ConsumerMember:
+        return self.consumers(group).members[member]
+
+    def written(self) -> list[str]:
+        """The records since the last call, as texts."""
+        made, self.records[:] = [text(one) for one in self.records], []
+        return made
+
+    def replayed(self, records: Sequence[Record]) -> ConsumerGroup:
+        """The group of another core that is made of records."""
+        core = GroupCore(self.settings, self.core.state.image)
+        core.replay([(one.key, one.value) for one in records], START)
+        found = consumer_group(core.state, "g")
+        assert found is not None
+        return found
+
+
+def given(response: Any) -> str | None:
+    """The assignment of a response: "t0+1 u0"; None when there is none."""
+    if response.assignment is None:
+        return None
+    return " ".join(
+        f"{NAMES[row.topic_id]}{'+'.join(map(str, row.partitions))}" for row in response.assignment.topic_partitions
+    )
+
+
+def text(record: Record) -> str:
+    """A record in short: its type, its member, and what is in it ("-" for a tombstone)."""
+    key, value = record.key, record.value
+    name = type(key).__name__.removeprefix("ConsumerGroup").removesuffix("Key")
+    who = getattr(key, "member_id", getattr(key, "regular_expression", ""))
+    if value is None:
+        what = "-"
+    elif name == "Metadata":
+        what = str(value.epoch)  # type: ignore[attr-defined]
+    elif name == "TargetAssignmentMetadata":
+        what = str(value.assignment_epoch)  # type: ignore[attr-defined]
+    elif name == "TargetAssignmentMember":
+        what = _rows(value.topic_partitions)  # type: ignore[attr-defined]
+    elif name == "CurrentMemberAssignment":
+        at: Any = value
+        what = f"{at.member_epoch}<{at.previous_member_epoch} {at.state} {_rows(at.assigned_partitions)}"
+        what += f" -{_rows(at.partitions_pending_revocation)}" if at.partitions_pending_revocation else ""
+    elif name == "RegularExpression":
+        what = "+".join(value.topics)  # type: ignore[attr-defined]
+    else:
+        what = ""
+    return f"{name} {who} {what}".replace("  ", " ").strip()
+
+
+def _rows(rows: Any) -> str:
+    return " ".join(f"{NAMES[row.topic_id]}{'+'.join(map(str, row.partitions))}" for row in rows)

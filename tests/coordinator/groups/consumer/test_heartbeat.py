@@ -1,0 +1,316 @@
+"""ConsumerGroupHeartbeat: who may, what follows, and what is written. The answers are those of a Kafka 4.3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.list_groups import ListGroupsRequest
+from tests.coordinator.groups.consumer.harness import Hall, given, topics
+
+ALL = "t0+1+2+3+4+5+6+7"
+
+
+def state(hall: Hall) -> str:
+    return hall.consumers().state
+
+
+def test_a_first_member_gets_everything_in_one_heartbeat() -> None:
+    hall = Hall()
+    joined = hall.enter("A", "t")
+    assert (joined.error_code, joined.member_id, joined.member_epoch, given(joined)) == (0, "A", 2, ALL)
+    assert joined.heartbeat_interval_ms == 5_000
+    assert hall.written() == [
+        "MemberMetadata A",
+        "Metadata 2",
+        f"TargetAssignmentMember A {ALL}",
+        "TargetAssignmentMetadata 2",
+        f"CurrentMemberAssignment A 2<0 0 {ALL}",
+    ]
+    again = hall.cast("A")
+    assert (again.member_epoch, again.assignment) == (2, None)
+    assert not hall.written()
+    assert state(hall) == "Stable"
+
+
+def test_a_partition_moves_only_when_its_owner_has_given_it_up() -> None:
+    hall = Hall()
+    hall.enter("A", "u", assignor="range")
+    hall.records.clear()
+    second = hall.enter("B", "u")
+    assert (second.member_epoch, given(second)) == (3, "")
+    assert hall.written() == [
+        "MemberMetadata B",
+        "Metadata 3",
+        "TargetAssignmentMember A u0",
+        "TargetAssignmentMember B u1",
+        "TargetAssignmentMetadata 3",
+        "CurrentMemberAssignment B 3<0 2",
+    ]
+    assert state(hall) == "Reconciling"
+    first = hall.cast("A", owned={"u": [0, 1]})
+    assert (first.member_epoch, given(first)) == (2, "u0")
+    assert hall.written() == ["CurrentMemberAssignment A 2<2 1 u0 -u1"]
+    assert given(hall.cast("B", owned={})) is None
+    assert hall.written() == ["CurrentMemberAssignment B 3<3 2"]  # as on Kafka: it has been in this epoch before
+    assert given(hall.cast("B", owned={})) is None
+    assert hall.cast("A", owned={"u": [0, 1]}).assignment is None
+    assert not hall.written()
+    assert hall.cast("A", owned={"u": [0]}).member_epoch == 3
+    assert hall.written() == ["CurrentMemberAssignment A 3<2 0 u0"]
+    assert given(hall.cast("B", owned={})) == "u1"
+    assert hall.written() == ["CurrentMemberAssignment B 3<3 0 u1"]
+    assert state(hall) == "Stable"
+
+
+def test_who_does_not_give_up_in_time_is_fenced() -> None:
+    hall = Hall()
+    hall.enter("A", "u", timeout=7_000)
+    hall.enter("B", "u")
+    hall.cast("A", owned={"u": [0, 1]})
+    hall.advance(5_000)
+    hall.cast("A", owned={"u": [0, 1]})  # does not begin the time anew
+    hall.written()
+    hall.advance(1_999)
+    assert list(hall.consumers().members) == ["A", "B"]
+    hall.advance(1)
+    assert hall.written() == [
+        "CurrentMemberAssignment A -",
+        "TargetAssignmentMember A -",
+        "MemberMetadata A -",
+        "Metadata 4",
+    ]
+    assert state(hall) == "Assigning"
+    assert hall.cast("A", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert given(hall.cast("B", owned={})) == "u0+1"
+
+
+def test_a_silent_member_is_fenced() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    hall.advance(44_999)
+    hall.cast("A")
+    hall.advance(44_999)
+    assert state(hall) == "Stable"
+    hall.advance(1)
+    assert state(hall) == "Empty"
+    assert hall.only_retention_is_due()
+
+
+@pytest.mark.parametrize(
+    ("epoch", "more", "message"),
+    [
+        (0, {"names": ["t"], "owned": {}}, "RebalanceTimeoutMs must be provided in first request."),
+        (0, {"names": ["t"], "timeout": 1}, "TopicPartitions must be empty when (re-)joining."),
+        (0, {"names": ["t"], "timeout": 1, "owned": {"t": [0]}}, "TopicPartitions must be empty when (re-)joining."),
+        (0, {"owned": {}, "timeout": 1},
+         "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."),
+        (1, {"group": " "}, "GroupId can't be empty."),
+        (1, {"instance": ""}, "InstanceId can't be empty."),
+        (1, {"rack": "\t"}, "RackId can't be empty."),
+        (1, {"member": " ", "group": ""}, "MemberId can't be empty."),
+        (-2, {}, "InstanceId can't be null."),
+        (-3, {}, "MemberEpoch is invalid."),
+    ],
+)  # fmt: skip
+def test_what_a_heartbeat_must_carry(epoch: int, more: dict[str, Any], message: str) -> None:
+    hall = Hall()
+    refused = hall.cast(more.pop("member", "A"), epoch, **more)
+    assert (refused.error_code, refused.error_message) == (ErrorCode.INVALID_REQUEST, message)
+    assert (refused.member_id, refused.member_epoch, refused.assignment) == (None, 0, None)
+    assert not hall.core.state.groups
+
+
+def test_an_assignor_that_is_not_there() -> None:
+    refused = Hall().enter("A", "t", assignor="mine")
+    assert refused.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+    assert refused.error_message == "ServerAssignor mine is not supported. Supported assignors: uniform, range."
+
+
+def test_an_old_client_is_given_an_id() -> None:
+    hall = Hall()
+    assert hall.enter("", "t", version=0).member_id == "drawn1"
+    assert hall.enter("", "t", version=1).error_message == "MemberId can't be empty."
+
+
+def test_who_is_not_known() -> None:
+    hall = Hall()
+    absent = hall.cast("A", 1)
+    assert (absent.error_code, absent.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
+    leaving = hall.cast("A", -1)
+    assert (leaving.error_code, leaving.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
+    hall.enter("A", "t")
+    stranger = hall.cast("B", 1)
+    assert stranger.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert stranger.error_message == "Member B is not a member of group g."
+
+
+def test_epochs_that_do_not_fit() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    hall.cast("A", names=["t", "u"])
+    ahead, behind = hall.cast("A", 9), hall.cast("A", 1)
+    assert ahead.error_code == behind.error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert ahead.error_message == (
+        "The consumer group member has a greater member epoch (9) than the one known by the group coordinator (3). "
+        "The member must abandon all its partitions and rejoin."
+    )
+    assert "a smaller member epoch (1)" in behind.error_message
+    # the answer to the one before may have been lost
+    assert hall.cast("A", 2).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    assert hall.cast("A", 2, owned={"t": [0, 1]}).member_epoch == 3
+    # and with 0 it begins anew
+    assert given(hall.enter("A", "t", "u")) == f"{ALL} u0+1"
+
+
+def test_a_full_group() -> None:
+    hall = Hall(group_consumer_max_size=1)
+    hall.enter("A", "t")
+    refused = hall.enter("B", "t")
+    assert refused.error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert refused.error_message == "The consumer group has reached its maximum capacity of 1 members."
+    assert hall.enter("A", "t").error_code == 0
+
+
+def test_a_static_member_is_replaced_when_it_has_said_that_it_goes() -> None:
+    hall = Hall()
+    hall.enter("A", "t", instance="i")
+    refused = hall.enter("B", "t", instance="i")
+    assert refused.error_code == ErrorCode.UNRELEASED_INSTANCE_ID
+    assert refused.error_message == (
+        "Static member B with instance id i cannot join the group because the instance id is owned by A member."
+    )
+    assert hall.cast("A", -2, instance="i").member_epoch == -2
+    assert state(hall) == "Reconciling"
+    hall.written()
+    back = hall.enter("B", "t", instance="i")
+    assert (back.member_epoch, given(back)) == (2, ALL)
+    assert hall.written() == [
+        "CurrentMemberAssignment A -",
+        "TargetAssignmentMember A -",
+        "MemberMetadata A -",
+        "MemberMetadata B",
+        f"TargetAssignmentMember B {ALL}",
+        f"CurrentMemberAssignment B 0<0 0 {ALL}",
+        f"CurrentMemberAssignment B 2<0 0 {ALL}",
+    ]
+    fenced = hall.cast("A", 2, instance="i")
+    assert fenced.error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert fenced.error_message == "Static member A with instance id i was fenced by member B."
+    assert hall.cast("C", 1, instance="j").error_message == "Instance id j is unknown."
+
+
+def test_a_static_member_that_does_not_come_back() -> None:
+    hall = Hall()
+    hall.enter("A", "t", instance="i")
+    hall.advance(30_000)
+    hall.cast("A", -2, instance="i")  # does not prolong its session
+    hall.advance(15_000)
+    assert state(hall) == "Empty"
+
+
+def test_leaving_makes_an_epoch_and_the_next_heartbeat_a_target() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    hall.enter("B", "t")
+    hall.written()
+    left = hall.cast("A", -1)
+    assert (left.error_code, left.member_id, left.member_epoch) == (0, "A", -1)
+    assert hall.written()[-1] == "Metadata 4"
+    assert state(hall) == "Assigning"
+    assert given(hall.cast("B", owned={})) == ALL
+    assert state(hall) == "Stable"
+
+
+def test_another_subscription_is_another_epoch_but_its_order_is_not() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    assert hall.cast("A", names=["u", "t"]).member_epoch == 3
+    assert hall.cast("A", names=["t", "u", "t"]).member_epoch == 3
+    assert hall.cast("A", assignor="range").member_epoch == 3
+    assert hall.cast("A", timeout=9).assignment is None
+    assert hall.written()[-2:] == ["MemberMetadata A", "MemberMetadata A"]
+
+
+def test_topics_change() -> None:
+    hall = Hall()
+    hall.enter("A", "t", "new")
+    hall.told(TopicsChanged(topics(t=8, u=2)))
+    assert hall.cast("A").member_epoch == 2
+    hall.told(TopicsChanged(topics(t=9, u=2)))
+    hall.written()
+    grown = hall.cast("A", owned={"t": range(8)})
+    assert (grown.member_epoch, given(grown)) == (3, f"{ALL}+8")
+    hall.told(TopicsChanged(topics(u=2)))
+    gone = hall.cast("A", owned={"t": range(9)})
+    assert (gone.member_epoch, given(gone)) == (3, "")
+    assert state(hall) == "Reconciling"
+    assert hall.cast("A", owned={}).member_epoch == 4
+
+
+def test_the_assignment_interval() -> None:
+    hall = Hall(group_consumer_assignment_interval_ms=1_000)
+    hall.enter("A", "u")
+    second = hall.enter("B", "u")
+    assert (second.member_epoch, given(second), state(hall)) == (2, "", "Assigning")
+    hall.advance(999)
+    assert hall.cast("B", owned={}).member_epoch == 2
+    hall.advance(1)
+    assert state(hall) == "Assigning"  # it is a heartbeat that computes
+    assert hall.cast("B", owned={}).member_epoch == 3
+
+
+def test_a_group_is_deleted_with_all_its_records() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    assert hall.send(DeleteGroupsRequest(["g"])).results[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    hall.cast("A", -1)
+    hall.written()
+    assert hall.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0
+    assert hall.written() == ["TargetAssignmentMetadata -", "Metadata -"]
+    assert not hall.core.state.groups
+
+
+def test_an_empty_classic_group_gives_way_and_its_offsets_stay() -> None:
+    hall = Hall()
+    hall.join()
+    hall.commit("c-uuid1", 1)
+    hall.leave("c-uuid1")
+    assert hall.commit() == 0
+    hall.enter("A", "t")
+    assert isinstance(hall.core.state.groups["g"], ConsumerGroup)
+    assert hall.fetch().committed_offset == 5
+    assert [one.group_type for one in hall.send(ListGroupsRequest()).groups] == ["consumer"]
+
+
+def test_commits_by_epoch() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    hall.cast("A", names=["t", "u"])
+    assert hall.commit("A", 3) == 0
+    assert hall.commit("A", 2) == 0  # t was assigned to it in epoch 2
+    assert hall.commit("A", 1) == ErrorCode.STALE_MEMBER_EPOCH
+    assert hall.commit("A", 2, topic="u") == ErrorCode.STALE_MEMBER_EPOCH
+    assert hall.commit("A", 4) == ErrorCode.STALE_MEMBER_EPOCH
+    assert hall.commit("B", 3) == hall.commit() == ErrorCode.UNKNOWN_MEMBER_ID
+    hall.cast("A", -1)
+    assert hall.commit() == 0
+
+
+def test_replay_gives_the_group() -> None:
+    hall = Hall()
+    hall.enter("A", "t", instance="i", rack="r")
+    hall.enter("B", "t", "u", assignor="range")
+    hall.cast("A", owned={"t": range(8)}, instance="i")
+    live, other = hall.consumers(), hall.replayed(hall.records)
+    soft = {"members", "hashed_version", "waiting", "computing_epoch", "is_searching"}
+    for name in set(ConsumerGroup.__slots__) - soft:
+        assert getattr(live, name) == getattr(other, name), name
+    for member_id, member in live.members.items():
+        assert (other.members[member_id].said, other.members[member_id].at) == (member.said, member.at)
+    assert (live.state, other.state) == ("Reconciling", "Reconciling")
