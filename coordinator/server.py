@@ -215,6 +215,7 @@ class Server:
             config.settings(ShardSettings),
             self._observe,
             lambda producer_ids: self.transactions.known_producers(producer_ids),
+            self.slices,
         )
         self.routing = Routing(shards)
         for shard in shards:

@@ -77,6 +77,8 @@ _TABLE = (
     _api(61, 0, 0, "records.describe_producers:handle_describe_producers"),
     _api(65, 0, 0, "transactions.describing:handle_describe_transactions"),
     _api(66, 0, 2, "transactions.describing:handle_list_transactions"),
+    _api(68, 0, 1, "groups.consumer_groups:handle_consumer_group_heartbeat"),
+    _api(69, 0, 1, "groups.consumer_groups:handle_consumer_group_describe"),
     _api(74, 0, 1, "configs.list_config_resources:handle_list_config_resources"),
     _api(75, 0, 0, "topics.describe_topic_partitions:handle_describe_topic_partitions"),
 )

@@ -11,10 +11,20 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
+from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsWanted
 from muster.coordinator.groups.offsets.commit import same_for_all
 from muster.coordinator.log.errors import DamagedLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from muster.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -78,6 +88,10 @@ _MAKERS: Final[dict[type, _Make]] = {
     DeleteGroupsRequest: lambda r, code: DeleteGroupsResponse(
         results=[DeletableGroupResult(group_id, code) for group_id in r.groups_names]
     ),
+    ConsumerGroupHeartbeatRequest: _only(ConsumerGroupHeartbeatResponse),
+    ConsumerGroupDescribeRequest: lambda r, code: ConsumerGroupDescribeResponse(
+        groups=[DescribedConsumerGroup(code, None, group_id) for group_id in r.group_ids]
+    ),
     # the id of the member may stand in the records that were not written
     JoinGroupResponse: lambda _, code: JoinGroupResponse(error_code=code, protocol_name=None),
     SyncGroupResponse: _only(SyncGroupResponse),
@@ -92,6 +106,13 @@ _MAKERS: Final[dict[type, _Make]] = {
         groups=[DescribedGroup(error_code=code, group_id=group.group_id) for group in r.groups]
     ),
     ListGroupsResponse: _only(ListGroupsResponse),
+    ConsumerGroupHeartbeatResponse: _only(ConsumerGroupHeartbeatResponse),
+    ConsumerGroupDescribeResponse: lambda r, code: ConsumerGroupDescribeResponse(
+        groups=[DescribedConsumerGroup(code, None, group.group_id) for group in r.groups]
+    ),
+    # no answers, but work to be done elsewhere: what comes of it is of no use to a core that did not ask for it
+    AssignmentWanted: lambda wanted, _: wanted,
+    TopicsWanted: lambda wanted, _: wanted,
     DeleteGroupsResponse: lambda r, code: DeleteGroupsResponse(
         results=[DeletableGroupResult(row.group_id, row.error_code or code) for row in r.results]
     ),

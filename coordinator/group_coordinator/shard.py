@@ -15,11 +15,13 @@ from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.core.interface import Client, EndTransaction, Now, Producer, Respond
 from muster.coordinator.group_coordinator import error_responses
 from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.group_coordinator.helpers import helpers
 from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.events import Event, request_refused
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.pending_offsets import OpenTransaction
+from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import LogError
@@ -27,6 +29,7 @@ from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime import interfaces
 from muster.coordinator.runtime.loader import in_background
 from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.coordinator.slices import Slices
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
@@ -78,7 +81,7 @@ class GroupShard:
     def __init__(
         self,
         partition: int,
-        make_core: Callable[[TopicsImage], GroupCore],
+        make_core: Callable[..., GroupCore],
         open_log: Callable[[], tuple[Log, int]],
         clock: Clock,
         image: TopicsImage,
@@ -88,18 +91,21 @@ class GroupShard:
         transaction_max_ms: int = 900_000,
         codec: interfaces.RecordCodec | None = None,
         known_producers: KnownProducers = none_of_them,
+        slices: Slices | None = None,
     ) -> None:
-        """`open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`."""
+        """`make_core(image, helpers=...)`. `slices`: where large work for groups is done; None: at once.
+        `open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`."""
         self.partition = partition
         self._image = image
         self._clock = clock
         self._observer = observer
         self._transaction_max_ms = transaction_max_ms
         self._known_producers = known_producers
+        self._helpers = None if slices is None else helpers(slices, self._tell)
         self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
             partition,
             WHAT,
-            lambda: make_core(self._image),
+            lambda: make_core(self._image, helpers=self._helpers),
             open_log,
             codec or RecordCodec(partition),
             error_responses,
@@ -122,6 +128,10 @@ class GroupShard:
         """The topics are others now."""
         self._image = image
         self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.most_bytes))
+
+    def _tell(self, what: AssignmentComputed | TopicsFound) -> None:
+        """Work that was done elsewhere has a result."""
+        self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
 
     def _on_load(self, core: GroupCore, records: int, took_ms: int) -> None:
         if records and self._observer is not None:

@@ -11,6 +11,7 @@ from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shard import GroupShard, KnownProducers, Observer, none_of_them
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.slices import Slices
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.topics import Topics
 
@@ -25,9 +26,10 @@ def group_shards(
     shards: ShardSettings,
     observe: Callable[[int], Observer],
     known_producers: KnownProducers = none_of_them,
+    slices: Slices | None = None,
 ) -> list[GroupShard]:
     """One shard for each partition of __consumer_offsets, in order; none is started. `observe(partition)` makes what is
-    told of its groups; `known_producers`: see `GroupShard`.
+    told of its groups; `known_producers`, `slices`: see `GroupShard`.
     """
     count = len(topics.by_name[GROUP_OFFSETS_TOPIC].partitions)
     interval_ms = groups.offsets_retention_check_interval_ms
@@ -44,6 +46,7 @@ def group_shards(
             linger_ms=shards.group_coordinator_append_linger_ms,
             transaction_max_ms=shards.transaction_max_timeout_ms,
             known_producers=known_producers,
+            slices=slices,
         )
         for index in range(count)
     ]

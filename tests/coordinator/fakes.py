@@ -9,6 +9,7 @@ from muster.coordinator.core.interface import Now, Producer, Record
 from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.settings import LogConfig
+from muster.protocol.message import Message
 
 ROW_BYTES = 16 * 1024
 """How large a record of the group "g" is, as FakeCodec counts; that of "gg" is twice as large."""
@@ -87,7 +88,7 @@ class FakeCodec:
         return self
 
     def encode(self, records: Sequence[Record]) -> tuple[list[Record], int]:
-        return list(records), sum(len(record.key.group) for record in records) * ROW_BYTES  # type: ignore[attr-defined]
+        return list(records), sum(len(_group(record.key)) for record in records) * ROW_BYTES
 
     def build(self, rows: Sequence[Record], now: Now, producer: Producer | None) -> Any:
         self.producers.append(producer)
@@ -98,3 +99,9 @@ class FakeCodec:
             self.offset = 90
             raise CorruptBatch("the CRC is wrong")
         yield ((row.key, row.value) for row in chunk)
+
+
+def _group(key: Message) -> str:
+    """The name of the group that a record is of; consumer groups call it otherwise."""
+    name: str = getattr(key, "group", None) or getattr(key, "group_id", "")
+    return name

@@ -9,16 +9,14 @@ the machine.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import BOOTSTRAP, PLAYED_AGAIN, SERVER, new_server
-from tests.stories.story import Step, Story
+from tests.e2e.conftest import BOOTSTRAP, PLAYED_AGAIN, new_server
+from tests.stories.story import Story
 from tests.stories.tcp import play_over_tcp
-from tests.support import wire
 from tests.support.servers import QUICK, ServerProcess
 
 FOLDER = Path(__file__).parents[1] / "stories"
@@ -29,21 +27,12 @@ AGAIN_AT_MOST = 6
 DEFAULTS = {"group.max.session.timeout.ms": "1800000", "offset.metadata.max.bytes": "4096"}
 """Kafka's defaults, which some `broker` lines state all the same: no reason for another server."""
 
-CONSUMER_GROUP_HEARTBEAT = 68
 Settings = tuple[tuple[str, str], ...]
 
 
 def settings_of(story: Story) -> Settings:
     """What the story's `broker` line asks for, less the defaults."""
     return tuple(sorted((name, value) for name, value in story.broker.items() if DEFAULTS.get(name) != value))
-
-
-def later_work(story: Story) -> tuple[int, str] | None:
-    """The API that a story needs and Muster does not serve yet, and what it belongs to."""
-    steps = [item.line.partition(":")[2].split() for item in story.items if isinstance(item, Step)]
-    if any(words and words[0] in ("consumer-heartbeat", "consumer-describe") for words in steps):
-        return CONSUMER_GROUP_HEARTBEAT, "consumer groups (KIP-848)"
-    return None
 
 
 class Troupe:
@@ -61,7 +50,7 @@ class Troupe:
             server = new_server(workdir, {**QUICK, **dict(settings)}, in_memory=True)
             server.start()
             self.servers[settings] = server
-            fitting = [story for story in STORIES if settings_of(story) == settings and served(server, story)]
+            fitting = [story for story in STORIES if settings_of(story) == settings]
             asyncio.run(self.play(server, fitting))
         return self.servers[settings]
 
@@ -79,18 +68,6 @@ class Troupe:
             server.stop()
 
 
-def served(server: ServerProcess, story: Story) -> bool:
-    """Whether the server advertises what the story needs."""
-    later = later_work(story)
-    if later is None:
-        return True
-    with socket.create_connection(server.address, timeout=20) as connection:
-        answer = wire.call(connection, wire.api_versions())
-    assert answer.number("h") == 0
-    rows = [(answer.number("h"), answer.number("h"), answer.number("h")) for _ in range(answer.number("i"))]
-    return later[0] in [api_key for api_key, _, _ in rows]
-
-
 @pytest.fixture(scope="module")
 def troupe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Troupe]:
     request.config.stash[PLAYED_AGAIN] = []
@@ -105,12 +82,6 @@ def troupe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("story", STORIES, ids=[story.name for story in STORIES])
 def test_story_over_tcp(troupe: Troupe, story: Story, request: pytest.FixtureRequest) -> None:
     server = troupe.server(settings_of(story))
-    later = later_work(story)
-    if not served(server, story):
-        assert SERVER == "muster"
-        assert later is not None
-        pytest.xfail(f"needs {later[1]}: API {later[0]} is not advertised")
-    assert later is None or SERVER != "muster", f"{later} is served now: later_work need not name it any more"
     if troupe.texts[story.name] == story.text:
         return
     again = request.config.stash[PLAYED_AGAIN]

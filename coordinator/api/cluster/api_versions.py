@@ -27,7 +27,7 @@ _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     # name, least and greatest level this node knows, level in force (0: none). Those of what is not served stay at 0:
     # clients take group.version 1 for KIP-848 groups. transaction.version 2 is KIP-890.
     ("eligible.leader.replicas.version", 0, 0, 0),
-    ("group.version", 0, 0, 0),
+    ("group.version", 0, 1, 1),
     ("kraft.version", 0, 1, 0),
     ("metadata.version", 7, 30, 30),
     ("share.version", 0, 0, 0),

@@ -13,10 +13,9 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import offsets_by_topic_id
-from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.offsets.commit import least_bytes
+from muster.coordinator.groups.offsets.commit import CommitCommand, least_bytes
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
@@ -58,7 +57,7 @@ def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, r
     if refused:
         respond = _merging(refused, respond)
     request.topics = known
-    node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
+    node.routing.shard(request.group_id).submit(CommitCommand(request, respond, context.client, context.api_version))
 
 
 def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Job[OffsetCommitResponse]:

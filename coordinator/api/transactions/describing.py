@@ -140,7 +140,7 @@ def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequ
 def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
     """Those whose ids match a pattern; ValueError for what is none, or would take too long."""
     # imported here: it loads the library of patterns, which hardly anybody needs
-    pattern = import_module("muster.coordinator.transaction_coordinator.patterns").Pattern(text)
+    pattern = import_module("muster.coordinator.patterns").Pattern(text)
     found = []
     for state in states:
         if pattern.matches(state.transactional_id):

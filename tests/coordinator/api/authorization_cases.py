@@ -16,6 +16,8 @@ from muster.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -127,6 +129,9 @@ def added_rows(answer: Any) -> list[int]:
     return [row.partition_error_code for topic in topics for row in topic.results_by_partition]
 
 
+CONSUMER = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+    "new", "m", 0, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
+)
 MARKERS = write_txn_markers.WriteTxnMarkersRequest(
     [write_txn_markers.WritableTxnMarker(1, 0, False, [write_txn_markers.WritableTxnMarkerTopic("t", [0])])]
 )
@@ -269,6 +274,9 @@ CASES = [
     member("leave", leave_group.LeaveGroupRequest("g", members=[leave_group.MemberIdentity("m")])),
     Case("describe groups", lambda t: describe_groups.DescribeGroupsRequest(["no", "g"]), ((O.DESCRIBE, G, "no"), (O.DESCRIBE, G, "g")), ((O.DESCRIBE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.groups], [("g", NO_GROUP), ("no", ErrorCode.GROUP_ID_NOT_FOUND)]),
     Case("what may be done to a group", lambda t: describe_groups.DescribeGroupsRequest(["g"], True), tuple((o, G, "g") for o in (3, 6, 8, 10, 11)), ((O.READ, G, "g"),), lambda a: a.groups[0].authorized_operations, 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11),
+    Case("a heartbeat of a consumer group", lambda t: CONSUMER, ((O.READ, G, "new"), (O.DESCRIBE, T, "t")), ((O.READ, G, "new"),), code, NO_GROUP),
+    Case("subscribe to a topic", lambda t: CONSUMER, ((O.READ, G, "new"), (O.DESCRIBE, T, "t")), ((O.DESCRIBE, T, "t"),), code, NO_TOPIC),
+    Case("describe consumer groups", lambda t: consumer_group_describe.ConsumerGroupDescribeRequest(["no", "g"]), ((O.DESCRIBE, G, "no"), (O.DESCRIBE, G, "g")), ((O.DESCRIBE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.groups], [("g", NO_GROUP), ("no", ErrorCode.GROUP_ID_NOT_FOUND)]),
     Case("list groups", lambda t: list_groups.ListGroupsRequest(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE), (O.DESCRIBE, G, "g")), lambda a: (a.error_code, [g.group_id for g in a.groups]), (0, [])),
     Case("list groups that may be described", lambda t: list_groups.ListGroupsRequest(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, [g.group_id for g in a.groups]), (0, ["g"])),
     Case("delete groups", lambda t: delete_groups.DeleteGroupsRequest(["g", "no"]), ((O.DELETE, G, "g"), (O.DELETE, G, "no")), ((O.DELETE, G, "g"),), lambda a: [(g.group_id, g.error_code) for g in a.results], [("no", ErrorCode.GROUP_ID_NOT_FOUND), ("g", NO_GROUP)]),

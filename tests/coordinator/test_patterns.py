@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.transaction_coordinator.patterns import Pattern
+from muster.coordinator.patterns import Pattern
 
 IDS = ("L-a", "L-ab", "L-Ab", "L-x.y", "L-ü")
 

@@ -1,0 +1,110 @@
+"""ConsumerGroupHeartbeat (key 68) and ConsumerGroupDescribe (69): groups of KIP-848."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.gather import ask_each, distinct
+from muster.coordinator.api.node import Node, Respond, in_slices
+from muster.coordinator.core.interface import Command
+from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
+from muster.coordinator.slices import Job, Later
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+)
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def handle_consumer_group_heartbeat(
+    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, respond: Respond
+) -> None:
+    """A member joins, lives, or goes; who names topics must be allowed to describe them."""
+    group_id, names = request.group_id, request.subscribed_topic_names
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id):
+        respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        return
+    if names:
+        distinct_names = [*dict.fromkeys(names)]
+        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, distinct_names)
+        if not all(name in allowed for name in distinct_names):
+            respond(refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            return
+    pattern = request.subscribed_topic_regex
+    command = ConsumerHeartbeatCommand(
+        request,
+        respond,
+        context.client,
+        drawn_id="" if request.member_id else node.draw_uuid_text(),
+        pattern_error=_error_of(pattern) if pattern else None,
+        version=context.api_version,
+    )
+    node.routing.shard(group_id).submit(command)
+
+
+def _error_of(pattern: str) -> str | None:
+    # imported here: it loads the library of patterns, which hardly anybody needs
+    patterns = import_module("muster.coordinator.patterns")
+    try:
+        patterns.Pattern(pattern)
+    except patterns.BadPattern as error:
+        description: str = error.description
+        return description
+    return None
+
+
+@in_slices
+def handle_consumer_group_describe(
+    node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
+) -> Job[ConsumerGroupDescribeResponse]:
+    """Each group is asked at its shard; those that the client may not describe come first, as on Kafka."""
+    found: dict[str, DescribedGroup] = {}
+
+    def ask(group_id: str, token: Later) -> None:
+        command = Command(ConsumerGroupDescribeRequest([group_id]), token, context.client)
+        node.routing.shard(group_id).submit(command)
+
+    def take(group_id: str, response: Any) -> None:
+        (row,) = response.groups
+        if not row.error_code:
+            _hide_topics(node, context, row)
+            if request.include_authorized_operations:
+                group = ResourceType.GROUP
+                row.authorized_operations = authorized_operations(node.authorizer, context, group, group_id)
+        found[group_id] = row
+
+    def allowed(group_id: str) -> bool:
+        return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
+
+    yield from ask_each(filter(allowed, distinct(request.group_ids)), ask, take)
+    rows: list[DescribedGroup] = []
+    refused: list[DescribedGroup] = []
+    for group_id in distinct(request.group_ids):
+        if group_id in found:
+            rows.append(found[group_id])
+        else:
+            refused.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id))
+        yield None
+    return ConsumerGroupDescribeResponse(groups=refused + rows)
+
+
+def _hide_topics(node: Node, context: RequestContext, row: DescribedGroup) -> None:
+    """A group with a topic that the client may not describe is shown without its members, as on Kafka."""
+    names: dict[str, None] = {}
+    for member in row.members:
+        names.update(dict.fromkeys(member.subscribed_topic_names))
+        for assignment in (member.assignment, member.target_assignment):
+            assert isinstance(assignment, Assignment)
+            names.update(dict.fromkeys(topic.topic_name for topic in assignment.topic_partitions))
+    allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, [*names])
+    if not all(name in allowed for name in names):
+        row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        row.error_message = "The group has described topic(s) that the client is not authorized to describe."
+        row.members = []
