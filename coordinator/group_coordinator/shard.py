@@ -274,10 +274,10 @@ class GroupShard:
             return NOT_DONE
         return WHEN_DURABLE if runtime.queue.batches or runtime.replies.parked else AT_ONCE
 
-    def prepare_commit(self, request: OffsetCommitRequest) -> CommitTemplate | None:
-        """Prepare a commit for `prepared_commit`; None when that cannot be done, or not now."""
+    def prepare_commit(self, request: OffsetCommitRequest, version: int) -> CommitTemplate | None:
+        """Prepare a commit of this version for `prepared_commit`; None when that cannot be done, or not now."""
         core = self.runtime.core
-        return None if core is None else core.prepare_commit(request, self.most_bytes)
+        return None if core is None else core.prepare_commit(request, self.most_bytes, version)
 
     def prepared_commit(
         self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond

@@ -21,6 +21,7 @@ from muster.coordinator.groups.common.step import NO_LIMIT, Step
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, Helpers, TopicsFound
 from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, MEMBER_REQUESTS, REQUESTS, TOLD, UNLOADED
 from muster.coordinator.groups.offsets import commit_template, deletion, retention
+from muster.coordinator.groups.offsets.commit import NEWEST
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.groups.offsets.retention import Retention
 from muster.protocol.message import Message
@@ -102,9 +103,11 @@ class GroupCore:
         """The member that sends such heartbeats, to be asked before `heartbeat` is; None when there is none now."""
         return heartbeat.prepare(self._state, request)
 
-    def prepare_commit(self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT) -> CommitTemplate | None:
+    def prepare_commit(
+        self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT, version: int = NEWEST
+    ) -> CommitTemplate | None:
         """Prepare a commit that is expected again with other offsets; None when that cannot be done."""
-        return commit_template.prepare(self._state, request, most_bytes)
+        return commit_template.prepare(self._state, request, most_bytes, version)
 
     def prepared_commit(
         self,

@@ -115,7 +115,8 @@ class _Fetch:
         if topics is not None and not group.is_all:
             topics, refused = _sort_out(self._node, self._context, topics)
             _join(group.refused, refused, goes_on)
-        wanted = OffsetFetchRequestGroup(group.asked.group_id, topics=topics)
+        one = group.asked
+        wanted = OffsetFetchRequestGroup(one.group_id, one.member_id, one.member_epoch, topics)
         asked = OffsetFetchRequest(groups=[wanted], require_stable=self._request.require_stable)
         self._node.routing.shard(wanted.group_id).submit(Command(asked, token, self._context.client))
 

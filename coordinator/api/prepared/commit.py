@@ -107,7 +107,7 @@ def prepare_commit(node: Node, route: Route, context: RequestContext, frame: byt
         return None
     request.topics, refused = sort_out(node, context, request.topics)
     shard = node.routing.shard(request.group_id)
-    commit = None if refused else shard.prepare_commit(request)
+    commit = None if refused else shard.prepare_commit(request, context.api_version)
     if commit is None:
         return None
     no_epochs = None if len(runs[0][1]) == 2 else (-1,) * count

@@ -13,6 +13,8 @@ NOT_NOW: Final = 2**63 - 1
 """What `Group.unused_since_ms` says besides a time."""
 
 
+MEMBER_EPOCHS_SINCE: Final = 9
+"""The first version of OffsetCommit and OffsetFetch that knows of member epochs (KIP-848)."""
 Partitions = Callable[[], Iterable[tuple[bytes, int]]]
 """Looks up the partitions of a request: topic id, partition."""
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.interface import Command
-from muster.coordinator.groups.common.group import SINCE_COMMIT, Partitions
+from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import states
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
@@ -37,8 +37,6 @@ FIRST_EPOCH: Final = 1
 NO_ASSIGNMENT: Final = 0
 """The assignment epoch while there was no target yet."""
 NEVER_HASHED: Final = -1
-MEMBER_EPOCHS_SINCE: Final = 9
-"""The first version of OffsetCommit and OffsetFetch that knows of member epochs."""
 
 
 class Resolved(NamedTuple):

@@ -19,9 +19,11 @@ from muster.coordinator.core.record_bytes import pack_pair, to_bytes
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import A_RECORD, HEADER
 from muster.coordinator.groups.common.committed_offsets import pack_offset
+from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.offsets.commit import id_of, is_longer, same_for_all
+from muster.coordinator.groups.offsets.commit import NEWEST, id_of, is_longer, same_for_all
+from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.records import OFFSETS
 from muster.protocol.wire import uv
@@ -59,11 +61,13 @@ class CommitTemplate:
         self.response = same_for_all(request, 0)
 
 
-def prepare(state: State, request: OffsetCommitRequest, most_bytes: int) -> CommitTemplate | None:
+def prepare(
+    state: State, request: OffsetCommitRequest, most_bytes: int, version: int = NEWEST
+) -> CommitTemplate | None:
     """The template of a request whose topics exist. None for one that only `commit.handle` can answer: its offsets have
     an expiry of their own, its metadata is too long, or it may be too large.
     """
-    if request.retention_time_ms != -1:
+    if request.retention_time_ms != -1 or _is_refused(state, request, version):
         return None
     # interned, as in the state: the same objects, which are not compared letter by letter
     group_id = intern(request.group_id)
@@ -80,6 +84,16 @@ def prepare(state: State, request: OffsetCommitRequest, most_bytes: int) -> Comm
             size += packed
     template = CommitTemplate(group_id, request, rows, size)
     return template if template.most_size <= most_bytes else None
+
+
+def _is_refused(state: State, request: OffsetCommitRequest, version: int) -> bool:
+    """Whether it is a version that its member may not use: only the request says that, not the template."""
+    group = state.groups.get(request.group_id)
+    if group is None or version >= MEMBER_EPOCHS_SINCE:
+        return False
+    epoch = request.generation_id_or_member_epoch
+    error = group.validate_commit_of(request.member_id, request.group_instance_id, epoch, version, tuple)
+    return error == ErrorCode.UNSUPPORTED_VERSION
 
 
 def _row(

@@ -52,11 +52,12 @@ def test_older_versions_have_no_name(version: int) -> None:
 def test_features_of_what_is_not_served_are_at_0() -> None:
     response = answer(4)
     supported = {row.name: (row.min_version, row.max_version) for row in response.supported_features}
-    assert supported["group.version"] == supported["share.version"] == (0, 0)
+    assert supported["share.version"] == supported["streams.version"] == (0, 0)
+    assert supported["group.version"] == (0, 1)
     assert supported["transaction.version"] == (0, 2)
     assert supported["metadata.version"] == (7, 30)
     finalized = {row.name: row.max_version_level for row in response.finalized_features}
-    assert finalized == {"metadata.version": 30, "transaction.version": 2}
+    assert finalized == {"group.version": 1, "metadata.version": 30, "transaction.version": 2}
     assert response.finalized_features_epoch == 7
 
 
