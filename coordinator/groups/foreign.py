@@ -1,4 +1,4 @@
-"""A group of a type that is not served here (consumer groups of KIP-848, share and streams groups), kept as a log of
+"""A group of a type that is not served here (share and streams groups), kept as a log of
 Kafka's has it: it is listed, its records and offsets are kept, and requests for classic groups are refused as Kafka
 refuses them. Its members cannot connect to this server, so it does not change.
 """

@@ -10,7 +10,7 @@ from muster.coordinator.core.interface import Reply
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import target
 from muster.coordinator.groups.consumer.commands import AssignmentComputed
-from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
+from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
 from muster.coordinator.groups.consumer.member import ConsumerMember
 from muster.protocol.errors import ErrorCode
@@ -43,9 +43,11 @@ def computed(step: Step, command: AssignmentComputed) -> None:
     wanted = command.wanted
     group = consumer_group(step.state, wanted.group_id)
     if group is not None and group.waiting is wanted.waiting and group.computing_epoch == wanted.epoch:
-        group.computing_epoch = 0
+        group.computing_epoch = NO_ASSIGNMENT
         if command.assignment is not None:
             target.apply(step, group, wanted.epoch, command.assignment)
+            # the group may have gone on meanwhile
+            target.bring_up_to_date(step, group)
     waiting = list(wanted.waiting)
     wanted.waiting.clear()
     for one in waiting:

@@ -26,7 +26,7 @@ AT_ONCE: Final = 500
 
 def bring_up_to_date(step: Step, group: ConsumerGroup) -> None:
     """Compute the targets of the group's epoch, or have it done, if they are older and it is time."""
-    if group.assignment_epoch >= group.epoch or group.computing_epoch == group.epoch or not _is_due(step, group):
+    if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
     wanted = wanted_assignment(step, group)
     helpers = step.state.helpers

@@ -1,4 +1,7 @@
-"""Groups of types that are not served, in a log that Kafka wrote: the answers are those of a Kafka 4.3 to the same."""
+"""Groups that are not classic ones, in a log that Kafka wrote: the answers are those of a Kafka 4.3 to the same.
+
+Consumer groups are served, share and streams groups are only kept.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT
 from muster.coordinator.groups.foreign import ForeignGroup, kind_of
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -58,7 +60,17 @@ from tests.coordinator.groups.harness import START, Room
 Rows = list[tuple[Message, Message | None]]
 MEMBER = (
     ConsumerGroupMemberMetadataKey("g", "m"),
-    ConsumerGroupMemberMetadataValue(subscribed_topic_names=["t"], subscribed_topic_regex=None),
+    ConsumerGroupMemberMetadataValue(
+        None,
+        None,
+        "c",
+        "/h",
+        ["t"],
+        None,
+        rebalance_timeout_ms=300_000,
+        server_assignor=None,
+        classic_member_metadata=None,
+    ),
 )
 CONSUMER: Rows = [
     # as compaction may leave it: the offset before its group
@@ -128,9 +140,10 @@ def test_it_is_listed_with_its_own_type_and_state(rows: Rows, state: str, kind: 
     )  # fmt: skip
 
 
-def test_one_that_has_members_is_left_as_it_is() -> None:
+def test_one_with_members_refuses_classic_requests() -> None:
     room = room_of(*CONSUMER)
-    assert room.commit() == room.commit("m", 1) == room.commit("m") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.commit() == ErrorCode.UNKNOWN_MEMBER_ID
+    assert room.commit("m", 1) == room.commit("m") == ErrorCode.STALE_MEMBER_EPOCH
     assert delete_offset(room).topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     assert delete_offset(room, "u").topics[0].partitions[0].error_code == 0
     assert delete(room) == ErrorCode.NON_EMPTY_GROUP
@@ -140,9 +153,9 @@ def test_one_that_has_members_is_left_as_it_is() -> None:
     assert room.sync("m", generation=1).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert room.leave("m").members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert room.fetch().committed_offset == 5
-    room.advance(40 * 24 * 3_600_000)  # past every retention
     assert room.records == []
-    assert foreign(room).unused_since_ms() == NOT_NOW
+    room.advance(45_000)  # nobody comes for the member
+    assert listed(room) == [("g", "Empty", "consumer", "consumer")]
 
 
 def test_one_without_members_keeps_offsets_for_whoever_asks() -> None:
@@ -172,7 +185,6 @@ def test_nobody_waits_in_one_that_is_given_up() -> None:
 
 def test_an_empty_one_goes_when_its_offsets_have_expired() -> None:
     room = room_of(*CONSUMER, *GONE)
-    assert foreign(room).unused_since_ms() == SINCE_COMMIT
     room.advance(8 * 24 * 3_600_000)
     assert room.core.state.groups == {}
     assert room.fetch().committed_offset == -1
@@ -207,15 +219,16 @@ def test_a_share_group_has_no_offsets_and_is_not_deleted(rows: Rows) -> None:
 
 
 def test_topics_are_subscribed_to_by_name_or_by_a_regular_expression() -> None:
-    pattern = ConsumerGroupMemberMetadataValue(subscribed_topic_names=[], subscribed_topic_regex="o.*")
+    pattern = ConsumerGroupMemberMetadataValue(
+        None, None, subscribed_topic_names=[], subscribed_topic_regex="o.*", classic_member_metadata=None
+    )
     resolved = (
         ConsumerGroupRegularExpressionKey("g", "o.*"), ConsumerGroupRegularExpressionValue(["orders"]),
     )  # fmt: skip
-    unknown, known = room_of((MEMBER[0], pattern)), room_of((MEMBER[0], pattern), resolved)
-    assert foreign(unknown).subscribes_to("anything")  # it might
-    assert foreign(known).subscribes_to("orders")
-    assert not foreign(known).subscribes_to("t")
-    assert not foreign(room_of(*CONSUMER)).subscribes_to("u")
+    known = room_of((MEMBER[0], pattern), resolved).core.state.groups["g"]
+    assert known.subscribes_to("orders")
+    assert not known.subscribes_to("t")
+    assert not room_of(*CONSUMER).core.state.groups["g"].subscribes_to("u")
     assert foreign(room_of(*STREAMS, *STREAMS_MEMBER)).subscribes_to("t")
     assert not foreign(room_of(*STREAMS)).subscribes_to("t")
 
@@ -226,7 +239,7 @@ def test_a_group_that_changed_its_type_is_what_it_was_last() -> None:
     )
     assert listed(upgraded) == [("g", "Stable", "consumer", "consumer")]
     back = room_of(
-        *CONSUMER, *[(key, None) for key in foreign(upgraded).record_keys()],
+        *CONSUMER, *[(key, None) for key in upgraded.core.state.groups["g"].record_keys()],
         (GroupMetadataKey("g"), GroupMetadataValue("consumer")),
     )  # fmt: skip
     assert listed(back) == [("g", "Empty", "classic", "consumer")]

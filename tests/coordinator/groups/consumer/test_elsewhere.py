@@ -1,0 +1,144 @@
+"""Work that is done elsewhere: large targets, and the topics of regular expressions."""
+
+from __future__ import annotations
+
+from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.consumer.commands import (
+    AssignmentComputed,
+    AssignmentWanted,
+    TopicsFound,
+    TopicsWanted,
+)
+from muster.protocol.errors import ErrorCode
+from tests.coordinator.groups.consumer.harness import Hall, given, topics
+
+
+def large() -> Hall:
+    hall = Hall(helped=True)
+    hall.told(TopicsChanged(topics(t=600)))
+    return hall
+
+
+def compute(hall: Hall) -> AssignmentComputed:
+    wanted = hall.elsewhere.pop(0)
+    assert isinstance(wanted, AssignmentWanted)
+    return AssignmentComputed(wanted, SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics))
+
+
+def search(hall: Hall, *names: str) -> None:
+    wanted = hall.elsewhere.pop(0)
+    assert isinstance(wanted, TopicsWanted)
+    hall.told(TopicsFound(wanted, dict.fromkeys(wanted.patterns, names)))
+
+
+def test_who_has_no_epoch_waits_for_the_first_target() -> None:
+    hall = large()
+    assert hall.enter("A", "t") is None
+    token = hall.asked
+    assert hall.enter("B", "t") is None  # a second member is not in what is being computed
+    assert len(hall.elsewhere) == 1
+    hall.told(compute(hall))
+    first, second = hall.reply(token), hall.reply(token + 1)
+    assert (first.member_epoch, len(first.assignment.topic_partitions[0].partitions)) == (2, 600)
+    assert (second.member_epoch, given(second)) == (2, "")
+    assert not hall.consumers().waiting
+    hall.told(compute(hall))  # asked for at once
+    assert hall.consumers().assignment_epoch == 3
+    assert hall.consumers().state == "Reconciling"
+
+
+def test_others_are_answered_by_the_target_in_force() -> None:
+    hall = large()
+    hall.enter("A", "t")
+    hall.told(compute(hall))
+    joined = hall.enter("B", "t")
+    assert (joined.member_epoch, given(joined)) == (2, "")
+    assert hall.cast("A").member_epoch == 2
+    assert len(hall.elsewhere) == 1  # asked once
+    hall.told(compute(hall))
+    assert hall.cast("B", owned={}).member_epoch == 3
+    assert hall.consumers().state == "Reconciling"
+
+
+def test_a_member_that_has_gone_meanwhile() -> None:
+    hall = large()
+    hall.enter("A", "t")
+    token = hall.asked
+    computed = compute(hall)
+    hall.cast("A", -1)
+    hall.told(computed)
+    assert hall.reply(token).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_assignor_that_fails() -> None:
+    hall = large()
+    hall.enter("A", "t")
+    token = hall.asked
+    wanted = hall.elsewhere.pop()
+    hall.told(AssignmentComputed(wanted, None))
+    failed = hall.reply(token)
+    assert failed.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert failed.error_message == "Failed to compute a new target assignment for epoch 2"
+    hall.cast("A", 0, names=["t"], owned={}, timeout=1)
+    assert hall.elsewhere  # the next heartbeat asks again
+
+
+def test_a_core_that_is_given_up_answers_who_waits() -> None:
+    hall = large()
+    hall.enter("A", "t")
+    computed = compute(hall)
+    replies = hall.core.resign(ErrorCode.NOT_COORDINATOR).replies
+    assert [response.error_code for _, response in replies] == [ErrorCode.NOT_COORDINATOR]
+    assert not computed.wanted.waiting
+
+
+def test_a_pattern_finds_its_topics_later() -> None:
+    hall = Hall(helped=True)
+    joined = hall.enter("A", pattern="[tu]")
+    assert (joined.member_epoch, given(joined)) == (1, "")
+    hall.written()
+    search(hall, "t", "u")
+    assert hall.written() == ["RegularExpression [tu] t+u", "Metadata 2"]
+    assert given(hall.cast("A", owned={})) == "t0+1+2+3+4+5+6+7 u0+1"
+    assert not hall.elsewhere
+    hall.cast("A", -1)
+    assert "RegularExpression [tu] -" in hall.written()
+
+
+def test_a_pattern_that_changes_takes_everything_away_until_it_is_resolved() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern="t")
+    search(hall, "t")
+    hall.cast("A", owned={})
+    hall.written()
+    changed = hall.cast("A", pattern="u")
+    assert given(changed) == ""
+    assert hall.written() == [
+        "MemberMetadata A",
+        "RegularExpression t -",
+        "CurrentMemberAssignment A 2<2 1 -t0+1+2+3+4+5+6+7",
+    ]
+
+
+def test_patterns_are_searched_for_again_when_topics_come_but_not_too_often() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern=".*")
+    search(hall, "t")
+    hall.told(TopicsChanged(topics(t=8, u=2)))
+    hall.cast("A")
+    assert not hall.elsewhere
+    hall.advance(10_001)
+    hall.cast("A")
+    assert len(hall.elsewhere) == 1
+    search(hall, "t", "u")
+    assert hall.consumers().epoch == 3
+
+
+def test_a_pattern_that_is_none() -> None:
+    hall = Hall()
+    refused = hall.enter("A", pattern="[a", error="missing closing ]")
+    assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert refused.error_message == ("SubscribedTopicRegex `[a` is not a valid regular expression: missing closing ].")
+    assert not hall.core.state.groups
+    assert hall.enter("A", pattern="").error_code == 0

@@ -1,0 +1,69 @@
+"""XXH3 and the hashes of topics: the values are those of the library that Kafka 4.3 has, for the bytes 3, 10, 17 …"""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.consumer.topic_hashes import NO_TOPICS, hash_of
+from muster.coordinator.groups.consumer.xxh3 import xxh3_64
+
+VALUES = {
+    0: 3244421341483603138,
+    1: 1433843135270481901,
+    2: 2058273368586827884,
+    3: 12180141160879835164,
+    4: 7895465118229274323,
+    8: 6941064856527638883,
+    9: 18374517719163151272,
+    16: 13314990914799711621,
+    17: 8163341949877205007,
+    32: 1873302701886544469,
+    33: 4486878507168070088,
+    64: 2917965298538373825,
+    65: 9408609914592003654,
+    96: 17331232145433315139,
+    97: 2137665177113230204,
+    128: 7440608504995537343,
+    129: 14295761343243267012,
+    160: 15496299788031539331,
+    240: 7229805477010515663,
+    241: 10082113959289486871,
+    256: 4339360625268998362,
+    257: 3039943168460295846,
+    512: 17690705279202729245,
+    1000: 7804479483783519874,
+    1024: 11205349619999208113,
+    1025: 9253807012321506678,
+    1088: 3424848841118183642,
+    2048: 12386592778227166929,
+    4097: 11898137487726195576,
+}
+
+
+@pytest.mark.parametrize("length", VALUES)
+def test_it_is_xxh3(length: int) -> None:
+    assert xxh3_64(bytes((i * 7 + 3) & 255 for i in range(length))) == VALUES[length]
+
+
+def image(**counts: int) -> TopicsImage:
+    return TopicsImage({name: TopicImage(name, name.encode() * 16, count) for name, count in counts.items()}, 1)
+
+
+def test_topics_that_are_not_there_do_not_count() -> None:
+    assert hash_of(["x", "y"], image(t=3)) == NO_TOPICS
+    assert hash_of(["x", "t"], image(t=3)) == hash_of(["t"], image(t=3, u=1)) != NO_TOPICS
+
+
+def test_the_order_of_names_does_not_count_and_all_else_does() -> None:
+    there = image(t=3, u=1)
+    assert hash_of(["t", "u"], there) == hash_of(["u", "t"], there)
+    assert len({hash_of(["t", "u"], image(t=count, u=1)) for count in range(1, 50)}) == 49
+    other = TopicsImage({"t": TopicImage("t", b"x" * 16, 3)}, 1)
+    assert hash_of(["t"], other) != hash_of(["t"], there)
+
+
+def test_it_is_a_signed_number() -> None:
+    values = [hash_of(["t"], image(t=count)) for count in range(1, 50)]
+    assert all(-(2**63) <= value < 2**63 for value in values)
+    assert min(values) < 0 < max(values)
