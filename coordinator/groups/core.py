@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from muster.coordinator.core.interface import Command, EndTransaction, Now, Output, Reply, TransactionalBatch
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
-from muster.coordinator.groups import dispatch, replay
+from muster.coordinator.groups import dispatch, migration, replay
 from muster.coordinator.groups.classic import heartbeat
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.events import Event
@@ -56,7 +56,9 @@ class GroupCore:
         """
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
-        self._state = State(settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers)
+        self._state = State(
+            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, migration.downgrade
+        )
         self.deadlines = self._state.deadlines
 
     @property

@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.core.interface import Reply
-from muster.coordinator.groups import foreign
+from muster.coordinator.groups import foreign, migration
 from muster.coordinator.groups.classic import (
     describe,
     heartbeat,
@@ -27,12 +27,12 @@ from muster.coordinator.groups.common import list_groups
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import classic_members, patterns
 from muster.coordinator.groups.consumer import describe as consumer_describe
 from muster.coordinator.groups.consumer import heartbeat as consumer_heartbeat
 from muster.coordinator.groups.consumer import leave as consumer_leave
 from muster.coordinator.groups.consumer import lifetime as consumer_lifetime
 from muster.coordinator.groups.consumer import member as consumer_member
-from muster.coordinator.groups.consumer import patterns
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.foreign import ForeignGroup
@@ -88,24 +88,24 @@ NO_GROUP: Final = NoneType
 MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any, Any, Any], None]]]] = {
     JoinGroupRequest: {
         ClassicGroup: join.handle,
-        ConsumerGroup: join.create_group,
+        ConsumerGroup: migration.join_consumer_group,
         ForeignGroup: join.create_group,
         NO_GROUP: join.create_group,
     },
     SyncGroupRequest: {
         ClassicGroup: sync.handle,
-        ConsumerGroup: _as_if_absent(sync.handle),
+        ConsumerGroup: classic_members.sync,
         ForeignGroup: _as_if_absent(sync.handle),
         NO_GROUP: sync.handle,
     },
     LeaveGroupRequest: {
         ClassicGroup: leave.handle,
-        ConsumerGroup: _as_if_absent(leave.handle),
+        ConsumerGroup: classic_members.leave_group,
         ForeignGroup: _as_if_absent(leave.handle),
         NO_GROUP: leave.handle,
     },
     ConsumerGroupHeartbeatRequest: {
-        ClassicGroup: consumer_heartbeat.handle,
+        ClassicGroup: migration.heartbeat_to_classic_group,
         ConsumerGroup: consumer_heartbeat.handle,
         ForeignGroup: consumer_heartbeat.handle,
         NO_GROUP: consumer_heartbeat.handle,
@@ -115,7 +115,7 @@ MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any,
 
 HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], HeartbeatResponse]]] = {
     ClassicGroup: heartbeat.answer,
-    ConsumerGroup: _as_if_absent(heartbeat.answer),
+    ConsumerGroup: classic_members.beat,
     ForeignGroup: _as_if_absent(heartbeat.answer),
     NO_GROUP: heartbeat.answer,
 }
@@ -129,6 +129,8 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     parked_requests.ORPHAN: parked_requests.on_orphan_deadline,
     consumer_member.SESSION: consumer_leave.on_deadline,
     consumer_member.REVOCATION: consumer_leave.on_revocation_deadline,
+    classic_members.JOIN: classic_members.on_deadline,
+    classic_members.SYNC: classic_members.on_deadline,
     retention.RETENTION: retention.on_deadline,
 }
 """By the deadline's kind: function(step, group, deadline); the group is None when the deadline is of none."""

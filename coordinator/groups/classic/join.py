@@ -87,7 +87,7 @@ class CheckedJoin(NamedTuple):
 
 def handle(step: Step, command: JoinCommand, request: JoinGroupRequest, group: ClassicGroup) -> None:
     """Answer a JoinGroup to a classic group, or park it."""
-    error = _request_error(step, request)
+    error = request_error(step, request)
     if error:
         _refuse(step, command, request, error, request.member_id)
     else:
@@ -98,7 +98,7 @@ def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, ot
     """Answer a JoinGroup to a group that is not there, or of another type. Without a member id it makes a classic
     group; one of another type gives way if it might be deleted.
     """
-    error = _request_error(step, request)
+    error = request_error(step, request)
     if not error and other is not None and other.validate_delete():
         error = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if not error and request.member_id:
@@ -111,7 +111,8 @@ def create_group(step: Step, command: JoinCommand, request: JoinGroupRequest, ot
         _join(step, command, request, _create(step, request.group_id, other))
 
 
-def _request_error(step: Step, request: JoinGroupRequest) -> int:
+def request_error(step: Step, request: JoinGroupRequest) -> int:
+    """What is wrong with a JoinGroup, whatever its group is: 0, or an error code."""
     settings = step.state.settings
     if not request.group_id:
         return ErrorCode.INVALID_GROUP_ID

@@ -24,7 +24,7 @@ class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
     __slots__ = (
-        "_replay", "_replay_other", "_replay_transactional", "deadlines", "groups", "helpers", "image", "offsets",
+        "_replay", "_replay_other", "_replay_transactional", "deadlines", "downgrade", "groups", "helpers", "image", "offsets",
         "orphans", "settings", "shared",
     )  # fmt: skip
 
@@ -36,13 +36,15 @@ class State:
         replay_other: Replay,
         replay_transactional: ReplayTransactional,
         helpers: Any = None,
+        downgrade: Callable[[Any, Any, Any], bool] | None = None,
     ) -> None:
         """`replay`: by the type of the record's key; `replay_other`: for keys of other types. `helpers`: what does work
-        elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once.
+        elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once. `downgrade`: see `migration`; None: never.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings
         self.helpers = helpers
+        self.downgrade = downgrade
         self.image = image
         self.groups: dict[str, Group] = {}
         self.offsets = Offsets()

@@ -196,9 +196,8 @@ class ConsumerGroup:
         keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
         keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in self.members]
         keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in self.resolved]
-        if self.has_partition_metadata:
-            keys.append(ConsumerGroupPartitionMetadataKey(group_id))
-        keys.append(ConsumerGroupMetadataKey(group_id))
+        # also when it is not there, as Kafka does
+        keys += [ConsumerGroupPartitionMetadataKey(group_id), ConsumerGroupMetadataKey(group_id)]
         return keys
 
     # ---- checks

@@ -8,7 +8,7 @@ from typing import cast
 
 from muster.coordinator.core.interface import Reply
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import target
+from muster.coordinator.groups.consumer import classic_members, target
 from muster.coordinator.groups.consumer.commands import AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
@@ -25,8 +25,11 @@ def loaded(step: Step, group: ConsumerGroup) -> None:
     """All records are replayed: each member has a fresh session, and its time to give up partitions anew."""
     due_ms = step.now.mono_ms + step.state.settings.group_consumer_session_timeout_ms
     for member in group.members.values():
-        step.state.deadlines.set(member, due_ms)
-        watch(step, member)
+        if member.said.classic is not None:
+            classic_members.restart_session(step.state, member, step.now.mono_ms)
+        else:
+            step.state.deadlines.set(member, due_ms)
+            watch(step, member)
 
 
 def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:

@@ -174,6 +174,7 @@ def test_an_empty_one_is_deleted_with_all_its_records() -> None:
     assert [(type(one.key).__name__, one.value) for one in room.records] == [
         ("OffsetCommitKey", None),
         ("ConsumerGroupTargetAssignmentMetadataKey", None),
+        ("ConsumerGroupPartitionMetadataKey", None),
         ("ConsumerGroupMetadataKey", None),
     ]
     assert room.core.state.groups == {}

@@ -272,7 +272,7 @@ def test_a_group_is_deleted_with_all_its_records() -> None:
     hall.cast("A", -1)
     hall.written()
     assert hall.send(DeleteGroupsRequest(["g"])).results[0].error_code == 0
-    assert hall.written() == ["TargetAssignmentMetadata -", "Metadata -"]
+    assert hall.written() == ["TargetAssignmentMetadata -", "PartitionMetadata -", "Metadata -"]
     assert not hall.core.state.groups
 
 

@@ -1,0 +1,275 @@
+"""Members of a consumer group that use the classic protocol: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup. To
+them the epoch of the member is the generation; the server assigns, so nobody leads, and each is told to join again when
+there is something new for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from muster.coordinator.core.deadlines import Deadline, Due
+from muster.coordinator.core.interface import Client, Respond
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import checks, heartbeat, leave, records, target
+from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup, is_free
+from muster.coordinator.groups.consumer.member import NOBODY, Classic, ConsumerMember, Description
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held
+from muster.coordinator.groups.consumer.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
+from muster.protocol.consumer import decode_subscription, encode_assignment
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import MalformedMessage
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from muster.protocol.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolAssignmentTopicPartition,
+    ConsumerProtocolSubscription,
+)
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from muster.protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+JOIN: Final = "join of a classic member"
+SYNC: Final = "sync of a classic member"
+"""Kinds of deadlines: a member that was told to join again, and one that has joined, has its rebalance timeout."""
+
+
+class _Join(Protocol):
+    """A JoinGroup as the core is given it (`classic.join_command`)."""
+
+    request: JoinGroupRequest
+    respond: Respond
+    client: Client
+    drawn_id: str
+    requires_known_member_id: bool
+
+
+def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerGroup) -> None:
+    """Answer a JoinGroup to a consumer group, at once."""
+    member_id = request.member_id or command.drawn_id
+    try:
+        response = _join(step, command, request, group, member_id)
+    except Refused as refused:
+        # as Kafka, which names the sender only when it has not drawn its id
+        response = JoinGroupResponse(error_code=refused.error, protocol_name=None, member_id=request.member_id)
+        step.refused(command, request.group_id, refused.error, member_id, request.group_instance_id)  # type: ignore[arg-type]
+    step.reply(command.respond, response)
+
+
+def _join(
+    step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerGroup, member_id: str
+) -> JoinGroupResponse:
+    checks.check_size(group, member_id, step.state.settings.group_consumer_max_size)
+    offered = step.state.shared.protocols((one.name, one.metadata) for one in request.protocols)
+    if not _supports(group, request.protocol_type, [name for name, _ in offered]):
+        message = f"Member {member_id}'s protocols are not supported."
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)
+    instance_id = request.group_instance_id
+    if command.requires_known_member_id and not request.member_id and instance_id is None:
+        return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, protocol_name=None, member_id=member_id)
+    replaced, member = None, group.members.get(member_id)
+    if instance_id is not None:
+        there = group.static_member(instance_id)
+        if not request.member_id:
+            replaced, member = there, None if there is not None else member
+        else:
+            member = checks.known_static_member(group, member_id, instance_id)
+    subscription = _subscription(offered[0][1])
+    one = member or replaced
+    before = NOBODY if one is None else one.said
+    said = Description(
+        before.instance_id if instance_id is None else instance_id,
+        subscription.rack_id or before.rack_id,
+        command.client.client_id,
+        command.client.host,
+        tuple(sorted(set(subscription.topics))),
+        before.pattern,
+        before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
+        before.assignor,
+        Classic(request.session_timeout_ms, offered),
+    )
+    if replaced is not None:
+        heartbeat.replace(step, group, replaced, member_id)
+    if said != before:
+        step.record(records.member_metadata(group.group_id, member_id, said))
+    heartbeat.refresh(step, group, bump=said.topics != before.topics)
+    target.bring_up_to_date(step, group)
+    member = group.members[member_id]
+    owned = ConsumerGroupHeartbeatRequest(topic_partitions=_owned(subscription, step.state.image))
+    heartbeat.follow(step, group, member, owned, is_subscription_new=said.topics != before.topics)
+    restart_session(step.state, member, step.now.mono_ms)
+    wait(step, member, SYNC)
+    return JoinGroupResponse(0, 0, member.at.epoch, CONSUMER, offered[0][0], "", False, member_id)
+
+
+def _supports(group: ConsumerGroup, protocol_type: str, names: Sequence[str]) -> bool:
+    """Consumers may join whose protocols have one that all classic members offer."""
+    if protocol_type != CONSUMER or not names:
+        return False
+    offered = [one.said.classic.protocols for one in group.members.values() if one.said.classic is not None]
+    return any(all(name in dict(protocols) for protocols in offered) for name in names)
+
+
+def _subscription(metadata: bytes) -> ConsumerProtocolSubscription:
+    try:
+        return decode_subscription(metadata)[1]
+    except MalformedMessage:
+        message = "Malformed embedded consumer protocol in subscription deserialization."
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, message) from None
+
+
+def _owned(
+    subscription: ConsumerProtocolSubscription, image: TopicsImage
+) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    by_name = image.by_name
+    return [
+        ConsumerGroupHeartbeatRequestTopicPartitions(by_name[one.topic].topic_id, one.partitions)
+        for one in subscription.owned_partitions
+        if one.topic in by_name
+    ]
+
+
+def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerGroup) -> None:
+    """Answer a SyncGroup: the member gets what it may own now."""
+    try:
+        member = _classic_member(group, request.member_id, request.group_instance_id)
+        classic = member.said.classic
+        assert classic is not None
+        if member.at.epoch != request.generation_id:
+            raise Refused(ErrorCode.ILLEGAL_GENERATION, "")
+        kind, name = request.protocol_type, request.protocol_name
+        if kind not in (None, CONSUMER) or name not in (None, classic.protocols[0][0]):
+            raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
+        if group.epoch > member.at.epoch and member.at.state != UNREVOKED_PARTITIONS:
+            wait(step, member, JOIN, only_if_absent=True)
+            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, "")
+    except Refused as refused:
+        step.reply(command.respond, SyncGroupResponse(error_code=refused.error))
+        return
+    _done_waiting(step, member)
+    restart_session(step.state, member, step.now.mono_ms)
+    assignment = assignment_of(member, step.state.image)
+    step.reply(command.respond, SyncGroupResponse(0, 0, kind, name, assignment))
+
+
+def assignment_of(member: ConsumerMember, image: TopicsImage) -> bytes:
+    """What a classic member owns, in the version of its subscription."""
+    return encoded(member.said, member.at.assigned, image)
+
+
+def encoded(said: Description, held: Held, image: TopicsImage) -> bytes:
+    """Partitions for a classic member, as a leader would have written them."""
+    assert said.classic is not None
+    version = decode_subscription(said.classic.protocols[0][1])[0]
+    rows = [
+        ConsumerProtocolAssignmentTopicPartition(image.by_id[topic_id].name, list(partitions))
+        for topic_id, partitions, _ in held
+        if topic_id in image.by_id
+    ]
+    return encode_assignment(ConsumerProtocolAssignment(rows, None), min(version, 3))
+
+
+def beat(state: State, request: HeartbeatRequest, mono_ms: int, group: ConsumerGroup) -> HeartbeatResponse:
+    """Answer a Heartbeat: REBALANCE_IN_PROGRESS when joining again would bring something new."""
+    try:
+        member = _classic_member(group, request.member_id, request.group_instance_id)
+    except Refused as refused:
+        return HeartbeatResponse(0, refused.error)
+    at = member.at
+    if at.epoch != request.generation_id:
+        return HeartbeatResponse(0, ErrorCode.ILLEGAL_GENERATION)
+    restart_session(state, member, mono_ms)
+    is_behind = at.epoch < group.epoch or at.state == UNREVOKED_PARTITIONS
+    if is_behind or (at.state == UNRELEASED_PARTITIONS and _is_released(group, member)):
+        _wait(state, mono_ms, member, JOIN, only_if_absent=True)
+        return HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
+    return HeartbeatResponse(0, 0)
+
+
+def _is_released(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether nobody else has any partition of its target."""
+    return all(
+        is_free(group, topic_id, partition, member.member_id)
+        for topic_id, partitions in group.targets.get(member.member_id, NOTHING)
+        for partition in partitions
+    )
+
+
+def leave_group(step: Step, command: _Join, request: LeaveGroupRequest, group: ConsumerGroup) -> None:
+    """Answer a LeaveGroup: members of both protocols may be removed by it, as on Kafka 4.3."""
+    rows: list[MemberResponse] = []
+    leaving: dict[str, ConsumerMember] = {}
+    for one in request.members:
+        error = _leaving(group, one, leaving)
+        rows.append(MemberResponse(one.member_id, one.group_instance_id, error))
+    if leaving:
+        leave.remove(step, group, list(leaving.values()))
+    step.reply(command.respond, LeaveGroupResponse(members=rows))
+
+
+def _leaving(group: ConsumerGroup, one: MemberIdentity, leaving: dict[str, ConsumerMember]) -> int:
+    try:
+        if one.group_instance_id is None:
+            member = checks.known_member(group, one.member_id)
+        else:
+            there = group.static_member(one.group_instance_id)
+            known = there.member_id if there is not None and not one.member_id else one.member_id
+            member = checks.known_static_member(group, known, one.group_instance_id)
+    except Refused as refused:
+        return refused.error
+    leaving[member.member_id] = member
+    return 0
+
+
+def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    if instance_id is None:
+        member = checks.known_member(group, member_id)
+    else:
+        member = checks.known_static_member(group, member_id, instance_id)
+    if member.said.classic is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} does not use the classic protocol.")
+    return member
+
+
+def restart_session(state: State, member: ConsumerMember, mono_ms: int) -> None:
+    """A sign of life of a classic member: it has brought its own session timeout."""
+    assert member.said.classic is not None
+    state.deadlines.set(member, mono_ms + member.said.classic.session_timeout_ms)
+
+
+def wait(step: Step, member: ConsumerMember, kind: str, *, only_if_absent: bool = False) -> None:
+    """Give a classic member its rebalance timeout to join again, or to sync."""
+    _wait(step.state, step.now.mono_ms, member, kind, only_if_absent=only_if_absent)
+
+
+def _wait(state: State, mono_ms: int, member: ConsumerMember, kind: str, *, only_if_absent: bool) -> None:
+    present = member.revocation
+    if present is not None:
+        if only_if_absent:
+            return
+        state.deadlines.cancel(present)
+    member.revocation = Deadline(kind, member.group_id, member.member_id)
+    state.deadlines.set(member.revocation, mono_ms + member.said.rebalance_timeout_ms)
+
+
+def _done_waiting(step: Step, member: ConsumerMember) -> None:
+    if member.revocation is not None:
+        step.state.deadlines.cancel(member.revocation)
+        member.revocation = None
+
+
+def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
+    """A classic member has not joined again, or not synced, in time."""
+    leave.on_revocation_deadline(step, group, deadline)

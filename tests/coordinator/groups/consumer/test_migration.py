@@ -1,0 +1,261 @@
+"""Classic members in consumer groups, and groups that change their protocol while they have members."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.assignors.members import assignment_bytes
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.protocol.consumer import decode_assignment, encode_subscription
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_protocol import (
+    ConsumerProtocolSubscription,
+    ConsumerProtocolSubscriptionTopicPartition,
+)
+from tests.coordinator.groups.consumer.harness import Hall, given
+
+JOIN_AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def subscription(*names: str, owned: dict[str, list[int]] | None = None) -> bytes:
+    rows = [ConsumerProtocolSubscriptionTopicPartition(name, its) for name, its in (owned or {}).items()]
+    return encode_subscription(ConsumerProtocolSubscription(list(names), None, rows), 2)
+
+
+def join(hall: Hall, member: str, *names: str, owned: dict[str, list[int]] | None = None, **more: Any) -> Any:
+    return hall.join(member, protocols=[("range", subscription(*names, owned=owned))], **more)
+
+
+def sync(hall: Hall, member: str, generation: int) -> Any:
+    """Its error, or its partitions of u."""
+    answer = hall.sync(member, generation=generation)
+    if answer.error_code:
+        return answer.error_code
+    rows = decode_assignment(answer.assignment)[1].assigned_partitions
+    return {row.topic: list(row.partitions) for row in rows}
+
+
+def classic() -> Hall:
+    """A Stable classic group of A, which has both partitions of u."""
+    hall = Hall()
+    member = join(hall, "", "u").member_id
+    hall.sync(member, {member: assignment_bytes({"u": [0, 1]})})
+    assert isinstance(hall.core.state.groups["g"], ClassicGroup)
+    hall.written()
+    return hall
+
+
+def mixed() -> tuple[Hall, str]:
+    """That, and a member C of the consumer protocol, which waits for its partition."""
+    hall = classic()
+    (member,) = hall.core.state.groups["g"].members  # type: ignore[attr-defined]
+    hall.enter("C", "u")
+    return hall, member
+
+
+def test_the_first_heartbeat_makes_a_consumer_group_in_one_batch() -> None:
+    hall = classic()
+    joined = hall.enter("C", "u")
+    assert (joined.error_code, joined.member_epoch, given(joined)) == (0, 2, "")
+    assert isinstance(hall.core.state.groups["g"], ConsumerGroup)
+    assert hall.written() == [
+        "GroupMetadata -",
+        "MemberMetadata c-uuid1",
+        "Metadata 1",
+        "TargetAssignmentMember c-uuid1 u0+1",
+        "TargetAssignmentMetadata 1",
+        "CurrentMemberAssignment c-uuid1 1<1 0 u0+1",
+        "MemberMetadata C",
+        "Metadata 2",
+        "TargetAssignmentMember c-uuid1 u0",
+        "TargetAssignmentMember C u1",
+        "TargetAssignmentMetadata 2",
+        "CurrentMemberAssignment C 2<0 2",
+    ]
+
+
+def test_a_classic_member_follows_by_joining_again() -> None:
+    hall, member = mixed()
+    assert hall.beat(member, 1) == JOIN_AGAIN
+    first = join(hall, member, "u", owned={"u": [0, 1]})
+    assert (first.error_code, first.generation_id, first.leader, first.members) == (0, 1, "", [])
+    assert (first.protocol_type, first.protocol_name) == ("consumer", "range")
+    assert sync(hall, member, 1) == {"u": [0]}
+    assert hall.beat(member, 1) == JOIN_AGAIN  # it has something to give up
+    second = join(hall, member, "u", owned={"u": [0]})
+    assert second.generation_id == 2
+    assert sync(hall, member, 2) == {"u": [0]}
+    assert hall.beat(member, 2) == 0
+    assert given(hall.cast("C", owned={})) == "u1"
+    assert hall.consumers().state == "Stable"
+
+
+def test_a_classic_member_waits_for_a_partition_of_another() -> None:
+    hall = Hall()
+    hall.enter("C", "u")
+    member = join(hall, "m", "u")
+    assert (member.error_code, member.generation_id) == (0, 3)
+    assert sync(hall, "m", 3) == {}
+    assert hall.beat("m", 3) == 0  # C has it still
+    hall.cast("C", owned={"u": [0, 1]})
+    hall.cast("C", owned={"u": [0]})
+    hall.cast("C", owned={"u": [1]})
+    assert hall.beat("m", 3) == JOIN_AGAIN
+    join(hall, "m", "u")
+    assert sum(map(len, sync(hall, "m", 3).values())) == 1
+
+
+def test_what_is_refused_to_a_classic_member() -> None:
+    hall, member = mixed()
+    assert hall.beat("C", 2) == hall.beat("nobody", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert sync(hall, "C", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert hall.beat(member, 7) == sync(hall, member, 7) == ErrorCode.ILLEGAL_GENERATION
+    assert sync(hall, member, 1) == JOIN_AGAIN
+    assert hall.sync(member, generation=1, protocol="other").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert join(hall, "x", "u", kind="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    other = hall.join("x", protocols=[("other", subscription("u"))])
+    assert other.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    handed_out = join(hall, "", "u", needs_id=True)
+    assert (handed_out.error_code, handed_out.member_id[:4]) == (ErrorCode.MEMBER_ID_REQUIRED, "uuid")
+    assert join(hall, "x", "u", session=-1).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+def test_one_that_does_not_join_again_in_time_is_fenced() -> None:
+    hall, member = mixed()
+    hall.beat(member, 1)
+    for _ in range(3):
+        hall.advance(5_000)
+        hall.beat(member, 1)
+    hall.advance(4_999)
+    assert member in hall.consumers().members
+    hall.advance(1)
+    assert member not in hall.consumers().members
+
+
+def test_one_that_does_not_sync_in_time_is_fenced() -> None:
+    hall, member = mixed()
+    hall.enter("C", "u")
+    join(hall, member, "u", session=60_000)
+    hall.advance(19_999)
+    assert member in hall.consumers().members
+    hall.advance(1)
+    assert member not in hall.consumers().members
+
+
+def test_a_session_of_a_classic_member_is_its_own() -> None:
+    hall, member = mixed()
+    hall.advance(10_000)
+    assert list(hall.consumers().members) == ["C"]
+    assert member not in hall.consumers().targets
+
+
+def test_when_the_last_consumer_member_goes_the_group_is_classic_and_rebalances() -> None:
+    hall, member = mixed()
+    hall.written()
+    assert hall.cast("C", -1).error_code == 0
+    group = hall.core.state.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert (group.state, group.generation) == ("PreparingRebalance", 2)
+    assert hall.written() == [
+        f"CurrentMemberAssignment {member} -",
+        "CurrentMemberAssignment C -",
+        f"TargetAssignmentMember {member} -",
+        "TargetAssignmentMember C -",
+        "TargetAssignmentMetadata -",
+        f"MemberMetadata {member} -",
+        "MemberMetadata C -",
+        "PartitionMetadata -",
+        "Metadata -",
+        "GroupMetadata",
+    ]
+    assert join(hall, member, "u").generation_id == 3
+    assert hall.sync(member, {member: b"x"}).assignment == b"x"
+
+
+@pytest.mark.parametrize("policy", ["DISABLED", "upgrade"])
+def test_a_group_that_may_not_be_downgraded(policy: str) -> None:
+    hall = Hall(group_consumer_migration_policy=policy)
+    hall.enter("C", "u")
+    join(hall, "m", "u")
+    hall.cast("C", -1)
+    assert list(hall.consumers().members) == ["m"]
+
+
+def refused(hall: Hall, why: str) -> None:
+    answer = hall.enter("C", "u")
+    assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert answer.error_message == f"Cannot upgrade classic group g to consumer group because {why}."
+    assert isinstance(hall.core.state.groups["g"], ClassicGroup)
+    assert not hall.written()
+
+
+@pytest.mark.parametrize("policy", ["disabled", "downgrade"])
+def test_a_group_that_may_not_be_upgraded(policy: str) -> None:
+    hall = Hall(group_consumer_migration_policy=policy)
+    hall.stable()
+    hall.written()
+    refused(hall, "online upgrade is disabled")
+
+
+def test_groups_that_cannot_be_upgraded() -> None:
+    hall = Hall()
+    hall.join(kind="connect")
+    hall.written()
+    refused(hall, "the group does not use the consumer embedded protocol")
+    unreadable = Hall()
+    unreadable.stable()
+    unreadable.written()
+    refused(unreadable, "the embedded consumer protocol is malformed")
+    small = Hall(group_consumer_max_size=1)
+    small.stable()
+    small.written()
+    refused(small, "the group size exceeds the consumer group maximum size")
+
+
+def test_the_bytes_of_an_assignor_would_be_lost() -> None:
+    hall = Hall()
+    member = join(hall, "", "u").member_id
+    hall.sync(member, {member: assignment_bytes({"u": [0, 1]}, b"mine")})
+    hall.written()
+    refused(
+        hall,
+        "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default assignor "
+        "before re-attempting the upgrade",
+    )
+
+
+def test_a_joiner_that_waits_is_told_to_join_again() -> None:
+    hall = classic()
+    assert join(hall, "", "u") is None
+    token = hall.asked
+    hall.enter("C", "u")
+    assert hall.reply(token).error_code == JOIN_AGAIN
+    assert len(hall.consumers().members) == 3
+
+
+def test_leave_group_removes_members_of_both_protocols() -> None:
+    hall, member = mixed()
+    hall.enter("D", "u")
+    rows = hall.leave("C", "nobody").members
+    assert [row.error_code for row in rows] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
+    assert set(hall.consumers().members) == {member, "D"}
+
+
+def test_a_consumer_group_without_members_becomes_a_classic_one() -> None:
+    hall = Hall()
+    hall.enter("C", "u")
+    hall.cast("C", -1)
+    assert join(hall, "", "u").generation_id == 1
+    assert isinstance(hall.core.state.groups["g"], ClassicGroup)
+
+
+def test_replay_gives_the_mixed_group() -> None:
+    hall = classic()
+    hall.enter("C", "u")
+    live, other = hall.consumers(), hall.replayed(hall.records)
+    for member_id, member in live.members.items():
+        assert (other.members[member_id].said, other.members[member_id].at) == (member.said, member.at)
+    assert (other.holders, other.classic_count, other.epoch) == (live.holders, 1, 2)
