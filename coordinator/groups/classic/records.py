@@ -8,7 +8,7 @@ from typing import Final
 from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import Member
-from muster.coordinator.groups.classic.states import REMOVED
+from muster.coordinator.groups.classic.states import CONVERTED, EMPTY, REMOVED
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -122,7 +122,7 @@ def _restore(group: ClassicGroup, value: GroupMetadataValue, shared: SharedValue
 
 
 def _remove(state: State, group: ClassicGroup) -> None:
-    group.transition(REMOVED, group.state_since_ms)
+    group.transition(REMOVED if group.state == EMPTY else CONVERTED, group.state_since_ms)
     del state.groups[group.group_id]
     for deadline in (group.join_deadline, group.sync_deadline, *group.pending.values()):
         state.deadlines.cancel(deadline)

@@ -1,8 +1,8 @@
 """The states of a classic group and every legal transition, as data. The diagrams in docs/ are drawn from this table.
 
 A group is Empty, or collects JoinGroup requests (PreparingRebalance), or has a new generation and waits for the
-leader's assignment (CompletingRebalance), or has it (Stable), or was deleted (Dead); only an Empty group is. Source:
-Kafka's ClassicGroupState.
+leader's assignment (CompletingRebalance), or has it (Stable), or was deleted (Dead): only an Empty group is, or one that
+becomes a consumer group. Source: Kafka's ClassicGroupState.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ JOINED: Final = "the join phase ends with members"
 DESERTED: Final = "the join phase ends without members"
 ASSIGNED: Final = "the leader's assignment is there"
 REMOVED: Final = "the group is deleted"
-EVENTS: Final = (REBALANCE, JOINED, DESERTED, ASSIGNED, REMOVED)
+CONVERTED: Final = "the group becomes a consumer group"
+EVENTS: Final = (REBALANCE, JOINED, DESERTED, ASSIGNED, REMOVED, CONVERTED)
 
 TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {
@@ -34,6 +35,9 @@ TRANSITIONS: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
         (PREPARING, DESERTED): EMPTY,
         (COMPLETING, ASSIGNED): STABLE,
         (EMPTY, REMOVED): DEAD,
+        (PREPARING, CONVERTED): DEAD,
+        (COMPLETING, CONVERTED): DEAD,
+        (STABLE, CONVERTED): DEAD,
     }
 )
 

@@ -24,8 +24,8 @@ class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
     __slots__ = (
-        "_replay", "_replay_other", "_replay_transactional", "deadlines", "downgrade", "groups", "helpers", "image", "offsets",
-        "orphans", "settings", "shared",
+        "_replay", "_replay_other", "_replay_transactional", "deadlines", "downgrade", "groups", "helpers", "image",
+        "offsets", "orphans", "settings", "shared",
     )  # fmt: skip
 
     def __init__(
@@ -39,7 +39,8 @@ class State:
         downgrade: Callable[[Any, Any, Any], bool] | None = None,
     ) -> None:
         """`replay`: by the type of the record's key; `replay_other`: for keys of other types. `helpers`: what does work
-        elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once. `downgrade`: see `migration`; None: never.
+        elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once. `downgrade`: see
+        `migration`; None: never.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings

@@ -48,8 +48,8 @@ def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def remove(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
-    """Remove members, with the patterns that only they had; one new epoch for all of them. If only classic members stay,
-    it may become a classic group instead (`migration`).
+    """Remove members, with the patterns that only they had; one new epoch for all of them. If only classic members
+    stay, it may become a classic group instead (`migration`).
     """
     downgrade = step.state.downgrade
     if downgrade is not None and downgrade(step, group, members):

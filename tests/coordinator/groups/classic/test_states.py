@@ -6,6 +6,7 @@ from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.states import (
     ASSIGNED,
     COMPLETING,
+    CONVERTED,
     DEAD,
     DESERTED,
     EMPTY,
@@ -33,6 +34,9 @@ def test_the_legal_transitions_are_those_of_kafkas_that_can_be_reached() -> None
         (PREPARING, EMPTY),
         (COMPLETING, STABLE),
         (EMPTY, DEAD),
+        (PREPARING, DEAD),
+        (COMPLETING, DEAD),
+        (STABLE, DEAD),
     }
 
 
@@ -60,4 +64,4 @@ def test_every_other_transition_raises_and_changes_nothing(state: str, event: st
 
 
 def test_each_event_can_happen() -> None:
-    assert {event for _, event in TRANSITIONS} == {REBALANCE, JOINED, DESERTED, ASSIGNED, REMOVED}
+    assert {event for _, event in TRANSITIONS} == {REBALANCE, JOINED, DESERTED, ASSIGNED, REMOVED, CONVERTED}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.assignors.members import assignment_bytes
+from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.protocol.consumer import decode_assignment, encode_subscription
@@ -70,8 +70,8 @@ def test_the_first_heartbeat_makes_a_consumer_group_in_one_batch() -> None:
         "CurrentMemberAssignment c-uuid1 1<1 0 u0+1",
         "MemberMetadata C",
         "Metadata 2",
-        "TargetAssignmentMember c-uuid1 u0",
         "TargetAssignmentMember C u1",
+        "TargetAssignmentMember c-uuid1 u0",
         "TargetAssignmentMetadata 2",
         "CurrentMemberAssignment C 2<0 2",
     ]
@@ -81,7 +81,7 @@ def test_a_classic_member_follows_by_joining_again() -> None:
     hall, member = mixed()
     assert hall.beat(member, 1) == JOIN_AGAIN
     first = join(hall, member, "u", owned={"u": [0, 1]})
-    assert (first.error_code, first.generation_id, first.leader, first.members) == (0, 1, "", [])
+    assert (first.error_code, first.generation_id, first.leader, list(first.members)) == (0, 1, "", [])
     assert (first.protocol_type, first.protocol_name) == ("consumer", "range")
     assert sync(hall, member, 1) == {"u": [0]}
     assert hall.beat(member, 1) == JOIN_AGAIN  # it has something to give up
