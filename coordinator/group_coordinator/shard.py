@@ -101,11 +101,12 @@ class GroupShard:
         self._observer = observer
         self._transaction_max_ms = transaction_max_ms
         self._known_producers = known_producers
+        self._make_core_with = make_core
         self._helpers = None if slices is None else helpers(slices, self._tell)
         self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
             partition,
             WHAT,
-            lambda: make_core(self._image, helpers=self._helpers),
+            self._make_core,
             open_log,
             codec or RecordCodec(partition),
             error_responses,
@@ -128,6 +129,11 @@ class GroupShard:
         """The topics are others now."""
         self._image = image
         self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.most_bytes))
+
+    def _make_core(self) -> GroupCore:
+        if self._helpers is None:
+            return self._make_core_with(self._image)
+        return self._make_core_with(self._image, helpers=self._helpers)
 
     def _tell(self, what: AssignmentComputed | TopicsFound) -> None:
         """Work that was done elsewhere has a result."""

@@ -1,8 +1,8 @@
 """The states of a classic group and every legal transition, as data. The diagrams in docs/ are drawn from this table.
 
 A group is Empty, or collects JoinGroup requests (PreparingRebalance), or has a new generation and waits for the
-leader's assignment (CompletingRebalance), or has it (Stable), or was deleted (Dead): only an Empty group is, or one that
-becomes a consumer group. Source: Kafka's ClassicGroupState.
+leader's assignment (CompletingRebalance), or has it (Stable), or was deleted (Dead): only an Empty group is, or one
+that becomes a consumer group. Source: Kafka's ClassicGroupState.
 """
 
 from __future__ import annotations

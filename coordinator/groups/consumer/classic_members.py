@@ -100,6 +100,7 @@ def _join(
         before.assignor,
         Classic(request.session_timeout_ms, offered),
     )
+    heartbeat.check_fits(step, records.member_metadata(group.group_id, member_id, said))
     if replaced is not None:
         heartbeat.replace(step, group, replaced, member_id)
     if said != before:

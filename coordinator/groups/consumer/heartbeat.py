@@ -6,7 +6,7 @@ from sys import intern
 from typing import NamedTuple
 
 from muster.coordinator.core.deadlines import Deadline
-from muster.coordinator.core.interface import Client
+from muster.coordinator.core.interface import Client, Record
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
@@ -54,6 +54,14 @@ def handle(
         step.reply(command.respond, response)
 
 
+def check_fits(step: Step, made: Record) -> None:
+    """What a member says of itself must have room in a batch, and the records with it. Raises Refused."""
+    if records.is_more_than_fits(step, [made, made, made]):
+        raise Refused(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request."
+        )
+
+
 class _Sender(NamedTuple):
     """Who sends it: a member, None for one that joins; and the static member that it replaces."""
 
@@ -80,6 +88,8 @@ def _beat(
     if said is not before:
         patterns.check(group, before, said, command)
     reconcile.check_known_state(at, owned)
+    if said is not before:
+        check_fits(step, records.member_metadata(request.group_id, sender.member_id, said))
     # from here on nothing is refused
     if present is not group:
         if present is not None:  # an empty classic group gives way

@@ -84,9 +84,12 @@ def found(step: Step, command: TopicsFound) -> None:
             continue
         topics = tuple(sorted(names))
         before = group.resolved.get(pattern)
-        changed |= set(topics) != set(() if before is None else before.topics)
         resolved = Resolved(topics, command.wanted.image.version, step.now.wall_ms)
-        step.record(records.regular_expression(group.group_id, pattern, resolved))
+        made = records.regular_expression(group.group_id, pattern, resolved)
+        if records.is_more_than_fits(step, [made]):
+            continue
+        changed |= set(topics) != set(() if before is None else before.topics)
+        step.record(made)
     metadata_hash = hash_of(group.names, step.state.image)
     if changed or metadata_hash != group.metadata_hash:
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))

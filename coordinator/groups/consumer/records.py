@@ -7,9 +7,11 @@ from sys import intern
 from typing import Final
 
 from muster.coordinator.core.interface import Record
+from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.records import tombstone
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
 from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import Held, Share, held_of, share_of
@@ -124,6 +126,29 @@ def member_removed(group_id: str, member_id: str) -> list[Record]:
         tombstone(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)),
         tombstone(ConsumerGroupMemberMetadataKey(group_id, member_id)),
     ]
+
+
+def is_more_than_fits(step: Step, made: list[Record]) -> bool:
+    """Whether these records are more than one batch may have, with those that the step has already."""
+    return is_too_large(step, [*step.records, *made], sum([_texts(one) for one in made]))
+
+
+def _texts(record: Record) -> int:
+    """Characters and bytes of a record, or more."""
+    key, value = record.key, record.value
+    count = len(getattr(key, "group_id", "")) + len(getattr(key, "member_id", ""))
+    if isinstance(value, ConsumerGroupMemberMetadataValue):
+        names = (value.client_id, value.client_host, value.instance_id or "", value.rack_id or "")
+        count += sum(map(len, (*names, *value.subscribed_topic_names, value.subscribed_topic_regex or "")))
+        count += len(value.subscribed_topic_names)
+        classic = value.classic_member_metadata
+        if isinstance(classic, ClassicMemberMetadata):
+            count += sum([len(one.name) + len(one.metadata) + 8 for one in classic.supported_protocols])
+    elif isinstance(value, ConsumerGroupTargetAssignmentMemberValue):
+        count += sum([8 + len(row.partitions) for row in value.topic_partitions])
+    elif isinstance(value, ConsumerGroupRegularExpressionValue):
+        count += sum([1 + len(name) for name in value.topics])
+    return count
 
 
 # ---- what each does, live and in replay

@@ -76,13 +76,18 @@ def preferred_assignor(group: ConsumerGroup, default: str) -> str:
 
 
 def apply(step: Step, group: ConsumerGroup, epoch: int, assignment: Assignment) -> None:
-    """The targets are these now: a record for each member whose target is another, then the epoch."""
+    """The targets are these now: a record for each member whose target is another, then the epoch. All of them are one
+    batch: if that is too large, the targets that are in force stay.
+    """
     image = step.state.image
+    made = []
     for member_id in string_order(group.members):
         share = _share(assignment.get(member_id, {}), image)
         if share != group.targets.get(member_id):
-            step.record(records.target(group.group_id, member_id, share))
-    step.record(records.target_epoch(group.group_id, epoch, step.now.wall_ms))
+            made.append(records.target(group.group_id, member_id, share))
+    made.append(records.target_epoch(group.group_id, epoch, step.now.wall_ms))
+    if not records.is_more_than_fits(step, made):
+        step.record_all(made)
 
 
 def _share(partitions: Mapping[str, Iterable[int]], image: TopicsImage) -> Share:
