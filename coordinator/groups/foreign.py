@@ -1,6 +1,6 @@
-"""A group of a type that is not served here (share and streams groups), kept as a log of
-Kafka's has it: it is listed, its records and offsets are kept, and requests for classic groups are refused as Kafka
-refuses them. Its members cannot connect to this server, so it does not change.
+"""A group of a type that is not served here (share and streams groups), kept as a log of Kafka's has it: it is listed,
+its records and offsets are kept, and requests for classic groups are refused as Kafka refuses them. Its members cannot
+connect to this server, so it does not change.
 """
 
 from __future__ import annotations
@@ -15,18 +15,13 @@ from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 
-CONSUMER: Final = "consumer"
 SHARE: Final = "share"
 STREAMS: Final = "streams"
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
-ASSIGNING: Final = "Assigning"
-RECONCILING: Final = "Reconciling"
 NOT_READY: Final = "NotReady"
-"""States; the last three are none of a classic group."""
-_KINDS: Final = {"ConsumerGroup": CONSUMER, "ShareGroup": SHARE, "StreamsGroup": STREAMS}
-_IS_STABLE: Final = 0
-"""The `state` of a member's current assignment when it has reconciled (MemberState.STABLE)."""
+"""States; the last one is none of a classic group."""
+_KINDS: Final = {"ShareGroup": SHARE, "StreamsGroup": STREAMS}
 
 Row = tuple[Any, Any]
 """Key and value of a record."""
@@ -93,17 +88,7 @@ class ForeignGroup:
             return EMPTY
         if self.kind == STREAMS:
             return NOT_READY  # until a heartbeat brings its topology
-        return STABLE if self.kind == SHARE else self._state_of(members)
-
-    def _state_of(self, members: list[Row]) -> str:
-        epoch = max((value.epoch for _, value in self._of("Metadata")), default=0)
-        target = max((value.assignment_epoch for _, value in self._of("TargetAssignmentMetadata")), default=0)
-        if epoch > target:
-            return ASSIGNING
-        there = {key.member_id: value for key, value in self._of("CurrentMemberAssignment")}
-        current = [there.get(key.member_id) for key, _ in members]
-        reconciled = all(one and (one.state, one.member_epoch) == (_IS_STABLE, target) for one in current)
-        return STABLE if reconciled else RECONCILING
+        return STABLE
 
     @property
     def _prefix(self) -> str:
@@ -167,14 +152,6 @@ class ForeignGroup:
         """Without members since they were committed; else nothing expires, since no member can commit here."""
         return SINCE_COMMIT if self.is_unused() else NOT_NOW
 
-    def subscribes_to(self, topic: str) -> bool:
-        """By name, or by a regular expression that was resolved; of other types' members anything might be."""
-        if self.kind != CONSUMER:
-            return self.state != EMPTY
-        members = [value for _, value in self._of("MemberMetadata")]
-        resolved = {key.regular_expression: value.topics for key, value in self._of("RegularExpression")}
-        return any(
-            topic in one.subscribed_topic_names
-            or (one.subscribed_topic_regex and topic in resolved.get(one.subscribed_topic_regex, (topic,)))
-            for one in members
-        )
+    def subscribes_to(self, topic: str) -> bool:  # noqa: ARG002  # its members' subscriptions are not read
+        """Of its members anything might be."""
+        return self.state != EMPTY

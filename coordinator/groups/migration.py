@@ -172,8 +172,8 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row]) -> ConsumerGroup
 
 
 def downgrade(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
-    """These members leave a consumer group: if only classic ones stay it becomes a classic group, which rebalances.
-    Whether it did.
+    """These members leave a consumer group: if only classic ones stay it becomes a classic group, which rebalances. If
+    nobody leaves, the last other one was replaced: then it is Stable. Whether it did.
     """
     settings, gone = step.state.settings, {one.member_id for one in leaving}
     staying = [one for one in group.members.values() if one.member_id not in gone]
@@ -211,7 +211,7 @@ def downgrade(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember
     made.note_subscriptions()
     for member in made.members.values():
         parked_requests.restart_session(step, member)
-    one = leaving[0]
-    trigger = Trigger(one.member_id, one.said.instance_id, one.said.client_id, one.said.client_host, None)
-    rebalance.begin(step, made, events.LEFT, trigger)
+    for one in leaving[:1]:
+        trigger = Trigger(one.member_id, one.said.instance_id, one.said.client_id, one.said.client_host, None)
+        rebalance.begin(step, made, events.LEFT, trigger)
     return True

@@ -112,7 +112,10 @@ def _join(
     heartbeat.follow(step, group, member, owned, is_subscription_new=said.topics != before.topics)
     restart_session(step.state, member, step.now.mono_ms)
     wait(step, member, SYNC)
-    return JoinGroupResponse(0, 0, member.at.epoch, CONSUMER, offered[0][0], "", False, member_id)
+    epoch = member.at.epoch
+    if replaced is not None and before.classic is None and step.state.downgrade is not None:
+        step.state.downgrade(step, group, [])
+    return JoinGroupResponse(0, 0, epoch, CONSUMER, offered[0][0], "", False, member_id)
 
 
 def _supports(group: ConsumerGroup, protocol_type: str, names: Sequence[str]) -> bool:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.core.interface import Now
+from muster.coordinator.core.late_answers import LateAnswers
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.protocol.errors import ErrorCode
@@ -314,3 +316,41 @@ def test_replay_gives_the_group() -> None:
     for member_id, member in live.members.items():
         assert (other.members[member_id].said, other.members[member_id].at) == (member.said, member.at)
     assert (live.state, other.state) == ("Reconciling", "Reconciling")
+
+
+def test_what_does_not_fit_into_a_batch_changes_nothing() -> None:
+    hall = Hall()
+    hall.most_bytes = 2_000
+    refused = hall.enter("A", *[f"a-topic-with-a-name-{number}" for number in range(100)])
+    assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not hall.core.state.groups
+    hall.most_bytes = 500
+    joined = hall.enter("A", "t")
+    assert (joined.error_code, joined.member_epoch) == (0, 2)
+
+
+def test_targets_that_do_not_fit_into_a_batch_leave_those_in_force() -> None:
+    hall = Hall()
+    for number in range(8):
+        hall.enter(f"A{number}", "t")
+    hall.most_bytes = 900
+    joined = hall.enter("B", "t")
+    assert (joined.error_code, joined.member_epoch) == (0, 10)
+    hall.told(TopicsChanged(topics(t=200)))
+    hall.cast("B", owned={})
+    assert state(hall) == "Assigning"
+    hall.most_bytes = 100_000
+    hall.cast("B", owned={})
+    assert state(hall) == "Reconciling"
+
+
+def test_a_member_whose_answer_was_late_is_given_time() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    waits = LateAnswers()
+    waits.late(hall.now.mono_ms, hall.now.mono_ms + 30_000)
+    hall.now = Now(hall.now.mono_ms + 45_000, hall.now.wall_ms + 45_000)
+    hall.take(hall.core.advance(hall.now, waits))
+    assert state(hall) == "Stable"
+    hall.advance(30_000)
+    assert state(hall) == "Empty"

@@ -175,6 +175,18 @@ def test_when_the_last_consumer_member_goes_the_group_is_classic_and_rebalances(
     assert hall.sync(member, {member: b"x"}).assignment == b"x"
 
 
+def test_a_static_member_that_comes_back_as_a_classic_one_makes_the_group_classic() -> None:
+    hall = Hall()
+    hall.enter("C", "u", instance="i")
+    joined = join(hall, "", "u", instance="i")
+    assert (joined.error_code, joined.generation_id) == (0, 2)
+    group = hall.core.state.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert (group.state, group.generation, list(group.members)) == ("Stable", 2, [joined.member_id])
+    answer = hall.sync(joined.member_id, generation=2, instance="i")
+    assert decode_assignment(answer.assignment)[1].assigned_partitions[0].partitions == [0, 1]
+
+
 @pytest.mark.parametrize("policy", ["DISABLED", "upgrade"])
 def test_a_group_that_may_not_be_downgraded(policy: str) -> None:
     hall = Hall(group_consumer_migration_policy=policy)
