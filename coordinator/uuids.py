@@ -21,6 +21,11 @@ def draw_uuid(random_bytes: RandomBytes = os.urandom) -> bytes:
             return drawn
 
 
+def as_text(drawn: bytes) -> str:
+    """Such an id as Kafka's Uuid.toString writes it."""
+    return base64.urlsafe_b64encode(drawn).rstrip(b"=").decode()
+
+
 def draw_uuid_text(random_bytes: RandomBytes = os.urandom) -> str:
     """A UUID of version 4 as Java's UUID.toString writes it: member ids end in one."""
     return str(uuid.UUID(bytes=random_bytes(16), version=4))

@@ -13,6 +13,7 @@ from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.slices import Job, Later
+from muster.coordinator.uuids import as_text
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -42,7 +43,7 @@ def handle_consumer_group_heartbeat(
         request,
         respond,
         context.client,
-        drawn_id="" if request.member_id else node.draw_uuid_text(),
+        drawn_id="" if request.member_id else as_text(node.draw_uuid()),
         pattern_error=_error_of(pattern) if pattern else None,
         version=context.api_version,
     )

@@ -5,6 +5,7 @@ there is something new for it.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Final, Protocol
 
@@ -58,7 +59,7 @@ class _Join(Protocol):
 
 def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerGroup) -> None:
     """Answer a JoinGroup to a consumer group, at once."""
-    member_id = request.member_id or command.drawn_id
+    member_id = request.member_id or _bare(command.drawn_id)
     try:
         response = _join(step, command, request, group, member_id)
     except Refused as refused:
@@ -66,6 +67,15 @@ def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerG
         response = JoinGroupResponse(error_code=refused.error, protocol_name=None, member_id=request.member_id)
         step.refused(command, request.group_id, refused.error, member_id, request.group_instance_id)  # type: ignore[arg-type]
     step.reply(command.respond, response)
+
+
+def _bare(drawn_id: str) -> str:
+    """The id of a new member: without the client's id before it, and as Kafka's Uuid writes it, not Java's UUID."""
+    try:
+        drawn = bytes.fromhex(drawn_id.replace("-", ""))
+    except ValueError:
+        return drawn_id
+    return urlsafe_b64encode(drawn).rstrip(b"=").decode()
 
 
 def _join(
