@@ -177,6 +177,16 @@ def _describe(before: Description, request: ConsumerGroupHeartbeatRequest, clien
     """What the member says of itself now; `before` itself when that is the same. What is not given stays."""
     names = request.subscribed_topic_names
     pattern, timeout_ms = request.subscribed_topic_regex, request.rebalance_timeout_ms
+    if (
+        names is None
+        and timeout_ms == -1
+        and pattern is request.rack_id is request.server_assignor is None
+        and request.instance_id in (None, before.instance_id)
+        and before.client_id == client.client_id
+        and before.client_host == client.host
+        and before.classic is None
+    ):
+        return before  # nearly every heartbeat says nothing new
     said = Description(
         before.instance_id if request.instance_id is None else request.instance_id,
         before.rack_id if request.rack_id is None else request.rack_id,
