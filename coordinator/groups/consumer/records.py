@@ -177,7 +177,7 @@ def _said(value: ConsumerGroupMemberMetadataValue, shared: SharedValues) -> Desc
     if isinstance(classic, ClassicMemberMetadata):
         offered = shared.protocols((one.name, one.metadata) for one in classic.supported_protocols)
         known = Classic(classic.session_timeout_ms, offered)
-    return Description(
+    said = Description(
         value.instance_id,
         _shared(value.rack_id, shared),
         of(value.client_id),
@@ -188,6 +188,8 @@ def _said(value: ConsumerGroupMemberMetadataValue, shared: SharedValues) -> Desc
         _shared(value.server_assignor, shared),
         known,
     )
+    # dynamic members of one client say the same
+    return said if said.instance_id is not None or known is not None else shared.of(said)
 
 
 def _shared(text: str | None, shared: SharedValues) -> str | None:
@@ -227,7 +229,8 @@ def replay_target(
         if group is not None:
             group.targets.pop(key.member_id, None)
         return
-    share = share_of({row.topic_id: row.partitions for row in value.topic_partitions})
+    of = state.shared.of
+    share = share_of({of(row.topic_id): row.partitions for row in value.topic_partitions})
     _present(state, key.group_id).targets[intern(key.member_id)] = share
 
 
@@ -255,19 +258,19 @@ def replay_current(
         return
     group = _present(state, key.group_id)
     member = _member(group, key.member_id)
-    assigned = _held(value.assigned_partitions, value.member_epoch)
-    revoking = _held(value.partitions_pending_revocation, value.member_epoch)
+    assigned = _held(value.assigned_partitions, value.member_epoch, state.shared)
+    revoking = _held(value.partitions_pending_revocation, value.member_epoch, state.shared)
     position = Position(value.member_epoch, value.previous_member_epoch, value.state, assigned, revoking)
     group.move_member(member, position)
 
 
-def _held(rows: Sequence[TopicPartitions], epoch: int) -> Held:
+def _held(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) -> Held:
     made: dict[bytes, dict[int, int]] = {}
     for row in rows:
         epochs = row.assignment_epochs
         if epochs is None or len(epochs) != len(row.partitions):  # a Kafka before 4.3 does not say them
             epochs = (max(epoch, 0),) * len(row.partitions)
-        made[row.topic_id] = dict(zip(row.partitions, epochs, strict=True))
+        made[shared.of(row.topic_id)] = dict(zip(row.partitions, epochs, strict=True))
     return held_of(made)
 
 
