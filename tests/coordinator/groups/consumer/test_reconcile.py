@@ -1,0 +1,122 @@
+"""One step of a member towards its target, without a core."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import START, Position
+from muster.coordinator.groups.consumer.partitions import (
+    NOTHING,
+    Held,
+    assigned_at,
+    held_of,
+    same_partitions,
+    share_of,
+    without_epochs,
+)
+from muster.coordinator.groups.consumer.reconcile import Aim, next_position
+from muster.coordinator.groups.consumer.states import (
+    STABLE,
+    UNKNOWN,
+    UNRELEASED_PARTITIONS,
+    UNREVOKED_PARTITIONS,
+)
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
+
+T, U = b"T" * 16, b"U" * 16
+
+
+def held(epoch: int, *partitions: int, topic: bytes = T) -> Held:
+    return held_of({topic: dict.fromkeys(partitions, epoch)})
+
+
+def owned(*partitions: int, topic: bytes = T) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
+    return [ConsumerGroupHeartbeatRequestTopicPartitions(topic, list(partitions))]
+
+
+def aim(epoch: int, *partitions: int, subscribed: tuple[bytes, ...] = (T, U)) -> Aim:
+    return Aim("A", epoch, share_of({T: partitions}), subscribed)
+
+
+def group(**holders: str) -> ConsumerGroup:
+    """p3="B": partition 3 of T is B's."""
+    made = ConsumerGroup("g")
+    made.holders[T] = {int(name[1:]): who for name, who in holders.items()}
+    return made
+
+
+def step(present: ConsumerGroup, at: Position, to: Aim, has: object = None, *, new: bool = False) -> Position:
+    return next_position(present, at, to, has, is_subscription_new=new)  # type: ignore[arg-type]
+
+
+def test_a_member_at_its_target_stays() -> None:
+    at = Position(3, 2, STABLE, held(3, 0), NOTHING)
+    assert step(group(p0="A"), at, aim(3, 0)) is at
+
+
+def test_what_is_free_is_taken_and_the_rest_is_waited_for() -> None:
+    assert step(group(), START, aim(2, 0, 1)) == Position(2, 0, STABLE, held(2, 0, 1), NOTHING)
+    some = step(group(p1="B"), START, aim(2, 0, 1))
+    assert some == Position(2, 0, UNRELEASED_PARTITIONS, held(2, 0), NOTHING)
+    none = step(group(p0="B"), START, aim(2, 0))
+    assert none == Position(2, 0, UNRELEASED_PARTITIONS, NOTHING, NOTHING)
+    assert step(group(p1="A"), some, aim(2, 0, 1)) == Position(2, 2, STABLE, held(2, 0, 1), NOTHING)
+
+
+def test_what_it_has_longer_keeps_its_epoch() -> None:
+    at = Position(2, 1, STABLE, held(1, 0), NOTHING)
+    assert step(group(p0="A"), at, aim(3, 0, 1)).assigned == held_of({T: {0: 1, 1: 3}})
+
+
+def test_it_gives_up_before_it_gets() -> None:
+    at = Position(2, 1, STABLE, held(2, 0, 1), NOTHING)
+    told = step(group(p0="A", p1="A"), at, aim(3, 0, 2), owned(0, 1))
+    assert told == Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 1))
+    assert step(group(), told, aim(3, 0, 2), owned(0, 1)) is told
+    assert step(group(), told, aim(3, 0, 2)) is told  # it does not say
+    done = step(group(), told, aim(3, 0, 2), owned(0))
+    assert done == Position(3, 2, STABLE, held_of({T: {0: 2, 2: 3}}), NOTHING)
+
+
+def test_what_it_has_given_up_already_need_not_be_asked_for() -> None:
+    at = Position(2, 1, STABLE, held(2, 0, 1), NOTHING)
+    assert step(group(), at, aim(3, 0), owned(0)) == Position(3, 2, STABLE, held(2, 0), NOTHING)
+
+
+def test_what_it_gives_up_may_come_back_to_it() -> None:
+    told = Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 1))
+    back = step(group(p0="A", p1="A"), told, aim(4, 0, 1), owned(0))
+    assert back == Position(4, 2, STABLE, held_of({T: {0: 2, 1: 4}}), NOTHING)
+
+
+def test_topics_that_it_does_not_subscribe_to_any_more_are_given_up_at_once() -> None:
+    at = Position(2, 1, STABLE, held_of({T: {0: 2}, U: {0: 2}}), NOTHING)
+    only_t = aim(2, 0, subscribed=(T,))
+    told = step(group(), at, only_t, new=True)
+    assert told == Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 0, topic=U))
+    assert step(group(), at, only_t, owned(0), new=True) == Position(2, 2, STABLE, held(2, 0), NOTHING)
+    assert step(group(), at, aim(2, 0), new=True) is at
+    more = step(group(), told, aim(2, 0, subscribed=()), owned(0, topic=U), new=True)
+    assert more.assigned == NOTHING
+    assert more.revoking == held_of({T: {0: 2}, U: {0: 2}})
+
+
+def test_a_state_of_a_later_kafka() -> None:
+    at = Position(2, 1, UNKNOWN, held(2, 0), NOTHING)
+    with pytest.raises(Refused) as refused:
+        step(group(), at, aim(3, 0), owned(0))
+    assert refused.value.error == ErrorCode.FENCED_MEMBER_EPOCH
+    assert "in a unknown state" in refused.value.message
+    assert step(group(p0="A"), at, aim(3, 0), []) == Position(3, 2, STABLE, held(2, 0), NOTHING)
+
+
+def test_partitions_as_values() -> None:
+    value = held_of({U: {}, T: {2: 5, 0: 4}})
+    assert value == ((T, (0, 2), (4, 5)),)
+    assert (assigned_at(value, T, 2), assigned_at(value, T, 1), assigned_at(value, U, 0)) == (5, None, None)
+    assert without_epochs(value) == ((T, (0, 2), (0, 0)),)
+    assert same_partitions(value, without_epochs(value))
+    assert not same_partitions(value, NOTHING)
