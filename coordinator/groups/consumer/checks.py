@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, LEAVING, ConsumerMember
 from muster.coordinator.groups.consumer.partitions import Held
@@ -58,7 +59,7 @@ def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings
             raise _invalid("InstanceId can't be null.")
     elif epoch < AWAY:
         raise _invalid("MemberEpoch is invalid.")
-    assignor, known = request.server_assignor, settings.group_consumer_assignors
+    assignor, known = request.server_assignor, names_of(settings.group_consumer_assignors)
     if assignor is not None and assignor not in known:
         names = ", ".join(string_order(known))
         raise Refused(

@@ -56,7 +56,7 @@ def _describe(step: Step, group_id: str) -> DescribedGroup:
                 CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
             )
         )
-    assignor = preferred_assignor(group, step.state.settings.group_consumer_assignors[0])
+    assignor = preferred_assignor(group, step.state.settings)
     return DescribedGroup(0, None, group_id, group.state, group.epoch, group.assignment_epoch, assignor, members)
 
 

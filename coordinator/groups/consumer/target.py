@@ -14,8 +14,10 @@ from muster.assignors.assignor import Assignment, Member, Topic
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import records
+from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
@@ -62,15 +64,18 @@ def wanted_assignment(step: Step, group: ConsumerGroup) -> AssignmentWanted:
         }
         names = tuple(group.topics_of(said))
         members.append(Member(member.member_id, names, owned, -1, said.instance_id, said.rack_id))
-    assignor = preferred_assignor(group, step.state.settings.group_consumer_assignors[0])
+    assignor = preferred_assignor(group, step.state.settings)
     return AssignmentWanted(group.group_id, group.epoch, assignor, members, topics, group.waiting)
 
 
-def preferred_assignor(group: ConsumerGroup, default: str) -> str:
-    """The one that most members wish for; the first of them as Java walks its table."""
-    counts = group.assignors
+def preferred_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
+    """The one that most members wish for; the first of them as Java walks its table. In a log that came from elsewhere
+    they may wish for one that is not there.
+    """
+    there = names_of(settings.group_consumer_assignors)
+    counts = {name: count for name, count in group.assignors.items() if name in there}
     if not counts:
-        return default
+        return there[0]
     most = max(counts.values())
     return next(name for name in string_order(counts) if counts[name] == most)
 

@@ -11,6 +11,7 @@ from muster.coordinator.core.late_answers import LateAnswers
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from tests.coordinator.groups.consumer.harness import Hall, given, topics
@@ -354,3 +355,16 @@ def test_a_member_whose_answer_was_late_is_given_time() -> None:
     assert state(hall) == "Stable"
     hall.advance(30_000)
     assert state(hall) == "Empty"
+
+
+def test_assignors_may_be_named_by_kafkas_classes() -> None:
+    package = "org.apache.kafka.coordinator.group.assignor."
+    hall = Hall(group_consumer_assignors=(f"{package}RangeAssignor", f"{package}UniformAssignor", "theirs"))
+    described = hall.enter("A", "t", assignor="theirs")
+    assert described.error_message == "ServerAssignor theirs is not supported. Supported assignors: uniform, range."
+    hall.enter("A", "t")
+    row = hall.send(ConsumerGroupDescribeRequest(["g"])).groups[0]
+    assert (row.assignor_name, row.group_state, row.members[0].member_type) == ("range", "Stable", 1)
+    absent = hall.send(ConsumerGroupDescribeRequest(["no"])).groups[0]
+    assert (absent.error_code, absent.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group no not found.")
+    assert Hall(group_consumer_assignors=("theirs",)).enter("A", "t").member_epoch == 2
