@@ -142,3 +142,63 @@ def test_a_pattern_that_is_none() -> None:
     assert refused.error_message == ("SubscribedTopicRegex `[a` is not a valid regular expression: missing closing ].")
     assert not hall.core.state.groups
     assert hall.enter("A", pattern="").error_code == 0
+
+
+def test_a_pattern_that_another_member_has_is_known_at_once() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern="t")
+    search(hall, "t")
+    hall.cast("A", owned={})
+    joined = hall.enter("B", pattern="t")
+    assert joined.member_epoch == 3
+    assert not hall.elsewhere
+    hall.cast("B", pattern="")  # it has none any more: that counts at once
+    assert hall.consumers().epoch == 4
+    assert hall.consumers().patterns == {"t": 1}
+
+
+def test_a_pattern_that_nobody_has_any_more_when_its_topics_are_found() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern="t")
+    hall.cast("A", pattern="u")
+    hall.written()
+    search(hall, "t")
+    assert not any("RegularExpression" in one for one in hall.written())
+
+
+def test_a_search_of_a_group_that_is_gone_or_that_failed() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern="t")
+    wanted = hall.elsewhere.pop()
+    hall.written()
+    hall.told(TopicsFound(wanted, None))
+    assert not hall.written()
+    hall.cast("A")
+    assert hall.elsewhere  # asked for again
+    hall.told(TopicsFound(TopicsWanted("gone", wanted.client, (), wanted.image), {}))
+    assert not hall.written()
+
+
+def test_the_same_topics_again_are_no_new_epoch() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern="t")
+    search(hall, "t")
+    hall.advance(10_001)
+    hall.told(TopicsChanged(topics(t=8, u=2)))
+    hall.cast("A", owned={})
+    epoch = hall.consumers().epoch
+    search(hall, "t")
+    assert hall.consumers().epoch == epoch
+
+
+def test_topics_that_do_not_fit_into_a_batch_are_left_out() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern=".*")
+    hall.most_bytes = 500
+    search(hall, *[f"a-topic-with-a-name-{number}" for number in range(100)])
+    assert not hall.consumers().resolved
+
+
+def test_without_helpers_no_pattern_finds_a_topic() -> None:
+    hall = Hall()
+    assert hall.enter("A", pattern="t").member_epoch == 1

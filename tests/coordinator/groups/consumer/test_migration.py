@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from muster.assignors.subscription import assignment_bytes
+from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.protocol.consumer import decode_assignment, encode_subscription
 from muster.protocol.errors import ErrorCode
@@ -15,6 +17,7 @@ from muster.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
     ConsumerProtocolSubscriptionTopicPartition,
 )
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.coordinator.groups.consumer.harness import Hall, given
 
 JOIN_AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
@@ -38,9 +41,9 @@ def sync(hall: Hall, member: str, generation: int) -> Any:
     return {row.topic: list(row.partitions) for row in rows}
 
 
-def classic() -> Hall:
-    """A Stable classic group of A, which has both partitions of u."""
-    hall = Hall()
+def classic(**settings: int) -> Hall:
+    """A Stable classic group of one member, which has both partitions of u."""
+    hall = Hall(**settings)
     member = join(hall, "", "u").member_id
     hall.sync(member, {member: assignment_bytes({"u": [0, 1]})})
     assert isinstance(hall.core.state.groups["g"], ClassicGroup)
@@ -271,3 +274,51 @@ def test_replay_gives_the_mixed_group() -> None:
     for member_id, member in live.members.items():
         assert (other.members[member_id].said, other.members[member_id].at) == (member.said, member.at)
     assert (other.holders, other.classic_count, other.epoch) == (live.holders, 1, 2)
+
+
+def test_a_static_classic_member_and_its_instance() -> None:
+    hall = Hall()
+    hall.enter("C", "u")
+    first = join(hall, "", "u", instance="i")
+    assert first.error_code == 0
+    again = join(hall, first.member_id, "u", instance="i")
+    assert (again.error_code, again.member_id) == (0, first.member_id)
+    other = join(hall, "other", "u", instance="i")
+    assert (other.error_code, other.member_id) == (ErrorCode.FENCED_INSTANCE_ID, "other")
+    assert hall.beat(first.member_id, again.generation_id, "i") == 0
+    assert hall.beat("other", again.generation_id, "i") == ErrorCode.FENCED_INSTANCE_ID
+    successor = join(hall, "", "u", instance="i")  # it need not have left
+    assert successor.member_id != first.member_id
+    assert hall.leave("", instance="i").members[0].error_code == 0
+    assert list(hall.consumers().members) == ["C"]
+
+
+def test_an_id_for_a_new_classic_member_is_written_as_kafkas_uuids() -> None:
+    hall = Hall()
+    hall.enter("C", "u")
+    request = JoinGroupRequest(
+        "g", 10_000, 20_000, "", None, "consumer", [JoinGroupRequestProtocol("range", subscription("u"))]
+    )
+    drawn = "f660ae1c-9525-4630-bfe0-42347c16eb9b"
+    command = JoinCommand(request, -1, Client("c", "/h"), drawn, False, True)  # type: ignore[arg-type]
+    hall.take(hall.core.handle(command, hall.now))
+    assert hall.reply(-1).member_id == "9mCuHJUlRjC_4EI0fBbrmw"
+
+
+def test_who_comes_to_a_group_to_be_upgraded_may_be_refused() -> None:
+    hall = classic()
+    bad = hall.enter("C", pattern="[a", error="missing closing ]")
+    assert bad.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    full = classic(group_consumer_max_size=1)
+    assert full.enter("C", "u").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    for one in (hall, full):
+        assert isinstance(one.core.state.groups["g"], ClassicGroup)
+
+
+def test_a_group_larger_than_a_classic_one_may_be_stays() -> None:
+    hall = Hall(group_max_size=1)
+    hall.enter("C", "u")
+    join(hall, "m", "u")
+    join(hall, "n", "u")
+    hall.cast("C", -1)
+    assert list(hall.consumers().members) == ["m", "n"]
