@@ -1,0 +1,132 @@
+"""Records of consumer groups as logs have them: of older Kafkas, in part, of groups and members that are gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import Description, Position
+from muster.coordinator.groups.consumer.records import current, group_epoch, member_metadata, target, target_epoch
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
+from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
+from muster.protocol.messages.group_records.consumer_group_partition_metadata import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
+from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+from tests.coordinator.groups.consumer.harness import Hall, T, given
+
+SAID = Description(None, None, "c", "/10.0.0.1", ("t",), None, 5_000, None, None)
+KEYS: tuple[Message, ...] = (
+    ConsumerGroupCurrentMemberAssignmentKey("g", "A"),
+    ConsumerGroupTargetAssignmentMemberKey("g", "A"),
+    ConsumerGroupTargetAssignmentMetadataKey("g"),
+    ConsumerGroupMemberMetadataKey("g", "A"),
+    ConsumerGroupRegularExpressionKey("g", "t"),
+    ConsumerGroupPartitionMetadataKey("g"),
+    ConsumerGroupMetadataKey("g"),
+)
+
+
+def hall_of(*rows: tuple[Message, Message | None]) -> Hall:
+    hall = Hall()
+    hall.core.replay(rows, hall.now)
+    hall.take(hall.core.loaded(hall.now))
+    return hall
+
+
+def present(at: Position) -> list[tuple[Message, Any]]:
+    made = [
+        member_metadata("g", "A", SAID),
+        group_epoch("g", 7, 1),
+        target("g", "A", ((T, (0, 1)),)),
+        target_epoch("g", 7, 0),
+        current("g", "A", at),
+    ]
+    return [(one.key, one.value) for one in made]
+
+
+def test_tombstones_of_what_is_not_there_change_nothing() -> None:
+    assert not hall_of(*[(key, None) for key in KEYS]).core.state.groups
+
+
+def test_tombstones_remove_a_group() -> None:
+    at = Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())
+    hall = hall_of(*present(at), *[(key, None) for key in KEYS])
+    assert not hall.core.state.groups
+    assert hall.only_retention_is_due()
+
+
+def test_the_tombstone_of_a_group_removes_members_that_have_none() -> None:
+    assert not hall_of(*present(Position(7, 6, 0, (), ())), (KEYS[-1], None)).core.state.groups
+
+
+def test_a_log_before_4_3_does_not_say_since_when_a_partition_is_assigned() -> None:
+    rows = present(Position(7, 6, 0, (), ()))
+    rows[-1] = (rows[-1][0], ConsumerGroupCurrentMemberAssignmentValue(7, 6, 0, [TopicPartitions(T, [0, 1], None)], []))
+    hall = hall_of(*rows, (KEYS[5], ConsumerGroupPartitionMetadataValue()))
+    assert hall.member("A").at.assigned == ((T, (0, 1), (7, 7)),)
+    assert hall.consumers().has_partition_metadata
+    assert hall.consumers().state == "Stable"
+    hall.cast("A")  # the hash of the topics takes its place
+    assert hall.written()[:2] == ["Metadata 8", "PartitionMetadata -"]
+    assert not hall.consumers().has_partition_metadata
+
+
+def test_a_member_that_was_giving_up_has_its_time_anew() -> None:
+    hall = hall_of(*present(Position(6, 6, 1, ((T, (0,), (6,)),), ((T, (5,), (6,)),))))
+    hall.advance(4_999)
+    assert list(hall.consumers().members) == ["A"]
+    hall.advance(1)
+    assert not hall.consumers().members
+
+
+def test_a_compacted_log_may_say_who_got_a_partition_before_who_gave_it_up() -> None:
+    one = present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ()))
+    got = current("g", "B", Position(8, 7, 0, ((T, (1,), (8,)),), ()))
+    gave = current("g", "A", Position(8, 7, 0, ((T, (0,), (7,)),), ()))
+    hall = hall_of(*one, (got.key, got.value), (gave.key, gave.value))
+    assert hall.consumers().holders == {T: {0: "A", 1: "B"}}
+
+
+def test_a_member_that_changes_its_instance() -> None:
+    first, then = (member_metadata("g", "A", SAID._replace(instance_id=one)) for one in ("i", "j"))
+    group = hall_of((first.key, first.value), (then.key, then.value)).consumers()
+    assert group.static_ids == {"j": "A"}
+    assert group.static_member("i") is None
+
+
+def test_who_may_fetch_and_commit_in_transactions() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    group = hall.consumers()
+    assert group.validate_fetch(None, -1) == group.validate_fetch("A", 2) == 0
+    assert group.validate_fetch(None, 2) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert group.validate_fetch("", -1) == group.validate_fetch("B", 2) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.validate_fetch("A", 1) == ErrorCode.STALE_MEMBER_EPOCH
+    nothing: Any = tuple
+    assert group.validate_transactional_commit("", None, -1, nothing) == 0
+    assert group.validate_transactional_commit("A", None, 2, nothing) == 0
+    late: Any = lambda: [(T, 0)]  # noqa: E731
+    assert group.validate_transactional_commit("A", None, 1, late) == ErrorCode.ILLEGAL_GENERATION
+    assert group.validate_commit_of("A", None, 2, 8, nothing) == ErrorCode.UNSUPPORTED_VERSION
+    assert group.unused_since_ms() == -1
+    assert isinstance(group, ConsumerGroup)
+
+
+def test_a_loaded_group_goes_on() -> None:
+    hall = hall_of(*present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())))
+    assert given(hall.cast("A", 0, names=["t"], owned={}, timeout=5_000)) == "t0+1+2+3+4+5+6+7"
