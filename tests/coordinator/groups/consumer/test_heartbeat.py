@@ -13,6 +13,7 @@ from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.group_records.share_group_metadata import ShareGroupMetadataKey, ShareGroupMetadataValue
 from muster.protocol.messages.list_groups import ListGroupsRequest
 from tests.coordinator.groups.consumer.harness import Hall, given, topics
 
@@ -368,3 +369,31 @@ def test_assignors_may_be_named_by_kafkas_classes() -> None:
     absent = hall.send(ConsumerGroupDescribeRequest(["no"])).groups[0]
     assert (absent.error_code, absent.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group no not found.")
     assert Hall(group_consumer_assignors=("theirs",)).enter("A", "t").member_epoch == 2
+
+
+def test_a_group_of_another_type() -> None:
+    hall = Hall()
+    hall.stable()
+    for epoch in (1, -1):
+        refused = hall.cast("A", epoch)
+        assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert refused.error_message == "Group g is not a consumer group."
+    shared = Hall()
+    shared.core.replay([(ShareGroupMetadataKey("g"), ShareGroupMetadataValue(1))], shared.now)
+    assert shared.enter("A", "t").error_message == "Group g is not a consumer group."
+    row = shared.send(ConsumerGroupDescribeRequest(["g"])).groups[0]
+    assert row.error_message == "Group g is not a consumer group."
+
+
+def test_a_static_member_that_goes_while_it_gives_up_is_not_fenced_for_that() -> None:
+    hall = Hall()
+    hall.enter("A", "u", instance="i")
+    hall.enter("B", "u")
+    hall.cast("A", owned={"u": [0, 1]}, instance="i")
+    assert hall.cast("A", -2, instance="i").member_epoch == -2
+    hall.advance(6_000)
+    assert set(hall.consumers().members) == {"A", "B"}
+    # what it was giving up is free at once
+    assert given(hall.cast("B", owned={})) is not None
+    assert hall.cast("A", -1, instance="i").member_epoch == -1
+    assert list(hall.consumers().members) == ["B"]

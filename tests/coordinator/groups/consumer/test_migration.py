@@ -322,3 +322,19 @@ def test_a_group_larger_than_a_classic_one_may_be_stays() -> None:
     join(hall, "n", "u")
     hall.cast("C", -1)
     assert list(hall.consumers().members) == ["m", "n"]
+
+
+def test_a_follower_that_waits_for_its_assignment_is_told_to_join_again() -> None:
+    hall = Hall()
+    first = join(hall, "", "u").member_id
+    assert join(hall, "", "u") is None
+    join(hall, first, "u")
+    group = hall.core.state.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert group.state == "CompletingRebalance"
+    follower = next(one for one in group.members if one != group.leader_id)
+    assert hall.sync(follower) is None
+    token = hall.asked
+    hall.enter("C", "u")
+    assert hall.reply(token).error_code == JOIN_AGAIN
+    assert hall.consumers().epoch == 3
