@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -86,6 +86,12 @@ docs: venv ## draw what docs/ shows of the code anew
 pipeline: $(VENV)/.spark ## tell from a group log what the groups did (SOURCE=muster-data ARGS='--out report'; default: a sample)
 	@test "$(SOURCE)" != $(SAMPLE) -o -d $(SAMPLE) || { rm -rf $(SAMPLE).new && $(BIN)/muster log sample $(SAMPLE).new && mv $(SAMPLE).new $(SAMPLE); }
 	@exec $(BIN)/muster analyze $(SOURCE) $(ARGS)
+
+score: venv ## how much of what the pipeline tells is so, of kept logs with a known truth (ARGS='one --misses'; docs/pipeline-scores.md)
+	@$(BIN)/python -m tests.pipeline.scores $(ARGS)
+
+record-truth: venv ## record such a log of a real Kafka: some 20 groups of four client libraries (ARGS='DIR --seed 7 --keep FILE.tar.xz')
+	$(BIN)/python -m tests.pipeline.recording.record $(ARGS)
 
 bench: venv ## measure (beside a real Kafka when Java is there); ratios go to bench/results.md
 	@$(BIN)/python -m compileall -q $(SOURCES)

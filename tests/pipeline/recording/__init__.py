@@ -1,0 +1,1 @@
+"""Recording what real groups do, with a truth about it: `python -m tests.pipeline.recording.record`."""

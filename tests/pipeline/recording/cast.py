@@ -1,0 +1,337 @@
+"""The groups of a recording (`record`): their processes, what a script can have them do, and the truth of that."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # they are there
+
+from tests.pipeline.recording.member import Settings, main
+from tests.support.servers import KAFKA_SCRIPTS
+
+FORKS: Final = multiprocessing.get_context("forkserver")
+STRATEGIES: Final = {"range": "Range", "roundrobin": "RoundRobin", "cooperative-sticky": "CooperativeSticky"}
+_ASSIGNORS: Final = "org.apache.kafka.clients.consumer"
+QUIET_S: Final = 1.5
+PATIENCE_S: Final = 40.0
+
+
+def now_ms() -> int:
+    """By the clock of this machine."""
+    return int(time.time() * 1000)
+
+
+class Journal:
+    """Lines of JSON that many write."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out, self._lock = out, threading.Lock()
+        self.lines: list[dict[str, Any]] = []
+
+    def write(self, **line: object) -> None:
+        """One line."""
+        with self._lock:
+            self.lines.append(line)
+            self._out.write(json.dumps(line) + "\n")
+            self._out.flush()
+
+
+@dataclass
+class Stage:
+    """What all groups have in common."""
+
+    bootstrap: str
+    class_path: str
+    journal: Journal
+    truth: Journal
+    errors: Any
+    admin: AdminClient
+    quiet: set[str] = field(default_factory=set)
+    """Topics that nothing is written to at the moment."""
+
+
+def compiled(directory: Path) -> str:
+    """The class path of the Java member, which is compiled into `directory`."""
+    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    source = Path(__file__).with_name("RecordedMember.java")
+    subprocess.run(["javac", "-cp", f"{jars}/*", "-d", directory, source], check=True)
+    return f"{directory}:{jars}/*"
+
+
+class Process:
+    """One consumer process: it may start again and again under the same client id."""
+
+    def __init__(self, stage: Stage, settings: Settings) -> None:
+        self.stage, self.settings = stage, settings
+        self.assigned: set[int] | None = None
+        """Its partitions; None: it was given none yet."""
+        self.heard = 0.0
+        """When something was last heard of it (monotonic)."""
+        self._end: Callable[[float | None], Any] | None = None
+        self._say: Callable[[str], None] = lambda _line: None
+        self.pid = 0
+
+    @property
+    def client_id(self) -> str:
+        """Its name."""
+        return self.settings.client_id
+
+    @property
+    def runs(self) -> bool:
+        """Is it there?"""
+        return self._end is not None
+
+    def start(self) -> None:
+        """Start it and do not wait for it to be a member."""
+        assert not self.runs
+        self.assigned, self.heard = None, time.monotonic()
+        self.note("starts")
+        if self.settings.client == "java":
+            self._start_java()
+        else:
+            self._start_python()
+
+    def _start_python(self) -> None:
+        ours, theirs = FORKS.Pipe()
+        process = FORKS.Process(target=main, args=(self.settings._asdict(), theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self.pid = process.pid or 0
+        self._say, self._end = ours.send, process.join
+        threading.Thread(target=self._listen, args=(ours,), daemon=True).start()
+
+    def _listen(self, wire: Connection) -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                self._heard(wire.recv())
+
+    def _start_java(self) -> None:
+        settings = self.settings
+        properties: dict[str, object] = {
+            "bootstrap.servers": settings.bootstrap,
+            "group.id": settings.group,
+            "client.id": settings.client_id,
+            "enable.auto.commit": str(settings.commits == "auto").lower(),
+            "auto.commit.interval.ms": settings.commit_ms,
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": settings.session_ms,
+            "heartbeat.interval.ms": settings.heartbeat_ms,
+            "max.poll.interval.ms": settings.max_poll_ms,
+            "partition.assignment.strategy": f"{_ASSIGNORS}.{STRATEGIES[settings.assignor]}Assignor",
+        }
+        if settings.instance_id is not None:
+            properties["group.instance.id"] = settings.instance_id
+        java = [
+            "java",
+            "-Xmx64M",
+            "-Xshare:auto",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-cp",
+            self.stage.class_path,
+        ]
+        words = [settings.commits, str(settings.commit_ms), str(settings.rewinds), ",".join(settings.topics)]
+        process = subprocess.Popen(
+            [*java, "RecordedMember", *words, *(f"{name}={value}" for name, value in properties.items())],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stage.errors, text=True,
+        )  # fmt: skip
+        assert process.stdin is not None
+        stdin = process.stdin
+
+        def say(line: str) -> None:
+            stdin.write(f"{line}\n")
+            stdin.flush()
+
+        self.pid, self._say, self._end = process.pid, say, process.wait
+        threading.Thread(target=self._listen_to_lines, args=(process.stdout,), daemon=True).start()
+
+    def _listen_to_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            with suppress(json.JSONDecodeError):
+                self._heard(json.loads(line))
+
+    def _heard(self, line: dict[str, Any]) -> None:
+        what, partitions = line["what"], set(line.get("partitions", ()))
+        if what == "assigned":
+            self.assigned = (self.assigned or set()) | partitions
+        elif what in ("revoked", "lost"):
+            self.assigned = (self.assigned or set()) - partitions
+        if what in ("assigned", "revoked", "lost"):
+            self.heard = time.monotonic()
+        self.stage.journal.write(group=self.settings.group, client_id=self.client_id, **line)
+
+    def note(self, what: str, **more: object) -> None:
+        """What was done to it."""
+        self.stage.journal.write(
+            group=self.settings.group, client_id=self.client_id, at=now_ms(), what=what, by="script", **more
+        )
+
+    def tell(self, line: str) -> None:
+        """Tell it."""
+        self.note("told", line=line)
+        with suppress(OSError):
+            self._say(line)
+
+    def stop(self) -> None:
+        """End it in good order."""
+        self.tell("stop")
+        self._ended()
+
+    def kill(self) -> None:
+        """End it as a power cut would: no commit, no LeaveGroup."""
+        self.signal(signal.SIGKILL)
+        self.note("killed")
+        self._ended()
+
+    def _ended(self) -> None:
+        end, self._end = self._end, None
+        assert end is not None
+        try:
+            end(30)
+        except subprocess.TimeoutExpired:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+
+class Group:
+    """One group, for a script to play with."""
+
+    def __init__(
+        self, stage: Stage, name: str, chance: random.Random, topic: str, partitions: int, options: Mapping[str, Any]
+    ) -> None:
+        self.stage, self.name, self.random, self.topic, self.partitions = stage, name, chance, topic, partitions
+        self.options = dict(options)
+        self.processes: dict[int, Process] = {}
+        stage.truth.write(kind="group", group=name, topic=topic, partitions=partitions, **self.options)
+
+    def settings(self, number: int, **more: Any) -> Settings:
+        """Those of one of its processes."""
+        client_id = f"{self.name}-{number}"
+        options = {**self.options, **more}
+        is_static = options.pop("static", False)
+        topics = options.pop("topics", [self.topic])
+        who = {"group": self.name, "client_id": client_id, "instance_id": client_id if is_static else None}
+        return Settings(bootstrap=self.stage.bootstrap, topics=topics, **who, **options)
+
+    def start(self, *numbers: int, **more: Any) -> None:
+        """Start some processes."""
+        for number in numbers:
+            self.processes[number] = Process(self.stage, self.settings(number, **more))
+            self.processes[number].start()
+
+    def stop(self, *numbers: int) -> None:
+        """Stop some at once."""
+        some = [threading.Thread(target=self.processes[number].stop) for number in numbers]
+        for one in some:
+            one.start()
+        for one in some:
+            one.join()
+
+    def kill(self, *numbers: int) -> None:
+        """Kill some at once."""
+        for number in numbers:
+            self.processes[number].kill()
+
+    def tell(self, number: int, line: str) -> None:
+        """Tell one process."""
+        self.processes[number].tell(line)
+
+    @property
+    def running(self) -> list[int]:
+        """Which processes run."""
+        return [number for number, one in self.processes.items() if one.runs]
+
+    def settle(self) -> None:
+        """Wait until all that run have been given partitions, together all, and nothing changes for a moment."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            time.sleep(0.1)
+            some = [self.processes[number] for number in self.running]
+            held = sum(len(one.assigned or ()) for one in some)
+            quiet = time.monotonic() - max((one.heard for one in some), default=0) > QUIET_S
+            if quiet and held >= self.partitions and all(one.assigned is not None for one in some):
+                return
+        print(f"{self.name} did not settle", flush=True)
+
+    def rest(self, least: float, most: float) -> None:
+        """Let it work for a while."""
+        time.sleep(self.random.uniform(least, most))
+
+    def episode(self, what: str, since_ms: int, members: Iterable[int] = (), **more: object) -> None:
+        """The truth of something that happened from then until now."""
+        names = [f"{self.name}-{number}" for number in members]
+        self._during(since_ms, kind="episode", what=what, members=names, **more)
+
+    def _during(self, since_ms: int, **more: object) -> None:
+        """From then until now."""
+        self.stage.truth.write(group=self.name, **{"from": since_ms}, until=now_ms(), **more)
+
+    def drops(self, cause: str, since_ms: int, **more: object) -> None:
+        """Commits that go back from then on until now have this cause."""
+        self._during(since_ms, kind="drops", cause=cause, **more)
+
+    def stalled(self, partitions: Iterable[int], since_ms: int, how: str) -> None:
+        """These partitions stood still from then until now."""
+        self._during(since_ms, kind="stall", topic=self.topic, partitions=list(partitions), how=how)
+
+    def not_stalled(self, why: str) -> None:
+        """Nothing of this group has ever stood still, whatever it looks like."""
+        self.stage.truth.write(kind="no_stall", group=self.name, why=why)
+
+    def reset(self, to: Mapping[int, int]) -> None:
+        """What kafka-consumer-groups.sh --reset-offsets does: all partitions at once, of an empty group."""
+        places = [TopicPartition(self.topic, partition, offset) for partition, offset in to.items()]
+        asked = self.stage.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
+        asked[self.name].result(30)
+        told = [[self.topic, *one] for one in to.items()]
+        self.stage.journal.write(group=self.name, at=now_ms(), what="reset", by="tool", places=told)
+
+    def committed(self) -> dict[int, int]:
+        """What is committed."""
+        places = [TopicPartition(self.topic, partition) for partition in range(self.partitions)]
+        asked = self.stage.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
+        return {one.partition: one.offset for one in asked[self.name].result(30).topic_partitions}
+
+    def delete(self) -> None:
+        """Delete it."""
+        self.stage.admin.delete_consumer_groups([self.name])[self.name].result(30)
+        self.stage.journal.write(group=self.name, at=now_ms(), what="deleted", by="tool")
+
+
+def make_topics(admin: AdminClient, topics: Mapping[str, int]) -> None:
+    """Make them."""
+    for future in admin.create_topics([NewTopic(*one, 1) for one in topics.items()]).values():
+        future.result(30)
+
+
+def feed(stage: Stage, topics: Mapping[str, int], chance: random.Random, over: threading.Event) -> None:
+    """Write some records into each partition every second, until it is over."""
+    producer = Producer({"bootstrap.servers": stage.bootstrap, "linger.ms": 50, "log_level": 2})
+    while not over.wait(1.0):
+        for topic, count in topics.items():
+            if topic in stage.quiet:
+                continue
+            for partition in range(count):
+                for _ in range(chance.randrange(1, 9)):
+                    with suppress(KafkaException, BufferError):
+                        producer.produce(topic, b"x" * 8, partition=partition)
+        producer.poll(0)
+    producer.flush(5)

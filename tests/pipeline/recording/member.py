@@ -1,0 +1,424 @@
+"""One consumer process of a recording (`record`): a member of a group by one of the Python client libraries, told by
+lines what to do, telling by lines of JSON, each with the time by its own clock, what happens to it.
+
+It is told: `stop`; `sleep S` (not to poll for so long); `back N [PARTITION]` (seek back by N records, on one partition
+or on all); `stick PARTITION` (stay where it is there, and commit that place again and again); `pause PARTITION` (read
+no more of it, nor commit it); `go PARTITION` (on with it); `subscribe TOPIC`. It tells: `assigned`, `revoked` with the
+partitions, `committed` with the places (commits by hand; automatic ones are not told by all libraries), `back`, `left`.
+RecordedMember.java does the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any, Final, NamedTuple, Protocol
+
+import aiokafka
+import confluent_kafka
+import kafka
+from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.coordinator.assignors import range as aio_range
+from aiokafka.coordinator.assignors import roundrobin as aio_roundrobin
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.structs import OffsetAndMetadata
+
+TURN_S: Final = 0.1
+"""How long it waits for records before it looks what it was told."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+class Settings(NamedTuple):
+    """What a process is started with."""
+
+    client: str
+    bootstrap: str
+    group: str
+    client_id: str
+    instance_id: str | None
+    topics: list[str]
+    assignor: str
+    """range, roundrobin or cooperative-sticky."""
+    session_ms: int
+    heartbeat_ms: int
+    commit_ms: int
+    commits: str
+    """auto: the client's own; hand: every place by hand, also when partitions are given up."""
+    max_poll_ms: int
+    rewinds: int = 0
+    """By so many records it goes back whenever it is given partitions."""
+    alone: tuple[int, ...] = ()
+    """These partitions it takes itself: it is no member."""
+    starts_at: int | None = None
+    """Where one that is no member begins; None: at what is committed."""
+    is_slow: bool = False
+    """It reads ten records a second at most."""
+
+
+Tell = Callable[..., None]
+
+
+class Library(Protocol):
+    """What a client library has to do here."""
+
+    async def start(self) -> None:
+        """Begin."""
+
+    async def turn(self) -> None:
+        """Wait for records for a moment, and take them."""
+
+    async def places(self) -> dict[Place, int]:
+        """Where it is on all partitions that it has."""
+
+    async def commit(self, places: Mapping[Place, int]) -> None:
+        """Commit."""
+
+    async def seek(self, places: Mapping[Place, int]) -> None:
+        """Go there."""
+
+    def pause(self, place: Place, on: bool) -> None:
+        """Read no more of it, or on."""
+
+    def subscribe(self, topics: list[str]) -> None:
+        """Want these topics."""
+
+    async def close(self) -> None:
+        """Part in good order."""
+
+
+class Confluent:
+    """confluent-kafka: librdkafka."""
+
+    def __init__(self, settings: Settings, tell: Tell) -> None:
+        self._settings, self._tell = settings, tell
+        self._revoke: Callable[[], None] = lambda: None
+        instance = {} if settings.instance_id is None else {"group.instance.id": settings.instance_id}
+        self._consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": settings.bootstrap,
+                "group.id": settings.group,
+                "client.id": settings.client_id,
+                "session.timeout.ms": settings.session_ms,
+                "heartbeat.interval.ms": settings.heartbeat_ms,
+                "max.poll.interval.ms": max(settings.max_poll_ms, settings.session_ms),
+                "partition.assignment.strategy": settings.assignor,
+                "enable.auto.commit": settings.commits == "auto",
+                "auto.commit.interval.ms": settings.commit_ms,
+                "auto.offset.reset": "earliest",
+                "log_level": 2,
+                **instance,
+            }
+        )
+
+    async def start(self) -> None:
+        if not self._settings.alone:
+            self.subscribe(self._settings.topics)
+            return
+        begin = self._settings.starts_at
+        self._consumer.assign(
+            [
+                confluent_kafka.TopicPartition(topic, one, *([] if begin is None else [begin]))
+                for topic in self._settings.topics
+                for one in self._settings.alone
+            ]
+        )
+
+    def subscribe(self, topics: list[str]) -> None:
+        self._consumer.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._lost)
+
+    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
+        back = self._settings.rewinds
+        if back and partitions:
+            places = consumer.committed(partitions, timeout=5)
+            for one in places:
+                one.offset = max(one.offset - back, 0)
+            consumer.commit(offsets=places, asynchronous=False)
+            consumer.incremental_assign(places) if "coop" in self._settings.assignor else consumer.assign(places)
+        self._tell("assigned", partitions=[one.partition for one in partitions])
+
+    def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
+        if self._settings.commits == "hand" and partitions:
+            with suppress(confluent_kafka.KafkaException):
+                places = [one for one in consumer.position(partitions) if one.offset >= 0]
+                consumer.commit(offsets=places, asynchronous=False)
+        self._tell("revoked", partitions=[one.partition for one in partitions])
+
+    def _lost(self, consumer: Any, partitions: list[Any]) -> None:
+        self._tell("lost", partitions=[one.partition for one in partitions])
+
+    async def turn(self) -> None:
+        if self._settings.is_slow:
+            self._consumer.poll(0)
+            time.sleep(TURN_S)  # noqa: ASYNC251  # nothing else goes on in this process
+        else:
+            self._consumer.consume(500, TURN_S)
+
+    async def places(self) -> dict[Place, int]:
+        at = self._consumer.position(self._consumer.assignment())
+        return {(one.topic, one.partition): one.offset for one in at if one.offset >= 0}
+
+    async def commit(self, places: Mapping[Place, int]) -> None:
+        self._consumer.commit(offsets=[_place(*one) for one in places.items()], asynchronous=False)
+
+    async def seek(self, places: Mapping[Place, int]) -> None:
+        for one in places.items():
+            self._consumer.seek(_place(*one))
+
+    def pause(self, place: Place, on: bool) -> None:
+        (self._consumer.pause if on else self._consumer.resume)([confluent_kafka.TopicPartition(*place)])
+
+    async def close(self) -> None:
+        self._consumer.close()
+
+
+def _place(place: Place, offset: int) -> Any:
+    return confluent_kafka.TopicPartition(*place, offset)
+
+
+class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    """kafka-python."""
+
+    ASSIGNORS: Final = {
+        "range": RangePartitionAssignor,
+        "roundrobin": RoundRobinPartitionAssignor,
+        "cooperative-sticky": CooperativeStickyAssignor,
+    }
+
+    def __init__(self, settings: Settings, tell: Tell) -> None:
+        self._settings, self._tell = settings, tell
+        self._consumer = kafka.KafkaConsumer(
+            bootstrap_servers=settings.bootstrap,
+            group_id=settings.group,
+            client_id=settings.client_id,
+            group_instance_id=settings.instance_id,
+            session_timeout_ms=settings.session_ms,
+            heartbeat_interval_ms=settings.heartbeat_ms,
+            max_poll_interval_ms=settings.max_poll_ms,
+            enable_auto_commit=settings.commits == "auto",
+            auto_commit_interval_ms=settings.commit_ms,
+            auto_offset_reset="earliest",
+            fetch_min_bytes=20_000,  # half a second's worth at once: it takes much CPU else
+            partition_assignment_strategy=(self.ASSIGNORS[settings.assignor],),
+        )
+
+    async def start(self) -> None:
+        self.subscribe(self._settings.topics)
+
+    def subscribe(self, topics: list[str]) -> None:
+        self._consumer.subscribe(topics, listener=self)
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        if self._settings.commits == "hand" and revoked:
+            with suppress(kafka.errors.KafkaError):
+                offsets = self._consumer._subscription.all_consumed_offsets()
+                await self._consumer._coordinator._commit_offsets_sync_async(offsets, 5_000)
+        self._tell("revoked", partitions=[one.partition for one in revoked])
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        self._tell("assigned", partitions=[one.partition for one in assigned])
+
+    async def on_partitions_lost(self, lost: Any) -> None:
+        self._tell("lost", partitions=[one.partition for one in lost])
+
+    async def turn(self) -> None:
+        self._consumer.poll(timeout_ms=int(TURN_S * 1000))
+
+    async def places(self) -> dict[Place, int]:
+        found = {(one.topic, one.partition): self._position(one) for one in self._consumer.assignment()}
+        return {place: at for place, at in found.items() if at is not None}
+
+    def _position(self, one: Any) -> int | None:
+        state = self._consumer._subscription.assignment.get(one)
+        return None if state is None or state.position is None else int(state.position.offset)
+
+    async def commit(self, places: Mapping[Place, int]) -> None:
+        self._consumer.commit(
+            {kafka.TopicPartition(*place): OffsetAndMetadata(at, "", -1) for place, at in places.items()}
+        )
+
+    async def seek(self, places: Mapping[Place, int]) -> None:
+        for place, at in places.items():
+            self._consumer.seek(kafka.TopicPartition(*place), at)
+
+    def pause(self, place: Place, on: bool) -> None:
+        (self._consumer.pause if on else self._consumer.resume)(kafka.TopicPartition(*place))
+
+    async def close(self) -> None:
+        self._consumer.close()
+
+
+class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
+    """aiokafka."""
+
+    ASSIGNORS: Final = {
+        "range": aio_range.RangePartitionAssignor,
+        "roundrobin": aio_roundrobin.RoundRobinPartitionAssignor,
+    }
+
+    def __init__(self, settings: Settings, tell: Tell) -> None:
+        self._settings, self._tell = settings, tell
+        self._consumer: Any = None
+
+    async def start(self) -> None:
+        settings = self._settings
+        self._consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=settings.bootstrap,
+            group_id=settings.group,
+            client_id=settings.client_id,
+            group_instance_id=settings.instance_id,
+            session_timeout_ms=settings.session_ms,
+            heartbeat_interval_ms=settings.heartbeat_ms,
+            max_poll_interval_ms=settings.max_poll_ms,
+            rebalance_timeout_ms=max(settings.max_poll_ms, settings.session_ms),
+            enable_auto_commit=settings.commits == "auto",
+            auto_commit_interval_ms=settings.commit_ms,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=(self.ASSIGNORS[settings.assignor],),
+        )
+        await self._consumer.start()
+        self.subscribe(settings.topics)
+
+    def subscribe(self, topics: list[str]) -> None:
+        self._consumer.subscribe(topics, listener=self)
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        if self._settings.commits == "hand" and revoked:
+            with suppress(aiokafka.errors.KafkaError):
+                await self.commit(await self.places())
+        self._tell("revoked", partitions=[one.partition for one in revoked])
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        self._tell("assigned", partitions=[one.partition for one in assigned])
+
+    async def turn(self) -> None:
+        await self._consumer.getmany(timeout_ms=int(TURN_S * 1000))
+
+    async def places(self) -> dict[Place, int]:
+        found = {}
+        for one in self._consumer.assignment():
+            with suppress(aiokafka.errors.KafkaError, TimeoutError):
+                found[one.topic, one.partition] = await asyncio.wait_for(self._consumer.position(one), 1)
+        return found
+
+    async def commit(self, places: Mapping[Place, int]) -> None:
+        await self._consumer.commit({aiokafka.TopicPartition(*place): at for place, at in places.items()})
+
+    async def seek(self, places: Mapping[Place, int]) -> None:
+        for place, at in places.items():
+            self._consumer.seek(aiokafka.TopicPartition(*place), at)
+
+    def pause(self, place: Place, on: bool) -> None:
+        (self._consumer.pause if on else self._consumer.resume)(aiokafka.TopicPartition(*place))
+
+    async def close(self) -> None:
+        await self._consumer.stop()
+
+
+LIBRARIES: Final[Mapping[str, Any]] = {"confluent": Confluent, "kafka-python": KafkaPython, "aiokafka": Aiokafka}
+_ERRORS: Final = (
+    confluent_kafka.KafkaException,
+    kafka.errors.KafkaError,
+    aiokafka.errors.KafkaError,
+    RuntimeError,
+    AssertionError,
+)
+"""What a library throws at one that commits in a rebalance; kafka-python also asserts."""
+
+
+class _Life:
+    """One process while it runs."""
+
+    def __init__(self, settings: Settings, library: Library, tell: Tell) -> None:
+        self._settings, self._library, self._tell = settings, library, tell
+        self._held: dict[int, bool] = {}
+        """Partitions that it does not read; True: it commits them again and again."""
+        self._due = 0.0
+
+    async def run(self, told: deque[str]) -> None:
+        await self._library.start()
+        self._due = time.monotonic() + self._settings.commit_ms / 1000
+        while True:
+            await self._commit_when_due()
+            await self._library.turn()
+            while told:
+                line = told.popleft()
+                if line == "stop":
+                    return await self._stop()
+                with suppress(*_ERRORS):
+                    await self._do(*line.split())
+
+    async def _stop(self) -> None:
+        if self._settings.commits == "hand":
+            with suppress(*_ERRORS):
+                await self._commit()
+        self._tell("leaving")
+        await self._library.close()
+        self._tell("left")
+
+    async def _commit_when_due(self) -> None:
+        if self._settings.commits == "hand" and time.monotonic() >= self._due:
+            self._due = time.monotonic() + self._settings.commit_ms / 1000
+            with suppress(*_ERRORS):
+                await self._commit()
+
+    async def _commit(self) -> None:
+        places = await self._library.places()
+        wanted = {place: at for place, at in places.items() if self._held.get(place[1], True)}
+        if wanted:
+            await self._library.commit(wanted)
+            self._tell("committed", places=[[*place, at] for place, at in wanted.items()])
+
+    async def _do(self, verb: str, *words: str) -> None:
+        if verb == "sleep":
+            time.sleep(float(words[0]))  # noqa: ASYNC251  # nothing goes on meanwhile: that is what is asked for
+        elif verb == "back":
+            await self._back(int(words[0]), words[1:])
+        elif verb == "subscribe":
+            self._library.subscribe(list(words))
+        else:
+            partition = int(words[0])
+            self._held.pop(partition, None)
+            if verb != "go":
+                self._held[partition] = verb == "stick"
+            for place in await self._library.places():
+                if place[1] == partition:
+                    self._library.pause(place, verb != "go")
+
+    async def _back(self, records: int, partitions: Iterable[str]) -> None:
+        only = set(map(int, partitions))
+        places = await self._library.places()
+        new = {place: max(at - records, 0) for place, at in places.items() if not only or place[1] in only}
+        await self._library.seek(new)
+        if self._settings.commits == "hand":
+            await self._library.commit(new)
+        self._tell("back", places=[[*place, at] for place, at in new.items()])
+
+
+def main(settings: dict[str, Any], wire: Connection) -> None:
+    """The process: lines come and go by `wire`."""
+    wanted = Settings(**settings)
+    told: deque[str] = deque()
+    lock = threading.Lock()
+
+    def tell(what: str, **more: object) -> None:
+        with lock, suppress(OSError):
+            wire.send({"at": int(time.time() * 1000), "what": what, **more})
+
+    def listen() -> None:
+        with suppress(EOFError, OSError):
+            while True:
+                told.append(wire.recv())
+        told.append("stop")
+
+    threading.Thread(target=listen, daemon=True).start()
+    asyncio.run(_Life(wanted, LIBRARIES[wanted.client](wanted, tell), tell).run(told))

@@ -1,0 +1,180 @@
+"""Records a log of a real Kafka 4.3 with a truth about it: some twenty groups of four client libraries, each process of
+which is a process, to which happens what the pipeline is to tell (`scripts`).
+
+`python -m tests.pipeline.recording.record DIR [--seed N] [--delay-ms N] [--trouble NAME] [--keep FILE]`:
+runs Kafka in DIR and leaves there its data (DIR/data/logs), `truth.jsonl` (its form: docs/pipeline-scores.md) and
+`journal.jsonl` (what each client said, by its own clock, and what was done to it); `--keep` packs them. It takes two
+cores for some five minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import tarfile
+import threading
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it is there
+
+from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, compiled, feed, make_topics, now_ms
+from tests.pipeline.recording.scripts import CAST, Part, together
+from tests.pipeline.recording.truths import write
+from tests.support.servers import KafkaServer
+
+CLIENTS: Final = ("aiokafka", "confluent", "java", "kafka-python")
+SESSIONS_MS: Final = (6_000, 10_000, 10_000, 45_000)
+HEARTBEATS_MS: Final = (500, 1_000, 2_000, 3_000, 3_000)
+COMMITS_MS: Final = (500, 1_000, 1_000, 2_000, 5_000)
+FROZEN_S: Final = 14.0
+
+
+def options_of(part: Part, number: int, chance: random.Random) -> dict[str, Any]:
+    """How a group of the cast is played this time."""
+
+    def drawn(name: str, *usual: Any) -> Any:
+        given = part.options.get(name, usual)
+        return chance.choice(given) if isinstance(given, tuple) else given
+
+    client = drawn("client", CLIENTS[number % len(CLIENTS)])
+    session_ms = drawn("session_ms", *SESSIONS_MS)
+    assignor = drawn("assignor", "range", "roundrobin", *(() if client == "aiokafka" else ("cooperative-sticky",) * 2))
+    return {
+        "client": client, "session_ms": session_ms, "assignor": assignor,
+        "heartbeat_ms": min(drawn("heartbeat_ms", *HEARTBEATS_MS), session_ms // 3),
+        "commit_ms": drawn("commit_ms", *COMMITS_MS), "commits": drawn("commits", "auto", "auto", "hand"),
+        "max_poll_ms": drawn("max_poll_ms", 300_000), "rewinds": drawn("rewinds", 0),
+        "static": drawn("static", False),
+    }  # fmt: skip
+
+
+def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> None:
+    """Something that is no group's fault, and hits several at the same moment."""
+    begun = now_ms()
+    # who is no member does not mind
+    hit = [group for group in cast if len(group.running) > 1 and not group.name.startswith(("twice", "stranger"))]
+    if kind == "restart":
+        server.stop()
+        server.start()
+    else:
+        frozen = [server.pid]
+        if kind == "hosts":
+            frozen = [group.processes[number].pid for group in hit for number in group.running]
+        for pid in frozen:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(FROZEN_S)
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
+    time.sleep(30)
+    names = [group.name for group in hit]
+    line = {"kind": "episode", "group": None, "what": "trouble", "how": kind, "members": [], "groups": names}
+    stage.truth.write(**line, **{"from": begun}, until=now_ms())
+
+
+def play(server: KafkaServer, stage: Stage, options: argparse.Namespace) -> list[Group]:
+    """All groups, from the beginning to the end."""
+    chance = random.Random(options.seed)
+    parts = list(CAST)
+    first = chance.randrange(len(CLIENTS))
+    cast, topics = [], {}
+    for number, part in enumerate(parts):
+        own = random.Random(f"{options.seed}:{part.name}")
+        name, partitions = f"{part.name}-{options.seed}", own.choice((4, 4, 6))
+        topics[name] = partitions
+        if part.name == "given-up":
+            topics[f"{name}-2"] = partitions
+        cast.append(Group(stage, name, own, name, partitions, options_of(part, first + number, own)))
+    make_topics(stage.admin, topics)
+    over = threading.Event()
+    feeding = threading.Thread(target=feed, args=(stage, topics, chance, over))
+    feeding.start()
+    time.sleep(4)
+    together([threading.Thread(target=_play, args=(part, group)) for part, group in zip(parts, cast, strict=True)])
+    trouble(options.trouble, cast, server, stage)
+    for group in cast[:4]:
+        begun, members = now_ms(), group.running
+        group.stop(*members)
+        group.episode("whole_stop", begun, members)
+    time.sleep(8)
+    for group in cast:
+        stage.truth.write(kind="end", group=group.name, at=now_ms())
+    over.set()
+    feeding.join()
+    return cast
+
+
+def _play(part: Part, group: Group) -> None:
+    time.sleep(group.random.uniform(0, 12))  # not all JVMs at once
+    try:
+        part.play(group)
+    except Exception:  # noqa: BLE001  # the others go on
+        traceback.print_exc()
+        print(f"{group.name} ended early", flush=True)
+
+
+def pack(directory: Path, archive: Path) -> None:
+    """The log, the truth and the journal in one archive; without what no reader needs."""
+    with tarfile.open(archive, "w:xz", preset=9) as out:
+        for name in ("truth.jsonl", "journal.jsonl"):
+            out.add(directory / name, name)
+        for path in _wanted(directory / "data" / "logs"):
+            out.add(path, f"log/{path.relative_to(directory / 'data' / 'logs')}")
+
+
+def _wanted(logs: Path) -> Iterable[Path]:
+    for path in sorted(logs.glob("*-*/*")):
+        if (
+            path.suffix in (".log", ".timeindex")
+            and not path.parent.name.startswith("__cluster")
+            and path.stat().st_size
+        ):
+            yield path
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--delay-ms", type=int, default=3_000, help="group.initial.rebalance.delay.ms")
+    parser.add_argument("--trouble", choices=("freeze", "restart", "hosts"), default="freeze")
+    parser.add_argument("--keep", type=Path)
+    options = parser.parse_args()
+    directory = options.directory.absolute()
+    os.environ["LOG_LEVEL"] = "INFO"  # the broker is to say why groups rebalance
+    os.environ.setdefault("HEAP", "512M")
+    FORKS.set_forkserver_preload(["tests.pipeline.recording.member"])
+    properties = {"group.initial.rebalance.delay.ms": str(options.delay_ms), "offsets.topic.num.partitions": "5"}
+    server = KafkaServer(directory, properties)
+    server.start()
+    try:
+        with (
+            (directory / "journal.jsonl").open("w") as journal,
+            (directory / "script.jsonl").open("w") as script,
+            (directory / "members.log").open("w") as errors,
+        ):
+            admin = AdminClient({"bootstrap.servers": server.bootstrap})
+            stage = Stage(server.bootstrap, compiled(directory), Journal(journal), Journal(script), errors, admin)
+            try:
+                cast = play(server, stage, options)
+            finally:
+                server.stop()
+            for group in cast:
+                group.kill(*group.running)
+    finally:
+        if server.running:
+            server.kill()
+    print("writing the truth", flush=True)
+    write(directory)
+    if options.keep is not None:
+        pack(directory, options.keep)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The truth of a recording put together: what its script did (script.jsonl), what the broker says in its log of
+every rebalance, and which commits of the log went back while a script made them do so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from muster.pipeline.decode import decode
+from muster.pipeline.sources.segments import read_segments
+from tests.pipeline.scripted_truth import Action, truth
+
+TOGETHER_MS: Final = 20_000
+"""What lies as near together is one happening."""
+LATE_MS: Final = 6_000
+"""What a script did shows in the next commits."""
+_TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ")
+_BEGAN: Final = re.compile(r"Preparing to rebalance group (\S+) in state")
+_ENDED: Final = re.compile(
+    r"Assignment received from leader \S+ for group (\S+) for|Group (\S+) with generation \d+ is now empty"
+)
+_DIED: Final = re.compile(r"Member (?P<member>\S+) in group (?P<group>\S+) has failed, removing it from the group")
+_LEFT: Final = re.compile(r"\[Group (?P<group>\S+)\] Member (?P<member>\S+) has left group")
+_CAME: Final = re.compile(r"with id (?P<member>\S+) joins group (?P<group>\S+) in \S+ state\. Adding to the group")
+_UUID: Final = 36
+_SIGNS: Final = ("assigned", "revoked", "committed", "back", "killed", "told")
+"""What a member says, or is done to it while it lives."""
+
+
+class Drop(NamedTuple):
+    """A commit that went back."""
+
+    group: str
+    topic: str
+    partition: int
+    at_ms: int
+    from_offset: int
+    to_offset: int
+
+
+def drops(logs: Path) -> Iterator[Drop]:
+    """All of a log."""
+    last: dict[tuple[str, str, int], int] = {}
+    for raw in read_segments(str(logs)):
+        for batch in decode(raw):
+            for row in batch.to_pylist():
+                if row["kind"] != "commit":
+                    continue
+                key = row["group"], row["topic"], row["partition"]
+                if row["is_tombstone"]:
+                    last.pop(key, None)
+                    continue
+                offset = row["committed_offset"]
+                if offset < last.get(key, offset):
+                    yield Drop(*key, row["log_timestamp_ms"], last[key], offset)
+                last[key] = offset
+
+
+def assembled(directory: Path) -> Iterator[dict[str, Any]]:
+    """The lines of the truth of the recording in a folder (`record`)."""
+    lines, journal = _read(directory / "script.jsonl"), _read(directory / "journal.jsonl")
+    log = (directory / "kafka.log").read_text(errors="replace").splitlines()
+    ends = {line["group"]: line["at"] for line in lines if line["kind"] == "end"}
+    made = [line for line in lines if line["kind"] == "drops"]
+    yield from (line for line in lines if line["kind"] not in ("drops", "end"))
+    yield from _rebalances(log, journal, ends)
+    own = {line["group"] for line in lines if line["kind"] == "group" and line["rewinds"]}
+    yield from _regressions(made, list(drops(directory / "data" / "logs")), ends, own)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write(directory: Path) -> None:
+    """Leave `truth.jsonl` there."""
+    with (directory / "truth.jsonl").open("w", encoding="utf-8") as out:
+        for line in assembled(directory):
+            out.write(json.dumps(line) + "\n")
+
+
+def _actions(journal: Sequence[Mapping[str, Any]]) -> list[Action]:
+    """What the script told members to do that makes them join again."""
+    return [
+        Action(line["at"], line["group"], "subscription_changed", line["client_id"])
+        for line in journal
+        if line["what"] == "told" and line["line"].startswith("subscribe")
+    ]
+
+
+def _rebalances(
+    log: Sequence[str], journal: Sequence[Mapping[str, Any]], ends: Mapping[str, int]
+) -> Iterator[dict[str, Any]]:
+    died, left, came = (_members(log, pattern) for pattern in (_DIED, _LEFT, _CAME))
+    for line in truth(log, _actions(journal), ends):
+        if line["kind"] == "rebalance":
+            dead = [
+                {"client_id": client_id, "noticed": at_ms, "last_life": _last_life(journal, client_id, at_ms)}
+                for at_ms, client_id in died[line["group"]]
+                if line["acted"] - 5 <= at_ms <= line["settled"]
+            ]
+            line["died"] = dead
+            for name, known in (("left", left), ("came", came)):
+                line[name] = [
+                    who for at_ms, who in known[line["group"]] if line["acted"] - 5 <= at_ms <= line["settled"]
+                ]
+        yield line
+
+
+def _members(log: Iterable[str], pattern: re.Pattern[str]) -> dict[str, list[tuple[int, str]]]:
+    """By group: when the broker said that of a member, and its client id."""
+    found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for line in log:
+        time, who = _TIME.match(line), pattern.search(line)
+        if time is not None and who is not None:
+            at_ms = round(datetime.strptime(time[1], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp() * 1000)
+            found[who["group"]].append((at_ms, who["member"][: -_UUID - 1]))
+    return found
+
+
+def _last_life(journal: Iterable[Mapping[str, Any]], client_id: str, until_ms: int) -> int | None:
+    """When it was last known to live: by what it said itself, or when it was killed."""
+    return max(
+        (
+            line["at"]
+            for line in journal
+            if line.get("client_id") == client_id and line["what"] in _SIGNS and line["at"] <= until_ms
+        ),
+        default=None,
+    )
+
+
+def _regressions(
+    made: Sequence[Mapping[str, Any]], found: Sequence[Drop], ends: Mapping[str, int], own_places: Collection[str]
+) -> Iterator[dict[str, Any]]:
+    """What a script did is one, with all commits that went back of it. `own_places`: groups that go back whenever they
+    are given partitions. What nobody meant is told without a cause, commit by commit.
+    """
+    left = [one for one in found if one.at_ms <= ends.get(one.group, 0)]
+    for line in made:
+        of_it = [
+            one for one in left if one.group == line["group"] and line["from"] <= one.at_ms <= line["until"] + LATE_MS
+        ]
+        left = [one for one in left if one not in of_it]
+        if of_it:
+            yield _regression(line["group"], line["cause"], line.get("by"), of_it)
+    for group in own_places:
+        of_it = [one for one in left if one.group == group]
+        left = [one for one in left if one not in of_it]
+        for _, some in groupby(of_it, lambda one: one.at_ms // TOGETHER_MS):
+            yield _regression(group, "rewind", None, list(some))
+    for one in left:
+        yield _regression(one.group, None, None, [one])
+
+
+def _regression(group: str, cause: str | None, by: str | None, some: Sequence[Drop]) -> dict[str, Any]:
+    return {
+        "kind": "regression", "group": group, "cause": cause, "by": by,
+        "from": min(one.at_ms for one in some), "until": max(one.at_ms for one in some),
+        "partitions": sorted({(one.topic, one.partition) for one in some}), "commits": len(some),
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))

@@ -1,0 +1,110 @@
+"""How much of what the pipeline tells is so: its tables of kept logs of real Kafkas, against what is known of each.
+
+`python -m tests.pipeline.scores [NAME...] [--misses] [--rows DIR]` (`make score`): works from tests/data/recorded, or
+from those of its archives that are named; docs/pipeline-scores.md tells what the figures are. It needs neither Kafka
+nor network. `--misses` prints each thing that was told wrong (not of the logs that are held out), `--rows` keeps the
+tables as lines of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from muster.pipeline.facts.build import MADE, build
+from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.session import open_session
+from muster.pipeline.sources.ends import ends_of_path
+from tests.pipeline.scores_parts import PARTS, Figure, Row, Tables
+
+KEPT: Final = Path(__file__).parents[1] / "data" / "recorded"
+HOLD_OUT: Final = "hold-out"
+"""Logs of this name are for figures only: nobody looks at what was told wrong of them."""
+_ASKED: Final = ("rebalances", "regressions", "stalls", "lag", "episodes", "verdicts")
+
+
+def inputs_of(spark: SparkSession, log: Path) -> Inputs:
+    """A broker's folders."""
+    rows = spark.read.format("muster").option("path", str(log)).option("rows", "decoded").load()
+    ends = ends_of_path(str(log))
+    return Inputs(rows, ends=None if ends is None else spark.createDataFrame(ends))
+
+
+def rows_of(rows: DataFrame) -> list[Row]:
+    """All rows as plain values."""
+    return [row.asDict(recursive=True) for row in rows.collect()]
+
+
+def tables_of(spark: SparkSession, log: Path) -> Tables:
+    """The tables that are scored."""
+    wanted = [name for name in _ASKED if name in MADE]
+    tables = build(inputs_of(spark, log), wanted)
+    return {name: rows_of(tables[name]) for name in wanted}
+
+
+def unpacked(archive: Path, into: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """The log of an archive, and the truth about it."""
+    with tarfile.open(archive) as files:
+        files.extractall(into, filter="data")
+    lines = (into / "truth.jsonl").read_text(encoding="utf-8").splitlines()
+    return into / "log", [json.loads(line) for line in lines]
+
+
+def figures(tables: Tables, truth: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """Of all parts."""
+    return [figure for part in PARTS for figure in part(tables, truth)]
+
+
+def shown(all_figures: Mapping[str, Sequence[Figure]], *, misses: bool) -> str:
+    """A table for people: a line for each figure, a column for each log."""
+    names = list(all_figures)
+    titles = list(dict.fromkeys(figure.title for one in all_figures.values() for figure in one))
+    width = max(map(len, titles), default=0)
+    lines = ["  ".join([" " * width, *(f"{name:>18}" for name in names)])]
+    for title in titles:
+        told = [next((str(one) for one in all_figures[name] if one.title == title), "") for name in names]
+        lines.append("  ".join([f"{title:<{width}}", *(f"{text:>18}" for text in told)]))
+    for name in names if misses else ():
+        if HOLD_OUT not in name:
+            lines += [f"{name}: {figure.title}: {miss}" for figure in all_figures[name] for miss in figure.misses]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", help="archives, without .tar.xz; default: all")
+    parser.add_argument("--misses", action="store_true")
+    parser.add_argument("--rows", type=Path)
+    options = parser.parse_args()
+    known = {path.name.removesuffix(".tar.xz"): path for path in sorted(KEPT.glob("*.tar.xz"))}
+    spark = open_session("local[2]")
+    found = {}
+    for name in options.names or known:
+        path = known.get(name) or Path(name)
+        with tempfile.TemporaryDirectory() as directory:
+            log, truth = unpacked(path, Path(directory))
+            tables = tables_of(spark, log)
+            spark.catalog.clearCache()
+        found[name] = figures(tables, truth)
+        if options.rows is not None:
+            _keep(options.rows / path.name.removesuffix(".tar.xz"), tables)
+    print(shown(found, misses=options.misses))
+
+
+def _keep(directory: Path, tables: Tables) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, rows in tables.items():
+        lines = (json.dumps(row, default=str) + "\n" for row in rows)
+        (directory / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

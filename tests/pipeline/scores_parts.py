@@ -1,0 +1,232 @@
+"""The figures of `scores`, part by part: pure functions of rows of tables and lines of a truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+Row = dict[str, Any]
+Tables = Mapping[str, list[Row]]
+Truth = Sequence[Mapping[str, Any]]
+
+SLACK_MS: Final = 8_000
+"""A happening is told within this time of it."""
+NEAR_MS: Final = 20
+"""The broker's log and its records have different clocks: threads."""
+
+
+class Figure(NamedTuple):
+    """One figure of a log."""
+
+    title: str
+    value: float | None
+    """None: there was nothing to be told."""
+    of: int | None = None
+    """For a count: of how many."""
+    unit: str = ""
+    misses: tuple[str, ...] = ()
+    """What was told wrong."""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return "-"
+        if self.of is not None:
+            return f"{self.value:.0f}/{self.of}"
+        return f"{self.value:.0f} {self.unit}".rstrip()
+
+
+def _of(kind: str, truth: Truth) -> list[Mapping[str, Any]]:
+    return [line for line in truth if line["kind"] == kind]
+
+
+def _share(title: str, right: Sequence[bool], misses: Iterable[str] = ()) -> Figure:
+    return Figure(title, sum(right) if right else None, len(right), misses=tuple(misses))
+
+
+# ---- rebalances
+
+
+def rebalances(tables: Tables, truth: Truth) -> list[Figure]:
+    """Found, causes, when they began, how long they took, who died."""
+    found = _numbered(tables["rebalances"], "end_ms")
+    for line in _of("unsure", truth):
+        last = line["last"] or max((key[1] for key in found if key[0] == line["group"]), default=0)
+        for generation in range(line["first"], last + 1):
+            found.pop((line["group"], generation, 0), None)
+    true = _numbered(_of("rebalance", truth), "settled")
+    both = [(true[key], found[key]) for key in true if key in found]
+    causes = [(was, row) for was, row in both if was["cause"] != row["cause"]]
+    return [
+        _share("rebalances found", [key in found for key in true]),
+        Figure("rebalances false", len(found.keys() - true.keys())),
+        Figure("  cause right", len(both) - len(causes), len(both), misses=tuple(_cause(*one) for one in causes)),
+        *_times(both),
+        *_deaths(both),
+    ]
+
+
+def _numbered(rows: Iterable[Mapping[str, Any]], time: str) -> dict[tuple[str, int, int], Mapping[str, Any]]:
+    seen: Counter[tuple[str, int]] = Counter()
+    found = {}
+    for row in sorted(rows, key=lambda row: (row["group"], row["generation"], row[time])):
+        key = row["group"], row["generation"]
+        found[*key, seen[key]] = row
+        seen[key] += 1
+    return found
+
+
+def _cause(was: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    return f"{was['group']} {was['generation']}: {was['cause']} taken for {row['cause']} ({row['confidence']})"
+
+
+def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:
+    starts, lengths, inside, outside, wide = [], [], [], [], []
+    for was, row in both:
+        starts.append(abs(row["start_ms"] - was["acted"]))
+        true_ms = max(was["settled"] - was["acted"], 1)
+        lengths.append(100 * abs(row["took_ms"] - true_ms) / true_ms)
+        if row.get("start_earliest_ms") is None:
+            continue
+        low, high = row["start_earliest_ms"], row["start_latest_ms"]
+        inside.append(low - NEAR_MS <= was["acted"] <= high + NEAR_MS)
+        wide.append(high - low)
+        if not inside[-1]:
+            outside.append(
+                f"{was['group']} {was['generation']} {was['cause']}: {was['acted'] - low} ms after the earliest, "
+                f"{high - was['acted']} before the latest"
+            )
+    return [
+        Figure("  start, median error", median(starts) if starts else None, unit="ms"),
+        Figure("  length, median error", median(lengths) if lengths else None, unit="%"),
+        Figure("  length, all told / all true", 100 * _sum(both, told=True) / _sum(both, told=False), unit="%"),
+        _share("  start inside the told range", inside, outside),
+        Figure("  range, median width", median(wide) if wide else None, unit="ms"),
+    ]
+
+
+def _sum(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], *, told: bool) -> int:
+    return max(sum(row["took_ms"] if told else was["settled"] - was["acted"] for was, row in both), 1)
+
+
+def _deaths(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:
+    named, missed, errors = [], [], []
+    for was, row in both:
+        dead = {one["client_id"] for one in was["died"]}
+        if not dead:
+            continue
+        told = {one["client_id"] for one in row.get("died") or ()}
+        named.append(told == dead)
+        if told != dead:
+            missed.append(f"{was['group']} {was['generation']}: {sorted(dead)} told as {sorted(told)}")
+        lives = [one["last_life"] for one in was["died"] if one["last_life"] is not None]
+        if lives and row.get("silent_from_ms") is not None:
+            errors.append(abs(row["silent_from_ms"] - min(lives)))
+    return [
+        _share("  all who died named", named, missed),
+        Figure("  last sign of life, median error", median(errors) if errors else None, unit="ms"),
+    ]
+
+
+# ---- commits that went back
+
+
+def regressions(tables: Tables, truth: Truth) -> list[Figure]:
+    """Each happening is to be one row with the right cause."""
+    meant = [line for line in _of("regression", truth) if line["cause"] is not None]
+    rows = tables["regressions"]
+    told: dict[int, list[Row]] = {}
+    for row in rows:
+        for place, line in enumerate(meant):
+            if row["group"] == line["group"] and line["from"] - 50 <= row["time_ms"] <= line["until"] + 50:
+                told.setdefault(place, []).append(row)
+    right, misses = [], []
+    for place, line in enumerate(meant):
+        causes = {row["cause"] for row in told.get(place, ())}
+        right.append(causes == {line["cause"]})
+        if not right[-1]:
+            misses.append(f"{line['group']} {line['cause']} by {line['by']}: told as {sorted(causes)}")
+    of_meant = [row for some in told.values() for row in some]
+    wrong = [row for place, some in told.items() for row in some if row["cause"] != meant[place]["cause"]]
+    known = {(line["group"], line["from"]) for line in _of("regression", truth) if line["cause"] is None}
+    false = [row for row in rows if row not in of_meant and (row["group"], row["time_ms"]) not in known]
+    return [
+        _share("regressions right", right, misses),
+        Figure("  rows with the right cause", len(of_meant) - len(wrong), len(of_meant)),
+        Figure("  rows for one happening", len(of_meant) / len(told) if told else None),
+        Figure("  rows of nothing known", len(false), misses=tuple(f"{one['group']} {one['cause']}" for one in false)),
+    ]
+
+
+# ---- partitions that stood still
+
+STILL: Final = ("STALL", "STOP")
+
+
+def stalls(tables: Tables, truth: Truth) -> list[Figure]:
+    """A true one is found if a row of it covers half of it; a row that touches no true one is false."""
+    rows = [row for row in tables["stalls"] if row["status"] in STILL]
+    meant = [(line, partition) for line in _of("stall", truth) for partition in line["partitions"]]
+    found, misses, true_rows = [], [], []
+    for line, partition in meant:
+        place = line["group"], line["topic"], partition
+        of_it = [row for row in rows if (row["group"], row["topic"], row["partition"]) == place]
+        touching = [row for row in of_it if _overlap(row, line) > 0]
+        true_rows += touching
+        found.append(any(_overlap(row, line) >= (line["until"] - line["from"]) / 2 for row in touching))
+        if not found[-1]:
+            misses.append(f"{line['group']} {line['topic']}-{partition} {line['how']}")
+    false = [row for row in rows if row not in true_rows]
+    told = tuple(f"{one['group']} {one['topic']}-{one['partition']} {one['status']}" for one in false)
+    return [_share("stalls found", found, misses), Figure("  false", len(false), misses=told)]
+
+
+def _overlap(row: Row, line: Mapping[str, Any]) -> float:
+    until = row["end_ms"] if row["end_ms"] is not None else max(line["until"], row["start_ms"])
+    return float(min(until, line["until"]) - max(row["start_ms"], line["from"]))
+
+
+# ---- episodes
+
+
+def episodes(tables: Tables, truth: Truth) -> list[Figure]:
+    """One row of the right kind at the right time; its group's name may stand as group or as group_id."""
+    rows = tables.get("episodes")
+    if rows is None:
+        return []
+    meant = [
+        {**line, "group": group}
+        for line in _of("episode", truth)
+        for group in (line["groups"] if line["group"] is None else [line["group"]])
+    ]
+    right, misses, taken = [], [], []
+    for line in meant:
+        near = [row for row in rows if row.get("group", row.get("group_id")) == line["group"] and _touches(row, line)]
+        good = [row for row in near if row["kind"] in ALSO.get(line["what"], (line["what"],))]
+        taken += near
+        right.append(bool(good))
+        if not good:
+            misses.append(f"{line['group']} {line['what']}: told as {sorted({row['kind'] for row in near})}")
+    false = [row for row in rows if row not in taken]
+    told = tuple(f"{row.get('group', row.get('group_id'))} {row['kind']}" for row in false)
+    return [_share("episodes right", right, misses), Figure("  of nothing known", len(false), misses=told)]
+
+
+ALSO: Final[Mapping[str, tuple[str, ...]]] = {"start": ("start", "formation", "first_formation")}
+"""Kinds of the truth that may be told otherwise."""
+
+
+def _touches(row: Row, line: Mapping[str, Any]) -> bool:
+    since, until = _ms(row.get("from", row.get("start_ms"))), _ms(row.get("until", row.get("end_ms")))
+    return since <= line["until"] + SLACK_MS and until >= line["from"] - SLACK_MS
+
+
+def _ms(value: Any) -> float:
+    if value is None:
+        return float("inf")
+    return value.timestamp() * 1000 if hasattr(value, "timestamp") else float(value)
+
+
+PARTS: Final[Sequence[Callable[[Tables, Truth], list[Figure]]]] = (rebalances, regressions, stalls, episodes)
+"""Whoever adds a table adds its figures here."""
