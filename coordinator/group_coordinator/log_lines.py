@@ -14,6 +14,7 @@ import structlog
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
+from muster.coordinator.groups.common.image import TopicsImage
 
 log = structlog.get_logger("muster.groups")
 
@@ -46,6 +47,17 @@ def _expired(facts: dict[str, Any]) -> dict[str, Any]:
             **_who(member)}  # fmt: skip
 
 
+def _reconciled(facts: dict[str, Any]) -> dict[str, Any]:
+    names = ("epoch", "members", "changed", "took_ms")
+    cause = {} if facts["cause"] is None else {"cause": events.WORDS[facts["cause"]]}
+    return cause | {name: facts[name] for name in names}
+
+
+def _migrated(facts: dict[str, Any]) -> dict[str, Any]:
+    who: Trigger | None = facts["trigger"]
+    return {"epoch": facts["epoch"], "members": facts["members"], **({} if who is None else {"trigger": who.member})}
+
+
 def _who(member: MemberFacts) -> dict[str, Any]:
     return _without_empty({"member": member.member, "instance": member.instance, "client_id": member.client_id,
                            "host": member.host})  # fmt: skip
@@ -57,15 +69,23 @@ def _plain(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_empty(facts: dict[str, Any]) -> dict[str, Any]:
-    """Without a reason or an instance that the client did not give."""
-    return {name: value for name, value in facts.items() if value not in (None, "")}
+    """Without a reason or an instance that the client did not give, and without what needs many words."""
+    return {
+        name: value for name, value in facts.items() if value not in (None, "") and not isinstance(value, _MANY_WORDS)
+    }
 
+
+_MANY_WORDS: Final = (list, tuple, TopicsImage)
 
 _LINES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]] = {
     events.REBALANCE_STARTED: ("a rebalance began", _started),
     events.REBALANCE_COMPLETED: ("a rebalance is done", _completed),
     events.GROUP_EMPTIED: ("a group has no members left", dict),
     events.GROUP_DELETED: ("a group was deleted", lambda _: {}),
+    events.EPOCH_RECONCILED: ("all members have their new assignments", _reconciled),
+    events.TARGET_FAILED: ("the assignor failed; the assignments that are in force stay", dict),
+    events.GROUP_UPGRADED: ("a classic group has become a consumer group", _migrated),
+    events.GROUP_DOWNGRADED: ("a consumer group has become a classic group", _migrated),
     events.MEMBER_EXPIRED: ("a member was removed", _expired),
     events.MEMBER_REMOVED: (
         "a member was removed", lambda facts: {"cause": events.WORDS[facts["cause"]], **_who(facts["member"])}

@@ -15,12 +15,11 @@ from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import STABLE
-from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, records
+from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, records, story
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -68,6 +67,11 @@ def heartbeat_to_classic_group(
             step.refused(command, request.group_id, refused.error, request.member_id, request.instance_id)
             return
         present = _upgrade(step, group, rows)
+        client = command.client
+        newcomer = Trigger(
+            request.member_id or command.drawn_id, request.instance_id, client.client_id, client.host, None
+        )
+        story.upgraded(step, present, newcomer)
     heartbeat.handle(step, command, request, present)
 
 
@@ -171,9 +175,9 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row]) -> ConsumerGroup
     return made
 
 
-def downgrade(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember]) -> bool:
+def downgrade(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember], cause: str) -> bool:
     """These members leave a consumer group: if only classic ones stay it becomes a classic group, which rebalances. If
-    nobody leaves, the last other one was replaced: then it is Stable. Whether it did.
+    nobody leaves, the last other one was replaced: then it is Stable. `cause`: for the history. Whether it did.
     """
     settings, gone = step.state.settings, {one.member_id for one in leaving}
     staying = [one for one in group.members.values() if one.member_id not in gone]
@@ -211,7 +215,8 @@ def downgrade(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember
     made.note_subscriptions()
     for member in made.members.values():
         parked_requests.restart_session(step, member)
-    for one in leaving[:1]:
-        trigger = Trigger(one.member_id, one.said.instance_id, one.said.client_id, one.said.client_host, None)
-        rebalance.begin(step, made, events.LEFT, trigger)
+    trigger = story.trigger(leaving[0].member_id, leaving[0]) if leaving else None
+    story.downgraded(step, group, len(staying), cause, trigger)
+    if leaving:
+        rebalance.begin(step, made, cause, trigger)
     return True

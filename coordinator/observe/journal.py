@@ -30,11 +30,14 @@ SHARD_LOADED: Final = "shard_loaded"
 REQUESTS_REFUSED: Final = "requests_refused"
 """api, error, error_code, client_id, host, instance, count: of one second."""
 MEMBER_FENCED: Final = "member_fenced"
-"""As REQUESTS_REFUSED: requests of a member whose instance id now belongs to another one."""
+"""As REQUESTS_REFUSED: requests of a member whose instance id now belongs to another one, or whose epoch is not that of
+its group.
+"""
 PRODUCER_FENCED: Final = "producer_fenced"
 """As REQUESTS_REFUSED: offsets of a transaction, of a producer whose transactional id a newer producer has."""
 _FENCED: Final = {
     ErrorCode.FENCED_INSTANCE_ID: MEMBER_FENCED,
+    ErrorCode.FENCED_MEMBER_EPOCH: MEMBER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH: PRODUCER_FENCED,
     ErrorCode.PRODUCER_FENCED: PRODUCER_FENCED,
 }

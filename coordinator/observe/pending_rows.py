@@ -113,5 +113,5 @@ def _key(event: Event) -> bytes:
 
 
 def _rows(event: Event) -> int:
-    members = event.facts.get("members")
-    return len(members) if isinstance(members, tuple) else 1
+    members = event.facts.get("changes", event.facts.get("members"))
+    return max(len(members), 1) if isinstance(members, tuple) else 1

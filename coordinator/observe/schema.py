@@ -42,6 +42,12 @@ BYTES_A_PIECE: Final = 8 * 1024
 ENTRIES_A_PIECE: Final = 200
 LEAST_MEMBER_BYTES: Final = 200
 """The text of a member without names, metadata and assignment."""
+PARTITIONS_A_PIECE: Final = 2_000
+"""That are looked at in one piece, in targets: some half a millisecond."""
+MOST_TOPICS: Final = 20
+"""Whose moves the event of a target tells each."""
+FACTS_OF_CLASSIC: Final = 3
+"""Of a member that joins: one of a consumer group has more."""
 SETTINGS: Final = (
     "group_initial_rebalance_delay_ms",
     "group_min_session_timeout_ms",
@@ -118,12 +124,54 @@ def _plain_pieces(facts: dict[str, Any]) -> Iterator[str]:
 
 def _joined(facts: dict[str, Any]) -> str:
     reason, protocol_type = _text(facts["reason"]), _text(facts["protocol_type"])
-    return f',"member":{_member(facts["member"], None)},"protocol_type":{protocol_type},"reason":{reason}'
+    told = f',"member":{_member(facts["member"], None)},"protocol_type":{protocol_type},"reason":{reason}'
+    return (
+        told if len(facts) == FACTS_OF_CLASSIC else told + _plain(dict(islice(facts.items(), FACTS_OF_CLASSIC, None)))
+    )
 
 
 def _member_event(facts: dict[str, Any]) -> str:
     rest = _plain({name: value for name, value in facts.items() if name != "member"})
     return f',"member":{_member(facts["member"], None)}{rest}'
+
+
+def _with_trigger(facts: dict[str, Any]) -> str:
+    rest = {name: value for name, value in facts.items() if name != "trigger"}
+    return f',"trigger":{_trigger(facts["trigger"])}{_plain(rest)}'
+
+
+def _target(facts: dict[str, Any]) -> Iterator[str | None]:
+    """How many partitions change hands, without those that stay where they are: counted here, where nobody waits."""
+    changes, image = facts["changes"], facts["names"]
+    yield _plain({name: value for name, value in facts.items() if name not in ("changes", "names")})
+    yield f',"changed":{len(changes)}'
+    given: dict[bytes, set[int]] = {}
+    taken: dict[bytes, set[int]] = {}
+    weight = 0
+    for _, before, after in changes:
+        had, has = dict(before), dict(after)
+        for topic_id in had.keys() | has.keys():
+            old, new = had.get(topic_id, ()), has.get(topic_id, ())
+            weight += len(old) + len(new) + 1
+            if old != new:
+                given.setdefault(topic_id, set()).update(set(new).difference(old))
+                taken.setdefault(topic_id, set()).update(set(old).difference(new))
+        if weight > PARTITIONS_A_PIECE:
+            weight = 0
+            yield None
+    rows = []
+    for topic_id in given.keys() | taken.keys():
+        new, old = given.get(topic_id, set()), taken.get(topic_id, set())
+        moved = len(new & old)
+        if new or old:
+            topic = image.by_id.get(topic_id)
+            name = image.deleted.get(topic_id) if topic is None else topic.name
+            rows.append((name, moved, len(new) - moved, len(old) - moved))
+    sums = [sum(row[at] for row in rows) for at in (1, 2, 3)]
+    yield f',"moved":{sums[0]},"gained":{sums[1]},"lost":{sums[2]}'
+    rows.sort(key=lambda row: (-row[1], row[0] or ""))
+    names = ("topic", "moved", "gained", "lost")
+    yield f',"moves":{_json([dict(zip(names, row, strict=True)) for row in rows[:MOST_TOPICS]])}'
 
 
 def _started(facts: dict[str, Any]) -> str:
@@ -296,9 +344,17 @@ _WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     events.MEMBER_REMOVED: _member_event,
     events.MEMBER_REPLACED: _member_event,
     events.REBALANCE_STARTED: _started,
+    events.MEMBER_AWAY: _member_event,
+    events.EPOCH_BUMPED: _with_trigger,
+    events.TARGET_FAILED: _plain,
+    events.MEMBER_RECONCILED: _plain,
+    events.EPOCH_RECONCILED: _with_trigger,
+    events.GROUP_UPGRADED: _with_trigger,
+    events.GROUP_DOWNGRADED: _with_trigger,
 }
-"""Told in one piece: of one member, or of none."""
+"""Told in one piece: of one member, or of none, or of a few."""
 _IN_PIECES: Final[dict[str, Callable[[dict[str, Any]], Iterator[str | None]]]] = {
     events.REBALANCE_FAILED: _failed,
     events.REBALANCE_COMPLETED: _completed,
+    events.TARGET_ASSIGNED: _target,
 }

@@ -6,13 +6,12 @@ moved, and which other members came and left meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.clock import show_wall
-
-Value = Mapping[str, Any]
-"""The JSON of one event."""
+from muster.coordinator.observe import epoch_words
+from muster.coordinator.observe.words import Value, many, phrase, plural, seconds, short, who
 
 
 class Timeline:
@@ -27,6 +26,7 @@ class Timeline:
         self._went: dict[str, Value] = {}
         self._joined: list[str] = []
         self._gone: list[str] = []
+        self._topics: list[Value] = []
 
     def feed(self, value: Value) -> list[str]:
         """The lines that this event adds; none when it is part of one that is still to come."""
@@ -35,6 +35,8 @@ class Timeline:
         tell = _TELL.get(kind)
         if tell is None and kind == "rebalance_completed":
             text: str | None = self._completed(value)
+        elif tell is None and kind == "epoch_reconciled":
+            text = epoch_words.reconciled(value, self._why(value), self._others(value["trigger"]), self._topics)
         elif tell is None:
             text = _unknown(value) if self._everything else None
         elif kind in _DETAILS and not self._everything:
@@ -43,8 +45,8 @@ class Timeline:
             text = f"{tell(value)}{self._who_left()}"
         else:
             text = tell(value)
-        if kind in ("rebalance_completed", "group_emptied", "group_deleted"):
-            self._went, self._joined, self._gone = {}, [], []
+        if kind in _ENDS:
+            self._went, self._joined, self._gone, self._topics = {}, [], [], []
         return [] if text is None else [*self._date(value), f"{self._time(value)} {text}"]
 
     def _remember(self, kind: str, value: Value) -> None:
@@ -54,6 +56,8 @@ class Timeline:
             member = value["member"]["member"]
             self._gone.append(member)
             self._went[member] = value
+        elif kind == "epoch_bumped":
+            self._topics += value["topics"][: epoch_words.MOST - len(self._topics)]
 
     def _date(self, value: Value) -> list[str]:
         day = show_wall(value["time"], "%Y-%m-%d", self._zone)
@@ -75,16 +79,16 @@ class Timeline:
         if moved:
             parts.append(moved)
         count = len(value["members"])
-        parts.append(f"{count} {_s('member', count)}, {value['protocol'] or 'no protocol'}")
+        parts.append(f"{count} {many('member', count)}, {value['protocol'] or 'no protocol'}")
         return f"rebalance {generation - 1} → {generation}, {seconds(value['took_ms'])}: {'; '.join(parts)}"
 
     def _why(self, value: Value) -> str:
         trigger = value["trigger"]
         if trigger is None:
-            return _phrase(value["cause"], "")
+            return phrase(value["cause"], "") if value["cause"] is not None else ""
         went = self._went.get(trigger["member"])
         how_long = seconds(went["member"]["session_timeout_ms"]) if went is not None else "its session timeout"
-        text = _phrase(value["cause"], who(trigger), how_long)
+        text = phrase(value["cause"], who(trigger), how_long)
         return f'{text} ("{trigger["reason"]}")' if trigger["reason"] else text
 
     def _who_left(self) -> str:
@@ -103,50 +107,15 @@ class Timeline:
         return " and ".join([*told, *([f"{gone} more went"] if gone else [])])
 
 
-def who(member: Value) -> str:
-    """A member, as a person knows it: its instance or its id, its client, its address."""
-    name = f"static member {member['instance']}" if member.get("instance") else f"member {short(member['member'])}"
-    known = [f"client {member['client_id']}" if member.get("client_id") else "", (member.get("host") or "").lstrip("/")]
-    told = ", ".join(one for one in known if one)
-    return f"{name} ({told})" if told else name
-
-
-def short(member_id: str) -> str:
-    """A member id without most of its UUID."""
-    head, _, tail = member_id.rpartition("-")
-    uuid = member_id[-36:]
-    if len(member_id) > 36 and uuid.count("-") == 4:
-        return f"{member_id[:-37]}-{uuid[:8]}…"
-    return member_id if not head or len(tail) < 12 else f"{head}-{tail[:8]}…"
-
-
-def seconds(ms: int) -> str:
-    """A duration as one reads it aloud."""
-    if ms < 1_000:
-        return f"{ms} ms"
-    if ms < 60_000:
-        return f"{ms / 1000:.1f}".removesuffix(".0") + " s"
-    return f"{ms // 60_000} min {ms % 60_000 // 1000} s"
-
-
 def _moved(moves: list[Value] | None) -> str:
     if moves is None:
         return ""
     total = {name: sum(one[name] for one in moves) for name in ("moved", "kept", "gained", "lost")}
     first = total["moved"] or total["kept"] or not (total["gained"] or total["lost"])
-    told = [f"{total['moved']} {_s('partition', total['moved'])} moved, {total['kept']} kept"] if first else []
+    told = [f"{total['moved']} {many('partition', total['moved'])} moved, {total['kept']} kept"] if first else []
     told += [f"{total['gained']} newly owned"] if total["gained"] else []
     told += [f"{total['lost']} without an owner"] if total["lost"] else []
     return ", ".join(told)
-
-
-def plural(count: int, word: str) -> str:
-    """A number of things."""
-    return f"{count} {_s(word, count)}"
-
-
-def _s(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"
 
 
 def _reason(value: Value) -> str:
@@ -161,21 +130,16 @@ def _unknown(value: Value) -> str:
     return f"{value['kind'].replace('_', ' ')}"
 
 
-def _phrase(cause: str, whose: str, how_long: str = "its session timeout") -> str:
-    words = _CAUSES.get(cause, f"{{who}}: {cause.replace('_', ' ')}")
-    return words.replace("{who}", whose).replace("{how long}", how_long).strip()
-
-
 def _started(value: Value) -> str:
     trigger = value["trigger"]
-    told = _phrase(value["cause"], "" if trigger is None else who(trigger))
+    told = phrase(value["cause"], "" if trigger is None else who(trigger))
     return f"a rebalance begins in {value['state']}: {told}"
 
 
 def _failed(value: Value) -> str:
     return (
         f"rebalance to generation {value['generation']} did not complete, {seconds(value['took_ms'])}: another began, "
-        f"since {_phrase(value['cause'], 'a member')}"
+        f"since {phrase(value['cause'], 'a member')}"
     )
 
 
@@ -185,7 +149,7 @@ def _refused(value: Value) -> str:
         return f"{count} more requests were refused, of many clients"
     client = {"member": "", "instance": value["instance"], "client_id": value["client_id"], "host": value["host"]}
     told = who(client).removeprefix("member  ").strip("()") if not value["instance"] else who(client)
-    return f"{count} {value['api']} {_s('request', count)} of {told} refused: {value['error']}"
+    return f"{count} {value['api']} {many('request', count)} of {told} refused: {value['error']}"
 
 
 def _ended(value: Value) -> str:
@@ -194,45 +158,40 @@ def _ended(value: Value) -> str:
     return f"{plural(value['transactions'], 'transaction')} of producer {value['producer_id']} ({epochs})"
 
 
-_CAUSES: Final[dict[str, str]] = {
-    "member_joined": "{who} joined",
-    "member_left": "{who} left",
-    "session_expired": "{who} sent no heartbeat for {how long}",
-    "subscription_changed": "{who} changed its subscription",
-    "metadata_changed": "{who} joined again with other metadata",
-    "partitions_changed": "{who} leads and saw that a topic has other partitions",
-    "leader_rejoined": "{who} leads and joined again",
-    "static_member_returned": "{who} came back",
-    "join_timeout": "{who} did not join again in time",
-    "sync_timeout": "{who} did not sync in time",
-    "group_full": "{who} found the group full",
-    "assignment_too_large": "the assignment of {who} is larger than max.message.bytes of __consumer_offsets",
-    "group_over_capacity": "the group was loaded with more members than group.max.size",
-}
-
 _DETAILS: Final = frozenset(
-    {"member_joined", "member_left", "members_synced", "rebalance_started", "transactions_committed"}
-)
+    {
+        "epoch_bumped", "member_joined", "member_left", "member_reconciled", "members_synced", "rebalance_started",
+        "target_assigned", "transactions_committed",
+    }
+)  # fmt: skip
 """What the line of the rebalance tells anyway, and what goes as it should."""
+
+_ENDS: Final = frozenset(
+    {"epoch_reconciled", "group_deleted", "group_downgraded", "group_emptied", "group_upgraded", "rebalance_completed"}
+)
+"""What came before them is told."""
 
 _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "group_created": lambda _: "the group was created",
-    "group_emptied": lambda value: f"the group is empty (generation {value['generation']})",
+    "group_emptied": lambda value: (
+        f"the group is empty ({'epoch' if 'epoch' in value else 'generation'} {value['generation']})"
+    ),
     "group_deleted": lambda _: "the group was deleted",
     "member_joined": lambda value: f"{who(value['member'])} joined{_reason(value)}",
     "member_left": lambda value: f"{who(value['member'])} left{_reason(value)}",
     "member_expired": lambda value: (
         f"{who(value['member'])} sent no heartbeat for {seconds(value['member']['session_timeout_ms'])} and was removed"
     ),
-    "member_removed": lambda value: f"{_phrase(value['cause'], who(value['member']))} and was removed",
+    "member_removed": lambda value: f"{phrase(value['cause'], who(value['member']))} and was removed",
     "member_replaced": lambda value: (
         f"{who(value['member'])} came back as {short(value['member']['member'])}; {short(value['replaced'])} is fenced"
     ),
     "members_synced": lambda value: (
-        f"{len(value['synced'])} {_s('member', len(value['synced']))} of generation {value['generation']} synced late"
+        f"{len(value['synced'])} {many('member', len(value['synced']))} of generation {value['generation']} synced late"
     ),
     "rebalance_started": _started,
     "rebalance_failed": _failed,
+    **epoch_words.TELL,
     "offsets_deleted": lambda value: f"offsets were deleted ({value['cause'].replace('_', ' ')}): {_partitions(value)}",
     "offsets_expired": lambda value: f"offsets expired: {_partitions(value)}",
     "requests_refused": _refused,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from muster.coordinator.clock import show_wall
-from muster.coordinator.observe.timeline import plural, seconds
+from muster.coordinator.observe.words import plural, seconds
 
 Value = Mapping[str, Any]
 """The JSON of one event."""

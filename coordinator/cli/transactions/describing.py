@@ -10,7 +10,7 @@ from muster.coordinator.cli.cluster import TRANSACTIONAL_ID, AskingFailed, Clust
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json, print_table, ranges
 from muster.coordinator.clock import read_wall, show_wall
-from muster.coordinator.observe.timeline import seconds
+from muster.coordinator.observe.words import seconds
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse

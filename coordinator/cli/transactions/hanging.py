@@ -17,7 +17,7 @@ from muster.coordinator.cli.table import print_json, print_table
 from muster.coordinator.cli.transactions.describing import Description, describe_id
 from muster.coordinator.cli.transactions.listing import all_transactions
 from muster.coordinator.clock import read_wall
-from muster.coordinator.observe.timeline import seconds
+from muster.coordinator.observe.words import seconds
 from muster.protocol.api import ApiKey
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from muster.protocol.messages.describe_producers import (

@@ -1,9 +1,11 @@
 """What the core reports for the history: kinds of events, causes of rebalances, and the facts that go with them.
 
-Decides nothing. Each rebalance is one REBALANCE_STARTED (cause, trigger), then
+Decides nothing. In a classic group each rebalance is one REBALANCE_STARTED (cause, trigger), then
 REBALANCE_COMPLETED; or REBALANCE_FAILED when another one begins before it is done; or GROUP_EMPTIED. What members do
-stands between. Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. Facts of each
-kind are named at its constant; "member" is a member id, "instance" a group.instance.id or None, times are wall ms.
+stands between. In a consumer group (KIP-848) each new epoch is one EPOCH_BUMPED, its targets are one TARGET_ASSIGNED,
+and EPOCH_RECONCILED says that all members have come to them; epochs may follow each other before that. Kinds and
+causes are words of the schema in `docs/events.md`: they are never renamed. Facts of each kind are named at its
+constant; "member" is a member id, "instance" a group.instance.id or None, times are wall ms.
 """
 
 from __future__ import annotations
@@ -30,17 +32,19 @@ class Event(NamedTuple):
 GROUP_CREATED: Final = "group_created"
 """No facts."""
 GROUP_EMPTIED: Final = "group_emptied"
-"""generation, took_ms (how long the rebalance took that ended so)."""
+"""generation, took_ms (how long the rebalance took that ended so). Of a consumer group also epoch (the same)."""
 GROUP_DELETED: Final = "group_deleted"
 """No facts."""
 MEMBER_JOINED: Final = "member_joined"
-"""member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None)."""
+"""member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None). In a consumer group besides:
+protocol ("consumer" or "classic"), subscribed (the first topics), pattern and assignor (or None).
+"""
 MEMBER_LEFT: Final = "member_left"
 """member (MemberFacts), reason."""
 MEMBER_EXPIRED: Final = "member_expired"
 """member (MemberFacts): its session timeout passed without a sign of life."""
 MEMBER_REMOVED: Final = "member_removed"
-"""member (MemberFacts), cause: JOIN_TIMEOUT, SYNC_TIMEOUT or GROUP_FULL."""
+"""member (MemberFacts), cause: JOIN_TIMEOUT, SYNC_TIMEOUT, REVOCATION_TIMEOUT or GROUP_FULL."""
 MEMBER_REPLACED: Final = "member_replaced"
 """member (MemberFacts, the new id), replaced (the old one, which is fenced), reason."""
 MEMBERS_SYNCED: Final = "members_synced"
@@ -57,6 +61,36 @@ were, or None when that is not known), topics (partition counts of the subscribe
 REBALANCE_FAILED: Final = "rebalance_failed"
 """generation, cause (that of the rebalance which begins instead), join_phase_ms (None: it had not ended), took_ms,
 members (MemberFacts of all).
+"""
+MEMBER_AWAY: Final = "member_away"
+"""member (MemberFacts): a static member of a consumer group has said that it will be back (epoch -2)."""
+EPOCH_BUMPED: Final = "epoch_bumped"
+"""epoch (the new one), cause, trigger (Trigger or None), members (how many), state (the one before), topics (the first
+of those that have changed, if that is the cause: topic, before, now (partitions), made_again).
+"""
+TARGET_ASSIGNED: Final = "target_assigned"
+"""epoch, assignor, took_ms (how long it was computed), since_epoch_ms (since the last epoch began), members, topics
+(how many), changes (member id, target before, target: of those that have another one), names (TopicsImage).
+"""
+TARGET_FAILED: Final = "target_failed"
+"""epoch, assignor, took_ms: the assignor failed; the targets that are in force stay."""
+MEMBER_RECONCILED: Final = "member_reconciled"
+"""A member has come to its target and had to give up or was given partitions: member, instance, client_id, host,
+epoch, revoked and assigned (how many partitions), gave_up (the first of them: topic, partitions), revoking_ms (how long
+it took to give them up), waited_ms (for partitions of others), waited_for (the member ids of these), took_ms (since its
+target was there).
+"""
+EPOCH_RECONCILED: Final = "epoch_reconciled"
+"""All members have come to their targets: epoch, first_epoch, epochs (how many), cause and trigger (of the first one;
+None: not seen), causes (how many epochs by cause), assignor, took_ms (since the first epoch; None: not seen), members,
+changed (how many of them had to give up or were given partitions), revoked, assigned, slowest (rows as of
+MEMBER_RECONCILED), waited_for (members that had partitions of others, with took_ms until they had given them up).
+"""
+GROUP_UPGRADED: Final = "group_upgraded"
+"""A classic group has become a consumer group: epoch, members (how many it had), trigger (who made it so)."""
+GROUP_DOWNGRADED: Final = "group_downgraded"
+"""A consumer group has become a classic group: epoch, members (how many stay), cause, trigger (its last member of the
+consumer protocol).
 """
 OFFSETS_DELETED: Final = "offsets_deleted"
 """cause (ASKED, TOPIC_DELETED), topics: partitions by topic."""
@@ -82,6 +116,9 @@ PARTITIONS_CHANGED: Final = "partitions_changed"
 STATIC_MEMBER_BACK: Final = "static_member_returned"
 JOIN_TIMEOUT: Final = "join_timeout"
 SYNC_TIMEOUT: Final = "sync_timeout"
+REVOCATION_TIMEOUT: Final = "revocation_timeout"
+TOPICS_CHANGED: Final = "topics_changed"
+PATTERN_RESOLVED: Final = "pattern_resolved"
 GROUP_FULL: Final = "group_full"
 OVER_CAPACITY: Final = "group_over_capacity"
 ASSIGNMENT_TOO_LARGE: Final = "assignment_too_large"
@@ -100,6 +137,9 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         STATIC_MEMBER_BACK: "a static member came back",
         JOIN_TIMEOUT: "a member did not join again within the rebalance timeout",
         SYNC_TIMEOUT: "a member did not sync within the rebalance timeout",
+        REVOCATION_TIMEOUT: "a member did not give up its partitions within the rebalance timeout",
+        TOPICS_CHANGED: "topics were created, deleted or got more partitions",
+        PATTERN_RESOLVED: "a regular expression stands for other topics",
         GROUP_FULL: "the group is full",
         OVER_CAPACITY: "the group was loaded with more members than group.max.size",
         ASSIGNMENT_TOO_LARGE: "the leader's assignment is larger than max.message.bytes of __consumer_offsets",

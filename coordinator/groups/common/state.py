@@ -36,7 +36,7 @@ class State:
         replay_other: Replay,
         replay_transactional: ReplayTransactional,
         helpers: Any = None,
-        downgrade: Callable[[Any, Any, Any], bool] | None = None,
+        downgrade: Callable[[Any, Any, Any, str], bool] | None = None,
     ) -> None:
         """`replay`: by the type of the record's key; `replay_other`: for keys of other types. `helpers`: what does work
         elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once. `downgrade`: see

@@ -11,10 +11,11 @@ from typing import Final, Protocol
 
 from muster.coordinator.core.deadlines import Deadline, Due
 from muster.coordinator.core.interface import Client, Respond
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, heartbeat, leave, records, target
+from muster.coordinator.groups.consumer import checks, heartbeat, leave, records, story, target
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup, is_free
 from muster.coordinator.groups.consumer.member import NOBODY, Classic, ConsumerMember, Description
@@ -115,16 +116,20 @@ def _join(
         heartbeat.replace(step, group, replaced, member_id)
     if said != before:
         step.record(records.member_metadata(group.group_id, member_id, said))
-    heartbeat.refresh(step, group, bump=said.topics != before.topics)
-    target.bring_up_to_date(step, group)
     member = group.members[member_id]
+    cause = events.SUBSCRIPTION_CHANGED
+    if one is None:
+        cause = events.NEW_MEMBER
+        story.joined(step, group, member, request.reason)
+    heartbeat.refresh(step, group, bump=said.topics != before.topics, cause=cause, member=member)
+    target.bring_up_to_date(step, group)
     owned = ConsumerGroupHeartbeatRequest(topic_partitions=_owned(subscription, step.state.image))
     heartbeat.follow(step, group, member, owned, is_subscription_new=said.topics != before.topics)
     restart_session(step.state, member, step.now.mono_ms)
     wait(step, member, SYNC)
     epoch = member.at.epoch
     if replaced is not None and before.classic is None and step.state.downgrade is not None:
-        step.state.downgrade(step, group, [])
+        step.state.downgrade(step, group, [], events.STATIC_MEMBER_BACK)
     return JoinGroupResponse(0, 0, epoch, CONSUMER, offered[0][0], "", False, member_id)
 
 
@@ -229,7 +234,9 @@ def leave_group(step: Step, command: _Join, request: LeaveGroupRequest, group: C
         error = _leaving(group, one, leaving)
         rows.append(MemberResponse(one.member_id, one.group_instance_id, error))
     if leaving:
-        leave.remove(step, group, list(leaving.values()))
+        ids = {one.group_instance_id or one.member_id: one.reason for one in request.members}
+        reasons = {one.member_id: ids.get(one.said.instance_id or one.member_id) for one in leaving.values()}
+        leave.remove(step, group, list(leaving.values()), events.LEFT, reasons)
     step.reply(command.respond, LeaveGroupResponse(members=rows))
 
 
@@ -286,4 +293,5 @@ def _done_waiting(step: Step, member: ConsumerMember) -> None:
 
 def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
     """A classic member has not joined again, or not synced, in time."""
-    leave.on_revocation_deadline(step, group, deadline)
+    cause = events.JOIN_TIMEOUT if deadline.kind == JOIN else events.SYNC_TIMEOUT
+    leave.on_revocation_deadline(step, group, deadline, cause)

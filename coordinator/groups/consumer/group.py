@@ -6,12 +6,13 @@ keep the counts true (subscribed topics, patterns, assignors, reconciled members
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, SINCE_COMMIT, Partitions
+from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import states
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
@@ -58,13 +59,14 @@ class ConsumerGroup:
 
     Not persisted: `hashed_version`, the version of the topics that the hash was compared with; `is_searching`, patterns
     are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `waiting`, the
-    heartbeats that wait for them.
+    heartbeats that wait for them; `hashed_topics`, the topics of that version by name; `story`, what is kept for the
+    history until all members have come to their targets.
     """
 
     __slots__ = (
         "_reconciled", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
-        "group_id", "has_partition_metadata", "hashed_version", "holders", "is_searching", "members", "metadata_hash",
-        "names", "patterns", "resolved", "static_ids", "targets", "waiting",
+        "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "holders", "is_searching", "members",
+        "metadata_hash", "names", "patterns", "resolved", "static_ids", "story", "targets", "waiting",
     )  # fmt: skip
 
     kind = CONSUMER
@@ -87,15 +89,21 @@ class ConsumerGroup:
         self.classic_count = 0
         self.has_partition_metadata = False
         self.hashed_version = NEVER_HASHED
+        self.hashed_topics: Mapping[str, TopicImage] | None = None
         self.is_searching = False
         self.computing_epoch = NO_ASSIGNMENT
         self.waiting: list[Command] = []
+        self.story: Any = None
         self._reconciled = 0
 
     @property
     def state(self) -> str:
         """As ListGroups says it."""
         return states.state_of(len(self.members), self.epoch, self.assignment_epoch, self._reconciled)
+
+    def state_before(self, newcomers: int) -> str:
+        """Its state without so many members that have no epoch yet."""
+        return states.state_of(len(self.members) - newcomers, self.epoch, self.assignment_epoch, self._reconciled)
 
     # ---- changes, by the functions of `records`
 
@@ -124,6 +132,8 @@ class ConsumerGroup:
             return None
         self.move_member(member, Position(0, 0, states.STABLE, NOTHING, NOTHING))
         del self.members[member_id]
+        if not self.members:
+            self.hashed_topics = None  # nobody asks for it soon
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         self._count_out(member.said)
         instance_id = member.said.instance_id

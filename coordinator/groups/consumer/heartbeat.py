@@ -11,7 +11,7 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, leave, patterns, reconcile, records, target
+from muster.coordinator.groups.consumer import checks, leave, patterns, reconcile, records, story, target
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -103,7 +103,11 @@ def _beat(
     member = group.members[sender.member_id]
     is_pattern_new, is_known = patterns.update(step, group, before, said, command)
     is_subscription_new = said.topics != before.topics
-    refresh(step, group, bump=is_subscription_new or is_known)
+    is_new = sender.member is sender.replaced is None
+    if is_new:
+        story.joined(step, group, member)
+    cause = events.NEW_MEMBER if is_new else events.SUBSCRIPTION_CHANGED
+    refresh(step, group, bump=is_subscription_new or is_known, cause=cause, member=member)
     target.bring_up_to_date(step, group)
     had = member.at.assigned
     follow(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
@@ -209,19 +213,25 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
     step.record(records.member_metadata(group_id, member_id, said))
     step.record(records.target(group_id, member_id, share))
     step.record(records.current(group_id, member_id, at))
+    story.replaced(step, group, old, group.members[member_id])
 
 
-def refresh(step: Step, group: ConsumerGroup, *, bump: bool) -> None:
-    """A new epoch for the group, if its subscriptions have changed or its topics have."""
+def refresh(step: Step, group: ConsumerGroup, *, bump: bool, cause: str, member: ConsumerMember) -> None:
+    """A new epoch for the group, if its subscriptions have changed (why, and by whom), or its topics have."""
     version = step.state.image.version
     if not bump and group.hashed_version == version:
         return
     metadata_hash = hash_of(group.names, step.state.image)
     if bump or metadata_hash != group.metadata_hash:
+        before = group.state_before(int(cause == events.NEW_MEMBER))
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
+        if bump:
+            story.bumped(step, group, cause, story.trigger(member.member_id, member), state=before)
+        else:
+            story.bumped(step, group, events.TOPICS_CHANGED, before=group.hashed_topics, state=before)
     if group.has_partition_metadata:
         step.record(records.no_partition_metadata(group.group_id))
-    group.hashed_version = version
+    group.hashed_version, group.hashed_topics = version, step.state.image.by_name
 
 
 def follow(
@@ -244,6 +254,7 @@ def follow(
     if after == at:
         return
     step.record(records.current(group.group_id, member.member_id, after))
+    story.moved(step, group, member, at)
     if member.said.classic is None:
         watch(step, member)
 

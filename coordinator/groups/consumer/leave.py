@@ -4,10 +4,13 @@ the new targets are computed by the next heartbeat.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from muster.coordinator.core.deadlines import Due
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, records
+from muster.coordinator.groups.consumer import checks, records, story
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, ConsumerMember
@@ -34,7 +37,7 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
     if instance_id is not None and request.member_epoch == AWAY:
         _go_away(step, group, member)
     else:
-        remove(step, group, [member])
+        remove(step, group, [member], events.LEFT)
     return ConsumerGroupHeartbeatResponse(0, 0, None, member_id, request.member_epoch)
 
 
@@ -45,16 +48,24 @@ def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
     if member.revocation is not None:
         step.state.deadlines.cancel(member.revocation)
         member.revocation = None
+    story.gone_away(step, group, member)
 
 
-def remove(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
+def remove(
+    step: Step,
+    group: ConsumerGroup,
+    members: list[ConsumerMember],
+    cause: str,
+    reasons: Mapping[str, str | None] | None = None,
+) -> None:
     """Remove members, with the patterns that only they had; one new epoch for all of them. If only classic members
-    stay, it may become a classic group instead (`migration`).
+    stay, it may become a classic group instead (`migration`). `cause` and `reasons`, by member id: for the history.
     """
+    story.gone(step, group, members, cause, reasons)
     downgrade = step.state.downgrade
-    if downgrade is not None and downgrade(step, group, members):
+    if downgrade is not None and downgrade(step, group, members, cause):
         return
-    group_id = group.group_id
+    group_id, state = group.group_id, group.state
     before = dict.fromkeys(one.said.pattern for one in members if one.said.pattern)
     for member in members:
         step.record_all(records.member_removed(group_id, member.member_id))
@@ -62,13 +73,16 @@ def remove(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> N
         if pattern not in group.patterns and pattern in group.resolved:
             step.record(records.pattern_forgotten(group_id, pattern))
     step.record(records.group_epoch(group_id, group.epoch + 1, hash_of(group.names, step.state.image)))
+    first = members[0]
+    reason = None if reasons is None else reasons.get(first.member_id)
+    story.bumped(step, group, cause, story.trigger(first.member_id, first, reason), state=state)
 
 
 def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
     """A member's session is over."""
     member = group.members.get(getattr(deadline, "member_id", ""))
     if member is not None and not _put_off(step, member):
-        remove(step, group, [member])
+        remove(step, group, [member], events.SESSION_EXPIRED)
 
 
 def _put_off(step: Step, member: ConsumerMember) -> bool:
@@ -82,8 +96,10 @@ def _put_off(step: Step, member: ConsumerMember) -> bool:
     return True
 
 
-def on_revocation_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
+def on_revocation_deadline(
+    step: Step, group: ConsumerGroup, deadline: Due, cause: str = events.REVOCATION_TIMEOUT
+) -> None:
     """A member has not given up in time what it was told to."""
     member = group.members.get(getattr(deadline, "subject", ""))
     if member is not None:
-        remove(step, group, [member])
+        remove(step, group, [member], cause)

@@ -8,7 +8,7 @@ from typing import cast
 
 from muster.coordinator.core.interface import Reply
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import classic_members, target
+from muster.coordinator.groups.consumer import classic_members, story, target
 from muster.coordinator.groups.consumer.commands import AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
@@ -48,9 +48,11 @@ def computed(step: Step, command: AssignmentComputed) -> None:
     if group is not None and group.waiting is wanted.waiting and group.computing_epoch == wanted.epoch:
         group.computing_epoch = NO_ASSIGNMENT
         if command.assignment is not None:
-            target.apply(step, group, wanted.epoch, command.assignment)
+            target.apply(step, group, wanted.epoch, command.assignment, wanted.assignor)
             # the group may have gone on meanwhile
             target.bring_up_to_date(step, group)
+        else:
+            story.failed(step, group, wanted.epoch, wanted.assignor)
     waiting = list(wanted.waiting)
     wanted.waiting.clear()
     for one in waiting:

@@ -16,7 +16,7 @@ from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import records
+from muster.coordinator.groups.consumer import records, story
 from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -34,9 +34,11 @@ def bring_up_to_date(step: Step, group: ConsumerGroup) -> None:
     helpers = step.state.helpers
     partitions = sum([topic.partitions for topic in wanted.topics.values()])
     if helpers is None or (len(wanted.members) + partitions <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
-        apply(step, group, wanted.epoch, SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics))
+        made = SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics)
+        apply(step, group, wanted.epoch, made, wanted.assignor)
         return
     group.computing_epoch = group.epoch
+    story.wanted(step, group)
     step.reply(helpers.compute, wanted)
 
 
@@ -80,19 +82,22 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
     return next(name for name in string_order(counts) if counts[name] == most)
 
 
-def apply(step: Step, group: ConsumerGroup, epoch: int, assignment: Assignment) -> None:
+def apply(step: Step, group: ConsumerGroup, epoch: int, assignment: Assignment, assignor: str) -> None:
     """The targets are these now: a record for each member whose target is another, then the epoch. All of them are one
     batch: if that is too large, the targets that are in force stay.
     """
     image = step.state.image
-    made = []
+    made, changes = [], []
     for member_id in string_order(group.members):
         share = _share(assignment.get(member_id, {}), image)
-        if share != group.targets.get(member_id):
+        before = group.targets.get(member_id)
+        if share != before:
+            changes.append((member_id, before or NOTHING, share))
             made.append(records.target(group.group_id, member_id, share))
     made.append(records.target_epoch(group.group_id, epoch, step.now.wall_ms))
     if not records.is_more_than_fits(step, made):
         step.record_all(made)
+        story.assigned(step, group, assignor, changes)
 
 
 def _share(partitions: Mapping[str, Iterable[int]], image: TopicsImage) -> Share:

@@ -10,8 +10,10 @@ import pytest
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.observe import schema
-from muster.coordinator.observe.timeline import Timeline, seconds, short, who
+from muster.coordinator.observe.timeline import Timeline
+from muster.coordinator.observe.words import seconds, short, who
 from tests.coordinator.observe.test_schema import completed, kinds
 
 UUID = "9458435d-e5c2-407e-a4f5-9d2135732e2e"
@@ -97,6 +99,8 @@ def test_the_day_is_told_when_it_changes() -> None:
 
 
 MEMBER = facts("m")
+T = b"T" * 16
+IMAGE = TopicsImage({"t": TopicImage("t", T, 2)}, 1)
 EXAMPLES: dict[str, dict[str, Any]] = {
     events.GROUP_CREATED: {},
     events.GROUP_EMPTIED: {"generation": 3, "took_ms": 1},
@@ -110,6 +114,21 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     events.REBALANCE_STARTED: {"cause": events.LEFT, "trigger": None, "generation": 3, "members": 1, "state": "Stable"},
     events.REBALANCE_FAILED: {"generation": 4, "cause": events.SYNC_TIMEOUT, "join_phase_ms": None,
                               "took_ms": 61_000, "members": ()},
+    events.MEMBER_AWAY: {"member": MEMBER._replace(instance="i")},
+    events.EPOCH_BUMPED: {"epoch": 4, "cause": events.LEFT, "trigger": None, "members": 2, "state": "Stable",
+                          "topics": []},
+    events.TARGET_ASSIGNED: {"epoch": 4, "assignor": "range", "took_ms": 7, "since_epoch_ms": 1_200, "members": 3,
+                             "topics": 1, "changes": (("a", ((T, (0, 1)),), ((T, (0,)),)), ("b", (), ((T, (1,)),))),
+                             "names": IMAGE},
+    events.TARGET_FAILED: {"epoch": 4, "assignor": "mine", "took_ms": 7},
+    events.MEMBER_RECONCILED: {"member": "m", "instance": None, "client_id": "c", "host": "/h", "revoked": 1,
+                               "revoking_ms": 300, "assigned": 0, "waited_ms": 0, "took_ms": 5_000, "epoch": 4,
+                               "gave_up": [{"topic": "t", "partitions": [1]}], "waited_for": []},
+    events.EPOCH_RECONCILED: {"epoch": 4, "first_epoch": 4, "epochs": 1, "cause": events.REVOCATION_TIMEOUT,
+                              "trigger": None, "causes": {}, "assignor": None, "took_ms": 5, "members": 1, "changed": 0,
+                              "revoked": 0, "assigned": 0, "slowest": [], "waited_for": []},
+    events.GROUP_UPGRADED: {"epoch": 4, "members": 2, "trigger": Trigger("m", None, "c", "/h", None)},
+    events.GROUP_DOWNGRADED: {"epoch": 4, "members": 1, "cause": events.LEFT, "trigger": None},
     events.OFFSETS_DELETED: {"cause": events.ASKED, "topics": {"t": [0, 1]}},
     events.OFFSETS_EXPIRED: {"topics": {"t": [0, 1]}},
 }  # fmt: skip
@@ -140,6 +159,20 @@ def test_every_kind_has_its_words() -> None:
     assert words["rebalance_failed"] == (
         "rebalance to generation 4 did not complete, 1 min 1 s: another began, since a member did not sync in time"
     )
+    assert words["target_assigned"] == (
+        "targets of epoch 4 are there, 1.2 s after it began (range, computed in 7 ms): 2 members of 3 have another; "
+        "partitions: 1 to move"
+    )
+    assert words["member_reconciled"] == (
+        "member m (client c, h) came to epoch 4 in 5 s: gave up 1 partition in 300 ms (t: 1)"
+    )
+    assert words["target_failed"].startswith("the assignor mine failed after 7 ms: epoch 4 has no targets")
+    assert words["group_upgraded"] == (
+        "the classic group became a consumer group in epoch 4, with 2 classic members: member m (client c, h) joined"
+    )
+    assert words["group_downgraded"] == "the group became a classic group in epoch 4, 1 member left in it"
+    assert words["member_away"].endswith("has gone and will be back: its partitions are kept for 10 s")
+    assert words["epoch_bumped"] == "epoch 4 begins in Stable: left"
     assert words["offsets_deleted"] == "offsets were deleted (asked): t: 0 1"
     assert words["producer_fenced"] == (
         "1 TxnOffsetCommit request of client c, 1.2.3.4 refused: INVALID_PRODUCER_EPOCH: a newer producer has its "
