@@ -8,12 +8,13 @@ from functools import partial
 from typing import Final
 
 from muster.pipeline.whatif.costs import Costs, Figures
+from muster.pipeline.whatif.epoch_replay import EpochReplay
 from muster.pipeline.whatif.fidelity import Fidelity, judge, withheld
-from muster.pipeline.whatif.history import EMPTIED, REPLACED, Generation, History, Owned
+from muster.pipeline.whatif.history import CLASSIC, CONSUMER, EMPTIED, REPLACED, Generation, History, Owned
 from muster.pipeline.whatif.leader import Book, NoAssignment, is_cooperative
 from muster.pipeline.whatif.processes import Cast
 from muster.pipeline.whatif.replay import NoRest, Outcome, Replay
-from muster.pipeline.whatif.schedule import plan
+from muster.pipeline.whatif.schedule import Schedule, plan
 from muster.pipeline.whatif.settings import Setting
 
 FOREIGN: Final = (
@@ -50,9 +51,9 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
     actual = what_happened(cast, as_it_was.wanted())
     book = Book(cast)
     try:
-        base = Replay(as_it_was, book).run()
+        base = _play(as_it_was, book)
         fidelity = judge(history, base.generations)
-        if fidelity.withheld:
+        if fidelity.withheld and history.protocol == CLASSIC:
             # perhaps its leader's client has a strategy of that name that is not quite Kafka's
             book = Book(cast, foreign=True)
             base = Replay(as_it_was, book).run()
@@ -69,13 +70,18 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
         schedule = plan(cast, setting)
         key = schedule.key()
         try:
-            outcome = known.get(key) or Replay(schedule, book).run()
+            outcome = known.get(key) or _play(schedule, book)
         except (NoAssignment, NoRest) as error:
             rows.append(WhatIf(setting, None, str(error)))
             continue
         known[key] = outcome
         rows.append(WhatIf(setting, outcome.figures))
     return Comparison(fidelity, actual, rows)
+
+
+def _play(schedule: Schedule, book: Book) -> Outcome:
+    """One replay. Raises NoAssignment, NoRest."""
+    return EpochReplay(schedule).run() if schedule.protocol == CONSUMER else Replay(schedule, book).run()
 
 
 def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:

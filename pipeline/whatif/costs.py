@@ -183,10 +183,14 @@ class Costs:
 
     def _wanted_ms(self, since_ms: int, ms: int) -> int:
         """How much of a time a process wanted to read."""
-        wanted = self._wanted
-        at = max(bisect_right(wanted, (since_ms, FAR)) - 1, 0)
-        total = 0
-        while at < len(wanted) and wanted[at][0] < ms:
-            total += max(min(ms, wanted[at][1]) - max(since_ms, wanted[at][0]), 0)
-            at += 1
-        return total
+        return wanted_ms(self._wanted, since_ms, ms)
+
+
+def wanted_ms(wanted: Sequence[tuple[int, int]], since_ms: int, ms: int) -> int:
+    """How much of a time lies in these intervals, which are in order."""
+    at = max(bisect_right(wanted, (since_ms, FAR)) - 1, 0)
+    total = 0
+    while at < len(wanted) and wanted[at][0] < ms:
+        total += max(min(ms, wanted[at][1]) - max(since_ms, wanted[at][0]), 0)
+        at += 1
+    return total

@@ -17,6 +17,10 @@ EVENTS: Final = "events"
 LOG: Final = "log"
 """`History.source`: `__group_events`, or the offsets log alone."""
 
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+"""`History.protocol`: of the group, Kafka's words."""
+
 LEFT: Final = "left"
 EXPIRED: Final = "expired"
 JOIN_TIMEOUT: Final = "join_timeout"
@@ -139,6 +143,7 @@ class History:
 
     group: str
     source: str
+    protocol: str = CLASSIC
     first_generation: int = 0
     """The number of the generation it begins with."""
     given: Generation | None = None

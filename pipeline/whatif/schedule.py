@@ -5,14 +5,17 @@ which join again by themselves, which topics grow. It applies a setting to a his
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.pipeline.whatif.deploys import GAP_MS, shifted
-from muster.pipeline.whatif.history import AFTER, BEFORE, FAR, Offer, Offers
+from muster.pipeline.whatif.history import AFTER, BEFORE, CLASSIC, CONSUMER, FAR, Offer, Offers
 from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Absence, Cast, Process
 from muster.pipeline.whatif.settings import Setting
+
+USUAL_STRATEGY: Final = "range"
+"""The one by which classic consumers assign that were not told another."""
 
 
 class Act(Enum):
@@ -74,6 +77,11 @@ class Schedule:
     facts: list[Fact]
     initial_delay_ms: int
 
+    @property
+    def protocol(self) -> str:
+        """Of the group, in this replay."""
+        return self.setting.protocol or self.cast.history.protocol
+
     def wanted(self) -> list[tuple[int, int]]:
         """When a process wants to read, or is being restarted, as intervals in order."""
         spans = []
@@ -105,6 +113,8 @@ class Schedule:
         shrinks = any(one.until_ms == FAR for part in parts for one in part.absences)
         setting = self.setting
         return (
+            setting.protocol,
+            setting.session_timeout_ms if self.protocol == CONSUMER else None,
             setting.assignor,
             setting.heartbeat_interval_ms,
             sessions,
@@ -118,6 +128,8 @@ class Schedule:
 def plan(cast: Cast, setting: Setting) -> Schedule:
     """The schedule of a history under a setting."""
     history = cast.history
+    if setting.protocol == CLASSIC != history.protocol and setting.assignor is None:
+        setting = replace(setting, assignor=USUAL_STRATEGY)  # no member had one
     starts, stops = shifted(cast, setting.deploy) if setting.deploy is not None else ({}, {})
     parts = []
     for process in cast.processes:

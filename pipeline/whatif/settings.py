@@ -2,7 +2,7 @@
 
 A setting is written as on a command line, `static,session.timeout.ms=45000`, or as a JSON object,
 `{"name": "patient", "static": true, "session.timeout.ms": 45000}`. If a value is a list, the object means all
-combinations. Keys are Kafka's own names where Kafka has one.
+combinations. Keys are Kafka's own names where Kafka has one; `consumer` alone is `group.protocol=consumer`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from itertools import product
 from typing import Any, Final
 
 from muster.assignors.builtin import CLIENT_ASSIGNORS
+from muster.pipeline.whatif.history import CLASSIC, CONSUMER
 
 AS_IT_WAS: Final = "as it was"
 """The name of the setting that changes nothing."""
@@ -34,7 +35,7 @@ class Setting:
 
     name: str = AS_IT_WAS
     assignor: str | None = None
-    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky."""
+    """The strategy of all members: range, roundrobin, sticky or cooperative-sticky; of a server: uniform or range."""
     static: bool = False
     """Everybody has a group.instance.id, made of client id and host, and does not leave when it stops (KIP-345)."""
     session_timeout_ms: int | None = None
@@ -46,6 +47,8 @@ class Setting:
     """What a member takes to notice that its group rebalances is stretched to this, from `Cast.heartbeat_ms`."""
     deploy: int | None = None
     """Restarts that came together are done so many members at a time; ALL_AT_ONCE: all of them."""
+    protocol: str | None = None
+    """CLASSIC or CONSUMER (KIP-848)."""
 
     def to_json(self) -> str:
         """What is other than it was, as JSON."""
@@ -58,6 +61,7 @@ class Setting:
 
 
 _FIELDS: Final[Mapping[str, str]] = {
+    "group.protocol": "protocol",
     "assignor": "assignor",
     "static": "static",
     "session.timeout.ms": "session_timeout_ms",
@@ -67,6 +71,8 @@ _FIELDS: Final[Mapping[str, str]] = {
     "deploy": "deploy",
 }
 """The keys of a setting and the fields they fill."""
+_PROTOCOLS: Final = (CLASSIC, CONSUMER)
+_ASSIGNORS: Final = (*CLIENT_ASSIGNORS, "uniform")
 _LEAST_MS: Final = {"group.initial.rebalance.delay.ms": 0}
 
 assert set(_FIELDS.values()) | {"name"} == {field.name for field in fields(Setting)}
@@ -92,6 +98,8 @@ def parse(text: str) -> list[Setting]:
             raise BadSetting(
                 f"{text!r} has an empty part; key=value with commas between was expected, as in {_EXAMPLE}"
             )
+        if key in _PROTOCOLS and not equals:
+            key, equals, value = "group.protocol", "=", key
         told[key] = value.strip() if equals else True
     return from_json(told)
 
@@ -145,8 +153,12 @@ def _given_name(told: Mapping[str, Any]) -> str | None:
 
 def _value(key: str, value: Any) -> Any:
     if key == "assignor":
-        if value not in CLIENT_ASSIGNORS:
-            raise BadSetting(f"assignor {value!r} is not known; it is one of {', '.join(CLIENT_ASSIGNORS)}")
+        if value not in _ASSIGNORS:
+            raise BadSetting(f"assignor {value!r} is not known; it is one of {', '.join(_ASSIGNORS)}")
+        return value
+    if key == "group.protocol":
+        if value not in _PROTOCOLS:
+            raise BadSetting(f"group.protocol {value!r} is not known; it is classic or consumer")
         return value
     if key == "static":
         known = {True: True, False: False, "true": True, "false": False}
@@ -181,6 +193,8 @@ def _deploy_text(at_a_time: int) -> str:
 def _name(filled: Mapping[str, Any]) -> str:
     """What a person would call it."""
     parts: list[str] = []
+    if filled.get("protocol"):
+        parts.append(f"{filled['protocol']} protocol")
     if filled.get("assignor"):
         parts.append(filled["assignor"])
     if filled.get("static"):
@@ -219,6 +233,8 @@ DEFAULT_GRID: Final[Sequence[Setting]] = tuple(
             {"group.initial.rebalance.delay.ms": [0, 10_000, 30_000]},
             {"heartbeat.interval.ms": 1_000},
             {"deploy": ["rolling:1", "all"]},
+            {"group.protocol": ["consumer", "classic"]},
+            {"group.protocol": "classic", "assignor": "cooperative-sticky"},
         ]
     )
 )

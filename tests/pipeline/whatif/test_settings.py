@@ -37,18 +37,27 @@ def test_json_says_what_is_other_than_it_was() -> None:
     assert parse(setting.to_json()) == [setting]
 
 
+def test_a_protocol_may_stand_alone() -> None:
+    (setting,) = parse("consumer,static")
+    assert (setting.protocol, setting.static, setting.name) == ("consumer", True, "consumer protocol, static")
+    assert parse('{"group.protocol": "consumer", "static": true}') == [setting]
+    assert parse("classic,assignor=sticky")[0].name == "classic protocol, sticky"
+    assert parse(setting.to_json()) == [setting]
+
+
 def test_the_default_grid_has_names_that_differ() -> None:
-    assert len({one.name for one in DEFAULT_GRID}) == len(DEFAULT_GRID) == 20
+    assert len({one.name for one in DEFAULT_GRID}) == len(DEFAULT_GRID) == 23
     assert DEFAULT_GRID[0] == Setting()
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sesion.timeout.ms=5", "'sesion.timeout.ms' is no setting of a what-if; it is one of assignor, static, "),
+        ("sesion.timeout.ms=5", "'sesion.timeout.ms' is no setting of a what-if; it is one of group.protocol, "),
         ("session.timeout.ms=soon", "session.timeout.ms 'soon' is no whole number of ms from 1 to 2147483647"),
         ("session.timeout.ms=0", "session.timeout.ms '0' is no whole number of ms"),
         ("assignor=best", "assignor 'best' is not known; it is one of range, roundrobin, sticky, cooperative-sticky"),
+        ("group.protocol=share", "group.protocol 'share' is not known; it is classic or consumer"),
         ("static=perhaps", "static 'perhaps' is neither true nor false"),
         ("deploy=rolling:0", "deploy 'rolling:0' is not known; it is all, rolling or rolling:N"),
         ("static,,", "'static,,' has an empty part; key=value with commas between was expected"),
