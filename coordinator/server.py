@@ -11,6 +11,7 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -26,6 +27,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.cluster.image import of_one_broker
 from muster.coordinator.config import Config
 from muster.coordinator.file_limits import PROCESS_FILES
+from muster.coordinator.group_coordinator.group_configs import DynamicGroupConfigs
 from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
 from muster.coordinator.group_coordinator.shards import group_shards
@@ -211,13 +213,17 @@ class Server:
         shards = group_shards(
             self.topics,
             clock,
-            config.settings(GroupSettings),
+            self._group_settings(),
             config.settings(ShardSettings),
             self._observe,
             lambda producer_ids: self.transactions.known_producers(producer_ids),
             self.slices,
+            config.assignors,
         )
         self.routing = Routing(shards)
+        group_configs = DynamicGroupConfigs(self.routing, self.live)
+        self.topics.dynamic_configs.subscribe(group_configs.broker_reconfigured)
+        self.topics.dynamic_configs.subscribe_groups(group_configs.configured, self.topics.state)
         for shard in shards:
             partition = self.topics.open.partition(GROUP_OFFSETS_TOPIC, shard.partition)
             self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
@@ -260,6 +266,10 @@ class Server:
         cleaners = self._machine.workers(self._post, max(self.logs.settings.log_cleaner_threads, 1))
         self._cleaner = Cleaner(self.logs, clock, cleaners, cpu_share=self._machine.cleaner_cpu_share)
         self._cleaner.start()
+
+    def _group_settings(self) -> GroupSettings:
+        settings, assignors = self.config.settings(GroupSettings), self.config.assignors
+        return settings if assignors is None else replace(settings, group_consumer_assignors=tuple(assignors))
 
     def _reconfigured(self) -> None:
         """Properties of this broker were set while it ran, now or before it was started again: heed them."""

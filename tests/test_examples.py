@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.assignors.assignor import Member, Topic
+from muster.assignors.custom import load as load_strategy
 from muster.coordinator.config import Listener, load
 from tests.support.servers import QUICK, MusterServer
 
@@ -55,6 +57,16 @@ def test_share_a_topic(bootstrap: str) -> None:
 
 def test_by_size(bootstrap: str) -> None:
     assert run(str(EXAMPLES / "by_size.py"), bootstrap) == f"two share {list(range(8))}\n"
+
+
+def test_rendezvous(monkeypatch: pytest.MonkeyPatch) -> None:
+    """examples/rendezvous.py on a server: tests/coordinator/config/test_assignors.py."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    members = [Member(name, ("t",)) for name in "abc"]
+    before = load_strategy("rendezvous:Rendezvous").assign(members, {"t": Topic(30)})
+    after = load_strategy("rendezvous:Rendezvous").assign(members[:2], {"t": Topic(30)})
+    assert sorted(one for share in before.values() for one in share["t"]) == [*range(30)]
+    assert all(set(before[name]["t"]) <= set(after[name]["t"]) for name in "ab")
 
 
 def test_server_properties() -> None:

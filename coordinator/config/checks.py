@@ -41,6 +41,7 @@ def check(value: Callable[[str], Value]) -> None:
             raise ConfigError(
                 f"group.{kind}.heartbeat.interval.ms={beat} must be less than group.{kind}.session.timeout.ms={session}"
             )
+    _protocols(value)
     _retention(value)
     _segments(value)
     _network(value)
@@ -49,6 +50,13 @@ def check(value: Callable[[str], Value]) -> None:
         raise ConfigError(
             f"offsets.topic.compression.codec={codec} names no codec; expected 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd"
         )
+
+
+def _protocols(value: Callable[[str], Value]) -> None:
+    name = "group.coordinator.rebalance.protocols"
+    protocols = value(name)
+    if isinstance(protocols, tuple) and "classic" not in protocols:
+        raise ConfigError(f"{name}={','.join(protocols)} leaves out classic, which is always served; add it")
 
 
 def _retention(value: Callable[[str], Value]) -> None:

@@ -6,11 +6,14 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from muster.coordinator.config.listeners import Listener
 from muster.coordinator.properties.definition import Property, Value
 from muster.coordinator.properties.lookup import BROKER, MUSTER
+
+if TYPE_CHECKING:
+    from muster.assignors.assignor import Assignor
 
 Settings = TypeVar("Settings")
 
@@ -48,6 +51,8 @@ class Config:
         self.data_dir = data_dir
         self.topics = topics
         self.notes = notes
+        self.assignors: Mapping[str, Assignor] | None = None
+        """The strategies of the server by name, when they were given (`assignors.named`)."""
         node_id = self.value("node.id")
         self.node_id: int = node_id if isinstance(node_id, int) else 1
         self.cluster_id = self.text("muster.cluster.id")
@@ -115,6 +120,13 @@ _ASKED_HERE = (
     "advertised.listeners",
     "broker.id",
     "broker.rack",
+    "group.consumer.max.assignment.interval.ms",
+    "group.consumer.max.heartbeat.interval.ms",
+    "group.consumer.max.session.timeout.ms",
+    "group.consumer.min.assignment.interval.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.min.session.timeout.ms",
+    "group.coordinator.rebalance.protocols",
     "listener.security.protocol.map",
     "listeners",
     "log.dir",

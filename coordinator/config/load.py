@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from muster.coordinator.config import environment as environment_
 from muster.coordinator.config import javaproperties
+from muster.coordinator.config.assignors import ASSIGNORS, named
 from muster.coordinator.config.checks import check
 from muster.coordinator.config.config import Config, Given
 from muster.coordinator.config.error import ConfigError
@@ -68,6 +69,9 @@ def load(
     where = None if in_memory else _data_dir(given)
     config = Config(given, listeners=listeners, data_dir=where, topics=parse_topics(topics), notes=notes)
     check(config.value)
+    if ASSIGNORS in given:
+        words = config.value(ASSIGNORS)
+        config.assignors = named(words if isinstance(words, tuple) else ())
     return config
 
 

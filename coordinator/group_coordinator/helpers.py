@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from muster.assignors.assignor import Assignment
+from muster.assignors.assignor import Assignment, Assignor
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
@@ -41,19 +41,19 @@ class _Nobody:
         log.error("work for a consumer group failed", error=repr(error))
 
 
-def helpers(slices: Slices, tell: Tell) -> Helpers:
-    """What does such work for one shard."""
+def helpers(slices: Slices, tell: Tell, assignors: Mapping[str, Assignor] | None = None) -> Helpers:
+    """What does such work for one shard. `assignors`: by name, those of users among them; None: Muster's."""
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
         slices.run(job(wanted), tell, _Nobody())
 
-    return Helpers(partial(run, _compute), partial(run, _search))
+    return Helpers(partial(run, partial(_compute, assignors or SERVER_ASSIGNORS)), partial(run, _search))
 
 
-def _compute(wanted: AssignmentWanted) -> Job[AssignmentComputed]:
+def _compute(assignors: Mapping[str, Assignor], wanted: AssignmentWanted) -> Job[AssignmentComputed]:
     assignment: Assignment | None = None
     try:
-        assignor = SERVER_ASSIGNORS[wanted.assignor]
+        assignor = assignors[wanted.assignor]
         assignment = yield Apart(partial(assignor.assign, wanted.members, wanted.topics))
     except Exception as error:  # noqa: BLE001 - an assignor may be the user's
         log.error("no target assignment", group=wanted.group_id, assignor=wanted.assignor, error=repr(error))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
@@ -19,6 +19,7 @@ from muster.coordinator.group_coordinator.helpers import helpers
 from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.events import Event, request_refused
+from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
@@ -36,6 +37,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 if TYPE_CHECKING:
+    from muster.assignors.assignor import Assignor
     from muster.coordinator.log.producers.verification import Guard
 
 log = structlog.get_logger("muster.shard")
@@ -92,9 +94,14 @@ class GroupShard:
         codec: interfaces.RecordCodec | None = None,
         known_producers: KnownProducers = none_of_them,
         slices: Slices | None = None,
+        configs: GroupConfigs | None = None,
+        assignors: Mapping[str, Assignor] | None = None,
     ) -> None:
-        """`make_core(image, helpers=...)`. `slices`: where large work for groups is done; None: at once.
-        `open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`."""
+        """`make_core(image, helpers=..., configs=...)`. `slices`: where large work for groups is done; None: at once.
+        `configs`: of single groups, to begin with; they are the shard's own from now on. `assignors`: of the server, by
+        name; None: Muster's. `open_log`: see `CoordinatorShard`; `linger_ms`, `transaction_max_ms`: see
+        `ShardSettings`.
+        """
         self.partition = partition
         self._image = image
         self._clock = clock
@@ -102,7 +109,8 @@ class GroupShard:
         self._transaction_max_ms = transaction_max_ms
         self._known_producers = known_producers
         self._make_core_with = make_core
-        self._helpers = None if slices is None else helpers(slices, self._tell)
+        self._configs = configs
+        self._helpers = None if slices is None else helpers(slices, self._tell, assignors)
         self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
             partition,
             WHAT,
@@ -131,9 +139,16 @@ class GroupShard:
         self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.most_bytes))
 
     def _make_core(self) -> GroupCore:
-        if self._helpers is None:
-            return self._make_core_with(self._image)
-        return self._make_core_with(self._image, helpers=self._helpers)
+        more: dict[str, Any] = {} if self._helpers is None else {"helpers": self._helpers}
+        if self._configs is not None:
+            more["configs"] = self._configs.copy()
+        return self._make_core_with(self._image, **more)
+
+    def configured(self, what: GroupConfigured | IntervalConfigured) -> None:
+        """A group, or the broker, is configured otherwise now: this core and those after it heed it."""
+        if self._configs is not None:
+            self._configs.take(what)
+        self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
 
     def _tell(self, what: AssignmentComputed | TopicsFound) -> None:
         """Work that was done elsewhere has a result."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from muster.assignors.assignor import Assignor
 from muster.coordinator.clock import Clock
 from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shard import GroupShard, KnownProducers, Observer, none_of_them
+from muster.coordinator.groups.common.group_configs import GroupConfigs
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.slices import Slices
@@ -27,9 +29,10 @@ def group_shards(
     observe: Callable[[int], Observer],
     known_producers: KnownProducers = none_of_them,
     slices: Slices | None = None,
+    assignors: Mapping[str, Assignor] | None = None,
 ) -> list[GroupShard]:
     """One shard for each partition of __consumer_offsets, in order; none is started. `observe(partition)` makes what is
-    told of its groups; `known_producers`, `slices`: see `GroupShard`.
+    told of its groups; `known_producers`, `slices`, `assignors`: see `GroupShard`.
     """
     count = len(topics.by_name[GROUP_OFFSETS_TOPIC].partitions)
     interval_ms = groups.offsets_retention_check_interval_ms
@@ -47,6 +50,8 @@ def group_shards(
             transaction_max_ms=shards.transaction_max_timeout_ms,
             known_producers=known_producers,
             slices=slices,
+            configs=GroupConfigs(groups),
+            assignors=assignors,
         )
         for index in range(count)
     ]

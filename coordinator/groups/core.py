@@ -13,6 +13,7 @@ from muster.coordinator.groups import dispatch, migration, replay
 from muster.coordinator.groups.classic import heartbeat
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.common.settings import GroupSettings
@@ -28,7 +29,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
-Told = TopicsChanged | AssignmentComputed | TopicsFound
+Told = TopicsChanged | AssignmentComputed | TopicsFound | GroupConfigured | IntervalConfigured
 """What the core is given besides requests."""
 MOST_AT_ONCE: Final = 500
 """Deadlines that are handled in one go: some 5 ms. Of a large group whose members are all silent the others follow."""
@@ -50,14 +51,16 @@ class GroupCore:
         image: TopicsImage,
         first_check_ms: int | None = None,
         helpers: Helpers | None = None,
+        configs: GroupConfigs | None = None,
     ) -> None:
         """`first_check_ms`: how long after loading retention is checked first; None: as long as ever after. `helpers`:
         what does large work elsewhere; without them targets are computed at once, and no pattern finds a topic.
+        `configs`: see `State`.
         """
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
         self._state = State(
-            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, migration.downgrade
+            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, migration.downgrade, configs
         )
         self.deadlines = self._state.deadlines
 

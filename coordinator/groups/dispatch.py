@@ -24,6 +24,7 @@ from muster.coordinator.groups.classic import (
 from muster.coordinator.groups.classic.group import JOIN_PHASE, SYNC_PHASE, ClassicGroup
 from muster.coordinator.groups.classic.member import SESSION
 from muster.coordinator.groups.common import list_groups
+from muster.coordinator.groups.common.group_configs import GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
@@ -153,5 +154,7 @@ TOLD: Final[Mapping[type, Callable[[Step, Any], None]]] = {
     TopicsChanged: deletion.change_topics,
     AssignmentComputed: consumer_lifetime.computed,
     TopicsFound: patterns.found,
+    GroupConfigured: lambda step, told: step.state.configs.take(told),
+    IntervalConfigured: lambda step, told: step.state.configs.take(told),
 }
 """What the core is told besides requests: function(step, what)."""

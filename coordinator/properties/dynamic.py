@@ -93,6 +93,7 @@ def _number(value: Value) -> float | None:
 
 def _fit_together(value: Callable[[str], Value]) -> None:
     """As much of KafkaConfig.validateValues as properties that can change are in."""
+    _check_intervals(value)
     roll, jitter, retention = map(_number, map(value, ("log.roll.ms", "log.roll.jitter.ms", "log.retention.ms")))
     _require(roll is None or roll >= 1, "log.roll.ms", "must be greater than or equal to 1")
     _require(jitter is None or jitter >= 0, "log.roll.jitter.ms", "must be greater than or equal to 0")
@@ -103,6 +104,17 @@ def _fit_together(value: Callable[[str], Value]) -> None:
     why = f"can be set to zero only if {_PER_IP} property is set."
     _require(value("max.connections.per.ip") != 0 or overrides != "", "max.connections.per.ip", why)
     _check_cordoned(value("log.dirs") or value("log.dir"), value("cordoned.log.dirs"))
+
+
+def _check_intervals(value: Callable[[str], Value]) -> None:
+    """GroupCoordinatorConfig: the one property of each type of group that can change keeps to its bounds."""
+    for kind in ("consumer", "share", "streams"):
+        name = f"group.{kind}.assignment.interval.ms"
+        for word, end in (("greater", "min"), ("less", "max")):
+            bound = f"group.{kind}.{end}.assignment.interval.ms"
+            number, limit = _number(value(name)) or 0, _number(value(bound)) or 0
+            if number < limit if word == "greater" else number > limit:
+                raise InvalidProperty(name, str(number), f"{name} must be {word} than or equal to {bound}")
 
 
 def _check_cleaner(threads: float | None, buffer_bytes: float | None) -> None:

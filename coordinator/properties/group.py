@@ -35,6 +35,31 @@ def validate(configs: Mapping[str, str], broker: Callable[[str], Value]) -> None
             raise InvalidProperty(session, configs.get(session), f"{session} must be greater than {beat}")
 
 
+def effective(configs: Mapping[str, str], broker: Callable[[str], Value]) -> tuple[dict[str, int], list[str]]:
+    """The bounded numbers among what is set on a group, each brought within the bounds that the broker sets now; and
+    the names of those that were not: the bounds may have been others when it was set. Kafka: GroupConfig.evaluate.
+    """
+    values: dict[str, int] = {}
+    for name, text in configs.items():
+        try:
+            value = GROUP[name].parse(text) if name in _BOUNDED else None
+        except InvalidProperty:  # the log that tells it may have been written elsewhere
+            continue
+        if isinstance(value, int):
+            values[name] = value
+    outside: list[str] = []
+    for name, word, _, limit in _bounds(broker):
+        value = values.get(name)
+        if (
+            isinstance(value, int)
+            and isinstance(limit, int)
+            and (value < limit if word == "greater" else value > limit)
+        ):
+            values[name] = limit
+            outside.append(name)
+    return values, outside
+
+
 _BOUNDED = (
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",

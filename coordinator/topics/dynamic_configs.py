@@ -1,15 +1,19 @@
-"""What is configured while the broker runs: the logs of topics heed their own configs and those of the broker."""
+"""What is configured while the broker runs: the logs of topics heed their own configs and those of the broker, and
+who wants to know is told of those of groups.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.topics.configs import TopicConfigs
-from muster.coordinator.topics.metadata_state import ALL_BROKERS, BROKER_RESOURCE, MetadataState
+from muster.coordinator.topics.metadata_state import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, MetadataState
 from muster.coordinator.topics.open_topics import OpenTopics
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 
 CONFIGURED_AT_ONCE: Final = 200
 """Topics whose logs get a new config in one turn of the event loop."""
@@ -24,10 +28,26 @@ class DynamicConfigs:
         self._own_name = str(node_id)
         self._topics = topics
         self._subscribers: list[Callable[[], object]] = []
+        self._of_groups: list[Callable[[str, Mapping[str, str]], object]] = []
 
     def subscribe(self, callback: Callable[[], object]) -> None:
         """Call back whenever properties of this broker were changed (`TopicConfigs.broker` has them)."""
         self._subscribers.append(callback)
+
+    def subscribe_groups(self, callback: Callable[[str, Mapping[str, str]], object], state: MetadataState) -> None:
+        """Call back with the name of each group that is configured, and with what: now, and whenever that changes."""
+        self._of_groups.append(callback)
+        for name in state.resources(GROUP_RESOURCE):
+            callback(name, state.resource_configs(GROUP_RESOURCE, name))
+
+    def written(self, records: Sequence[Message], state: MetadataState) -> None:
+        """Records of the metadata log have changed the state: heed the configs among them."""
+        given = [one for one in records if isinstance(one, ConfigRecord)]
+        if any(one.resource_type == BROKER_RESOURCE for one in given):
+            self.take_in(state)
+        for name in dict.fromkeys([one.resource_name for one in given if one.resource_type == GROUP_RESOURCE]):
+            for callback in self._of_groups:
+                callback(name, state.resource_configs(GROUP_RESOURCE, name))
 
     def take_in(self, state: MetadataState) -> None:
         """Heed what is set for all brokers and for this one; the logs of topics do so a few topics in each turn."""

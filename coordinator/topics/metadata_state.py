@@ -24,6 +24,7 @@ from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+GROUP_RESOURCE = 32
 """ConfigResource.Type, of what is kept in the metadata log."""
 ALL_BROKERS = ""
 """The broker resource that stands for all of them."""

@@ -22,7 +22,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.fetch_sessions import FetchSessions
 from muster.coordinator.topics.internal_topics import internal_topic
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
-from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
+from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import (
     EVENTS_OF,
     GROUP_OFFSETS_TOPIC,
@@ -321,8 +321,7 @@ class Topics:
         these are open already. Raises `ApiError`.
         """
         self._append(records, encoded)
-        if any(isinstance(r, ConfigRecord) and r.resource_type == BROKER_RESOURCE for r in records):
-            self.dynamic_configs.take_in(self.state)
+        self.dynamic_configs.written(records, self.state)
         touched = {self.state.touched_by(record): None for record in records}
         for state in touched:
             if state is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
@@ -23,11 +23,17 @@ from muster.protocol.messages.consumer_group_describe import (
 )
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
+PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
+CONSUMER: Final = "consumer"
+
 
 def handle_consumer_group_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, respond: Respond
 ) -> None:
     """A member joins, lives, or goes; who names topics must be allowed to describe them."""
+    if not _is_served(node):
+        respond(refuse(request, ErrorCode.UNSUPPORTED_VERSION))
+        return
     group_id, names = request.group_id, request.subscribed_topic_names
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
@@ -50,6 +56,12 @@ def handle_consumer_group_heartbeat(
     node.routing.shard(group_id).submit(command)
 
 
+def _is_served(node: Node) -> bool:
+    """Whether the broker was not told to leave this protocol alone (deprecated since Kafka 4.3)."""
+    protocols = node.config.value(PROTOCOLS)
+    return isinstance(protocols, tuple) and CONSUMER in protocols
+
+
 def _error_of(pattern: str) -> str | None:
     # imported here: it loads the library of patterns, which hardly anybody needs
     patterns = import_module("muster.coordinator.patterns")
@@ -66,6 +78,10 @@ def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
     """Each group is asked at its shard; those that the client may not describe come first, as on Kafka."""
+    if not _is_served(node):
+        return ConsumerGroupDescribeResponse(
+            groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]
+        )
     found: dict[str, DescribedGroup] = {}
 
     def ask(group_id: str, token: Later) -> None:

@@ -9,6 +9,7 @@ from muster.coordinator.core.deadlines import Deadlines, Due
 from muster.coordinator.core.interface import Reply, TransactionalBatch
 from muster.coordinator.groups.common.committed_offsets import Offsets
 from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.group_configs import GroupConfigs
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.shared_values import SharedValues
@@ -24,8 +25,8 @@ class State:
     """The groups of one partition of the offsets topic, of all types in one map, their offsets and deadlines."""
 
     __slots__ = (
-        "_replay", "_replay_other", "_replay_transactional", "deadlines", "downgrade", "groups", "helpers", "image",
-        "offsets", "orphans", "settings", "shared",
+        "_replay", "_replay_other", "_replay_transactional", "configs", "deadlines", "downgrade", "groups", "helpers",
+        "image", "offsets", "orphans", "settings", "shared",
     )  # fmt: skip
 
     def __init__(
@@ -37,13 +38,15 @@ class State:
         replay_transactional: ReplayTransactional,
         helpers: Any = None,
         downgrade: Callable[[Any, Any, Any, str], bool] | None = None,
+        configs: GroupConfigs | None = None,
     ) -> None:
         """`replay`: by the type of the record's key; `replay_other`: for keys of other types. `helpers`: what does work
         elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once. `downgrade`: see
-        `migration`; None: never.
+        `migration`; None: never. `configs`: of single groups; None: there are none.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings
+        self.configs = configs or GroupConfigs(settings)
         self.helpers = helpers
         self.downgrade = downgrade
         self.image = image

@@ -1,5 +1,5 @@
 """The strategies of the server that groups may be assigned by: those of `group.consumer.assignors`, named shortly or by
-Kafka's classes.
+Kafka's classes. The user's own are known by their names alone: the runtime has the classes.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
-
-from muster.assignors.builtin import SERVER_ASSIGNORS
 
 _PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor."
 BY_CLASS: Final[Mapping[str, str]] = MappingProxyType(
@@ -20,6 +18,5 @@ BY_CLASS: Final[Mapping[str, str]] = MappingProxyType(
 
 @lru_cache(16)
 def names_of(configured: tuple[str, ...]) -> tuple[str, ...]:
-    """The names of those that are there, in their order; the first is the default. All of them when none is there."""
-    names = dict.fromkeys(BY_CLASS.get(one, one) for one in configured)
-    return tuple([one for one in names if one in SERVER_ASSIGNORS]) or tuple(SERVER_ASSIGNORS)
+    """Their names in their order; the first is the default."""
+    return tuple(dict.fromkeys([BY_CLASS.get(one, one) for one in configured]))

@@ -58,15 +58,16 @@ class ConsumerGroup:
     that wish for each. `holders`: who has a partition, or has not given it up yet.
 
     Not persisted: `hashed_version`, the version of the topics that the hash was compared with; `is_searching`, patterns
-    are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `waiting`, the
-    heartbeats that wait for them; `hashed_topics`, the topics of that version by name; `story`, what is kept for the
-    history until all members have come to their targets.
+    are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `failed_epoch`, the
+    one for which they could not be; `waiting`, the heartbeats that wait for them; `hashed_topics`, the topics of that
+    version by name; `story`, what is kept for the history until all members have come to their targets.
     """
 
     __slots__ = (
         "_reconciled", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
-        "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "holders", "is_searching", "members",
-        "metadata_hash", "names", "patterns", "resolved", "static_ids", "story", "targets", "waiting",
+        "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "holders",
+        "is_searching", "members", "metadata_hash", "names", "patterns", "resolved", "static_ids", "story", "targets",
+        "waiting",
     )  # fmt: skip
 
     kind = CONSUMER
@@ -92,6 +93,7 @@ class ConsumerGroup:
         self.hashed_topics: Mapping[str, TopicImage] | None = None
         self.is_searching = False
         self.computing_epoch = NO_ASSIGNMENT
+        self.failed_epoch = NO_ASSIGNMENT
         self.waiting: list[Command] = []
         self.story: Any = None
         self._reconciled = 0

@@ -110,9 +110,12 @@ def _beat(
     refresh(step, group, bump=is_subscription_new or is_known, cause=cause, member=member)
     target.bring_up_to_date(step, group)
     had = member.at.assigned
-    follow(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
     state = step.state
-    state.deadlines.set(member, step.now.mono_ms + state.settings.group_consumer_session_timeout_ms)
+    state.deadlines.set(member, step.now.mono_ms + state.configs.of(group.group_id).session_timeout_ms)
+    if group.failed_epoch == group.epoch and member.at.epoch:
+        # the assignor has failed; it was asked again just now, if it is time
+        return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
+    follow(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
     if not member.at.epoch:
         group.waiting.append(command)
         return None
@@ -133,7 +136,7 @@ def response_to(
     if not request.member_epoch or is_full or not same_partitions(had, at.assigned):
         rows = [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], list(row[1])) for row in at.assigned]
         assignment = Assignment(rows)
-    interval_ms = step.state.settings.group_consumer_heartbeat_interval_ms
+    interval_ms = step.state.configs.of(request.group_id).heartbeat_interval_ms
     return ConsumerGroupHeartbeatResponse(0, 0, None, member.member_id, at.epoch, interval_ms, assignment)
 
 

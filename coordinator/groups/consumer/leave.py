@@ -88,7 +88,7 @@ def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
 def _put_off(step: Step, member: ConsumerMember) -> bool:
     """Give a member more time if an answer that it may have waited for was late; whether it was so."""
     classic, state, now_ms = member.said.classic, step.state, step.now.mono_ms
-    timeout_ms = state.settings.group_consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+    timeout_ms = state.configs.of(member.group_id).session_timeout_ms if classic is None else classic.session_timeout_ms
     until_ms = step.late_answers.until(state.deadlines.rang_ms - timeout_ms, timeout_ms, now_ms)
     if until_ms <= now_ms:
         return False

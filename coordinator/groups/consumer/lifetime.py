@@ -4,11 +4,12 @@ were computed elsewhere.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
 from muster.coordinator.core.interface import Reply
+from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import classic_members, story, target
+from muster.coordinator.groups.consumer import classic_members, leave, story, target
 from muster.coordinator.groups.consumer.commands import AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
@@ -20,10 +21,13 @@ from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
+NO_TARGET: Final = "there was no target assignment for it"
+"""Why a member is gone, in the history."""
+
 
 def loaded(step: Step, group: ConsumerGroup) -> None:
     """All records are replayed: each member has a fresh session, and its time to give up partitions anew."""
-    due_ms = step.now.mono_ms + step.state.settings.group_consumer_session_timeout_ms
+    due_ms = step.now.mono_ms + step.state.configs.of(group.group_id).session_timeout_ms
     for member in group.members.values():
         if member.said.classic is not None:
             classic_members.restart_session(step.state, member, step.now.mono_ms)
@@ -47,24 +51,29 @@ def computed(step: Step, command: AssignmentComputed) -> None:
     group = consumer_group(step.state, wanted.group_id)
     if group is not None and group.waiting is wanted.waiting and group.computing_epoch == wanted.epoch:
         group.computing_epoch = NO_ASSIGNMENT
+        group.failed_epoch = wanted.epoch if command.assignment is None else NO_ASSIGNMENT
         if command.assignment is not None:
             target.apply(step, group, wanted.epoch, command.assignment, wanted.assignor)
             # the group may have gone on meanwhile
             target.bring_up_to_date(step, group)
         else:
             story.failed(step, group, wanted.epoch, wanted.assignor)
-    waiting = list(wanted.waiting)
+    waiting, left_out = list(wanted.waiting), []
     wanted.waiting.clear()
     for one in waiting:
         request = cast("ConsumerGroupHeartbeatRequest", one.request)
         member_id = request.member_id or getattr(one, "drawn_id", "")
         member = None if group is None else group.members.get(member_id)
-        step.reply(one.respond, _answer(step, wanted.epoch, request, group, member))
+        step.reply(one.respond, _answer(step, request, group, member))
+        if group is not None and member is not None and not member.at.epoch and not member.at.assigned:
+            left_out.append(member)
+    if group is not None and left_out:
+        # refused: the group has never had them
+        leave.remove(step, group, left_out, events.LEFT, dict.fromkeys([one.member_id for one in left_out], NO_TARGET))
 
 
 def _answer(
     step: Step,
-    epoch: int,
     request: ConsumerGroupHeartbeatRequest,
     group: ConsumerGroup | None,
     member: ConsumerMember | None,
@@ -75,6 +84,5 @@ def _answer(
     had = member.at.assigned
     follow(step, group, member, request, is_subscription_new=False)
     if not member.at.epoch:
-        message = f"Failed to compute a new target assignment for epoch {epoch}"
-        return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka says no more
     return response_to(step, request, member, had)

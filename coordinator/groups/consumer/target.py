@@ -43,7 +43,7 @@ def bring_up_to_date(step: Step, group: ConsumerGroup) -> None:
 
 
 def _is_due(step: Step, group: ConsumerGroup) -> bool:
-    interval_ms = step.state.settings.group_consumer_assignment_interval_ms
+    interval_ms = step.state.configs.of(group.group_id).assignment_interval_ms
     return not group.assignment_ms or not interval_ms or step.now.wall_ms >= group.assignment_ms + interval_ms
 
 

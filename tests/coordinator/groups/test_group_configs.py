@@ -1,0 +1,60 @@
+"""What single groups are configured with counts at once, and for a new core from the beginning."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured, OwnConfig
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.core import GroupCore
+from tests.coordinator.groups.consumer.harness import Hall, given
+
+
+def test_what_is_set_counts_before_what_the_broker_says() -> None:
+    configs = GroupConfigs(GroupSettings())
+    assert configs.of("g") == (45_000, 5_000, 1_000)
+    configs.take(GroupConfigured("g", OwnConfig(session_timeout_ms=50_000)))
+    configs.take(GroupConfigured("h", OwnConfig(heartbeat_interval_ms=6_000, assignment_interval_ms=0)))
+    configs.take(IntervalConfigured(7))
+    other = configs.copy()
+    configs.take(GroupConfigured("g", None))
+    configs.take(GroupConfigured("never", None))
+    assert (configs.of("g"), configs.of("h"), configs.of("else")) == (
+        (45_000, 5_000, 7),
+        (45_000, 6_000, 0),
+        (45_000, 5_000, 7),
+    )
+    assert (other.of("g"), other.version, configs.version) == ((50_000, 5_000, 7), 3, 5)
+
+
+def test_a_members_next_heartbeat_is_answered_with_the_new_interval_and_begins_the_new_session() -> None:
+    hall = Hall(group_consumer_session_timeout_ms=10_000)
+    assert hall.enter("A", "t").heartbeat_interval_ms == 5_000
+    hall.told(GroupConfigured("g", OwnConfig(session_timeout_ms=20_000, heartbeat_interval_ms=6_000)))
+    hall.told(GroupConfigured("other", OwnConfig(session_timeout_ms=1, heartbeat_interval_ms=1)))
+    assert hall.cast("A").heartbeat_interval_ms == 6_000
+    hall.advance(19_999)
+    assert "A" in hall.consumers().members
+    hall.advance(1)
+    assert not hall.consumers().members
+
+
+def test_the_assignment_interval_of_a_group() -> None:
+    hall = Hall()
+    hall.told(GroupConfigured("g", OwnConfig(assignment_interval_ms=1_000)))
+    hall.enter("A", "t")
+    assert (hall.enter("B", "t").member_epoch, hall.consumers().state) == (2, "Assigning")
+    hall.told(GroupConfigured("g", OwnConfig()))
+    assert hall.cast("B", 2).member_epoch == 3
+    hall.told(IntervalConfigured(1_000))
+    assert hall.enter("C", "t").member_epoch == 3
+    assert hall.consumers().state == "Assigning"
+
+
+def test_a_core_begins_with_configs_and_sessions_that_are_loaded_run_by_them() -> None:
+    hall = Hall(group_consumer_session_timeout_ms=10_000)
+    assert given(hall.enter("A", "t")) == "t0+1+2+3+4+5+6+7"
+    configs = GroupConfigs(hall.settings)
+    configs.take(GroupConfigured("g", OwnConfig(session_timeout_ms=20_000)))
+    core = GroupCore(hall.settings, hall.core.state.image, configs=configs)
+    core.replay([(one.key, one.value) for one in hall.records], hall.now)
+    core.loaded(hall.now)
+    assert core.next_deadline_ms() == hall.now.mono_ms + 20_000
