@@ -66,10 +66,16 @@ class Events:
         """All events of a group or a transactional id that there are."""
         return (value for value in self.of_partition(self.partition_of(name)) if value[self._of.name] == name)
 
-    def of_partition(self, partition: int) -> Iterator[Value]:
-        """All events of a partition that there are."""
+    def newest(self, name: str, most: int) -> Iterator[Value]:
+        """Those among the last `most` events of its partition."""
+        partition = self.partition_of(name)
+        begin = max(self.ends().get(partition, 0) - most, 0)
+        return (value for value in self.of_partition(partition, begin) if value[self._of.name] == name)
+
+    def of_partition(self, partition: int, begin: int = 0) -> Iterator[Value]:
+        """All events of a partition that there are, from an offset on."""
         end = self.ends().get(partition, 0)
-        position = {partition: 0}
+        position = {partition: begin}
         while position[partition] < end:
             before = position[partition]
             yield from self.fetch(position, 0)

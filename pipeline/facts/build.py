@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 
 from muster.pipeline.facts.balance import balance
 from muster.pipeline.facts.commits import in_order, placed
+from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.epoch_rebalances import epoch_rebalances, without_conversions
 from muster.pipeline.facts.epoch_states import takes_of
 from muster.pipeline.facts.flapping import flapping
@@ -66,6 +67,14 @@ class _Facts:
             self._planned[name] = (_TABLES.get(name) or _STARTS[name])(self)
         return self._planned[name]
 
+    def told(self, name: str) -> DataFrame:
+        """`episodes` or `verdicts`: they are made together."""
+        if name not in self._planned:
+            self._planned |= episodes_and_verdicts(
+                *(self[table] for table in ("rebalances", "memberships", "generations", "commits", "flapping"))
+            )
+        return self._planned[name]
+
     def since(self, rows: DataFrame, when: str) -> DataFrame:
         """Without what happened before the time that is asked for."""
         since_ms = self.inputs.since_ms
@@ -111,6 +120,8 @@ _TABLES: Final[_Plans] = {
     "lag": lambda of: lag(of["commits"], of.inputs.ends),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
     "static_candidates": lambda of: static_candidates(of["memberships"], of["rebalances"], of["generations"]),
+    "episodes": lambda of: of.told("episodes"),
+    "verdicts": lambda of: of.told("verdicts"),
     "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
 }
 _STARTS: Final[_Plans] = {

@@ -83,6 +83,15 @@ _COLUMNS: Final = {
         "group string, client_id string, host string, returns long, rebalances_spared long, moves_spared long, "
         "median_absent_ms long, max_absent_ms long, session_timeout_ms_needed long"
     ),
+    "episodes": (
+        "group string, kind string, from_ms long, until_ms long, members strings, rebalances int, cost_ms long, "
+        "confidence double, member_count int, partitions int, is_static boolean, has_died boolean, back_ms long, "
+        "told string"
+    ),
+    "verdicts": (
+        "group string, level string, verdict string, kind string, episodes int, rebalances int, trouble_ms long, "
+        "cost_ms long"
+    ),
     "transactions": (
         "transactional_id string, producer_id long, producer_epoch int, client_id string, host string, start_ms long, "
         "ending_ms long, end_ms long, open_ms long, took_ms long, timeout_ms long, outcome string, cause string, "

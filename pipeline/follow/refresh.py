@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.build import MADE, build, unusable
+from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.lag import lag
@@ -27,7 +28,7 @@ OF_LAG: Final = ("stalls", "lag")
 """Tables whose rows may all change when a topic grows, even without a record of the group."""
 OF_ALL: Final = "transactions"
 """The table that is of no group."""
-OF_NOW: Final = (*OF_LAG, "flapping")
+OF_NOW: Final = (*OF_LAG, "flapping", "episodes", "verdicts")
 """Tables whose rows may all change as time passes."""
 
 Folders = dict[str, dict[str, str]]
@@ -53,6 +54,9 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         if told.there or not manifest.version:
             made[OF_ALL] = transactions(told, tables["commits"])
         made |= {"flapping": flapping(tables["rebalances"], tables["generations"], tables["commits"])}
+        made |= episodes_and_verdicts(
+            tables["rebalances"], tables["memberships"], tables["generations"], tables["commits"], made["flapping"]
+        )
         has_ends = manifest.has_ends
         if seen is not None or not manifest.version:
             commits = tables["commits"]

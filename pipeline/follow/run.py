@@ -21,12 +21,12 @@ from muster.pipeline.follow.refresh import refresh
 from muster.pipeline.follow.staging import EVENT, NOT_DECODED, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
 from muster.pipeline.report.content import About
-from muster.pipeline.report.formatting import plural
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BOOTSTRAP
 from muster.pipeline.wanted import Wanted
+from muster.pipeline.wording import plural
 from muster.pipeline.write import many_files
 
 PAGE: Final = "report.html"

@@ -52,6 +52,10 @@ class Story:
     """Its members by generation: generation, start_ms, end_ms, member_id, instance_id, client_id, host, partitions
     (how many), assigned."""
     rebalances: Some
+    verdict: str | None = None
+    """In one sentence."""
+    episodes: Sequence[Row] = ()
+    """kind, from_ms, until_ms, confidence, told: the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +67,8 @@ class Chosen:
     last_ms: int | None
     commits: int
     groups: Some
-    """The worst first: group, members (most at once), rebalances, paused_partition_ms, moved, longest_ms, top_cause,
-    score, lag."""
+    """The worst first: group, level, verdict, trouble_ms, members (most at once), rebalances,
+    paused_partition_ms, moved, longest_ms, top_cause, score, lag."""
     causes: Sequence[Row]
     """cause, rebalances, took_ms (mean), paused_partition_ms, confidence (mean)."""
     bucket_ms: int
@@ -88,6 +92,8 @@ class Chosen:
     """source, groups, generations, reproduced, withheld."""
     withheld: Some = field(default_factory=Some)
     """group, share, why."""
+    levels: Mapping[str, int] = field(default_factory=dict)
+    """How many groups have a verdict of each level (episodes.verdict.LEVELS)."""
     odd_rows: Mapping[str, int] = field(default_factory=dict)
     """How many rows of the log were malformed or unknown."""
     odd_reasons: Sequence[Row] = ()

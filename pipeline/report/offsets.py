@@ -6,8 +6,8 @@ from operator import itemgetter
 from typing import Final
 
 from muster.pipeline.report.content import Chosen, Row, Some
-from muster.pipeline.report.formatting import duration, moment, number
 from muster.pipeline.report.markup import Column, Columns, Html, join, listing, section, tag
+from muster.pipeline.wording import duration, moment, number
 
 REGRESSIONS: Final = {
     "reset": "reset by a tool or a new start",

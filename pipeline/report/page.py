@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from muster.pipeline.episodes.verdict import HELP
 from muster.pipeline.report import offsets, settings, transactions
 from muster.pipeline.report.content import Chosen, Row, Story
-from muster.pipeline.report.formatting import cause_words, duration, moment, number, odd_times, percent, plural, why
+from muster.pipeline.report.formatting import cause_words, odd_times, percent, why
 from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
 from muster.pipeline.report.pictures import group_picture, legend, mark, over_time
 from muster.pipeline.report.style import sheet
+from muster.pipeline.wording import duration, moment, number, plural
 
 _SHOWN_AT_ONCE = 8
 """Rebalances of a group that are listed without a click."""
@@ -114,6 +116,7 @@ def _groups(chosen: Chosen) -> Html:
 
     columns: Columns = {
         Column("group"): name,
+        Column("verdict"): _verdict,
         Column("members", True): lambda row: number(row["members"]),
         Column("rebalances", True): lambda row: number(row["rebalances"]),
         Column("paused", True): lambda row: duration(row["paused_partition_ms"]),
@@ -124,12 +127,18 @@ def _groups(chosen: Chosen) -> Html:
         Column("mostly"): _mostly,
     }
     about = (
-        "Worst first. Paused: how long partitions had nobody to read them, all added up. "
+        "Worst first; forming, restarts, scaling and stops on purpose are no trouble. "
+        "Paused: how long partitions had nobody to read them, all added up. "
         "Flapping: 0 (calm) to 100. Behind: records not yet committed."
     )
     return section(
         "Groups", tag("p", about, class_="dim"), listing(columns, chosen.groups.rows, chosen.groups.left), id_="groups"
     )
+
+
+def _verdict(row: Row) -> Content:
+    level = row["level"]
+    return tag("b", row["verdict"]) if level == HELP else row["verdict"]
 
 
 def _mostly(row: Row) -> Content:
@@ -157,6 +166,8 @@ def _story(story: Story, chosen: Chosen) -> Html:
     )
     return section(
         f"Group {story.group}",
+        tag("p", story.verdict) if story.verdict else None,
+        _episodes(story),
         tag("p", f"{told}. Numbers in the bars: partitions owned; letters: rebalances.", class_="dim"),
         group_picture(story, chosen.first_ms or 0, chosen.last_ms or 0),
         legend(causes) if causes else None,
@@ -164,6 +175,20 @@ def _story(story: Story, chosen: Chosen) -> Html:
         more,
         id_=anchor(story.group),
     )
+
+
+def _episodes(story: Story) -> Html | None:
+    if not story.episodes:
+        return None
+    columns: Columns = {
+        Column("from (UTC)"): lambda row: moment(row["from_ms"]),
+        Column("until"): lambda row: moment(row["until_ms"], day=False),
+        Column("what happened"): lambda row: row["told"],
+        Column("confidence", True): lambda row: percent(round(row["confidence"], 2)),
+    }
+    head, tail = story.episodes[:_SHOWN_AT_ONCE], story.episodes[_SHOWN_AT_ONCE:]
+    more = tag("details", tag("summary", plural(len(tail), "earlier one")), listing(columns, tail)) if tail else None
+    return join([listing(columns, head), *([more] if more is not None else [])])
 
 
 def _line(row: Row) -> Sequence[Content]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from muster.pipeline.report.content import Row, Story
-from muster.pipeline.report.formatting import DAY, HOUR, MINUTE, SECOND, cause_words, duration, moment, plural, why
+from muster.pipeline.report.formatting import cause_words, why
 from muster.pipeline.report.lanes import Lane, lanes_of, share_of
 from muster.pipeline.report.markup import Content, Html, join, tag
 from muster.pipeline.report.style import cause_class
+from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND, duration, moment, plural
 
 _STEPS: Final = (
     *(100, SECOND, 5 * SECOND, 15 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE),

@@ -8,9 +8,10 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.episodes.verdict import LEVELS
 from muster.pipeline.report.content import About, Chosen, Row, Some, Story
-from muster.pipeline.report.formatting import DAY, HOUR, MINUTE
 from muster.pipeline.schema import MALFORMED, UNKNOWN
+from muster.pipeline.wording import DAY, HOUR, MINUTE
 
 GROUPS: Final = 200
 """Groups in the table of groups."""
@@ -62,7 +63,7 @@ def select(tables: Tables, about: About) -> Chosen:
         _causes(tables["rebalances"]),
         bucket_ms,
         _buckets(tables["rebalances"], bucket_ms),
-        _stories(tables, [row["group"] for row in groups.rows[:STORIES] if row["members"]]),
+        _stories(tables, {row["group"]: row["verdict"] for row in groups.rows[:STORIES] if row["members"]}),
         _some(tables["regressions"], F.desc("back"), F.asc("time_ms")),
         _some(tables["stalls"].where("status <> 'OK'"), F.asc_nulls_first("end_ms"), F.desc("start_ms")),
         _some(tables["lag"].where("lag > 0"), F.desc("lag")),
@@ -72,6 +73,7 @@ def select(tables: Tables, about: About) -> Chosen:
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
         odd_reasons=_reasons(tables),
         odd_times=_odd_times(tables["commits"]),
+        levels={row["level"]: row["groups"] for row in _levels(tables["verdicts"])},
         **_transactions(tables),
     )
 
@@ -98,14 +100,23 @@ def _groups(tables: Tables) -> Some:
     committed = tables["commits"].select("group").distinct()
     rows = members.join(counted, "group", "full").join(scores, "group", "left").join(lags, "group", "full")
     rows = rows.join(committed, "group", "full")
+    told = tables["verdicts"].select("group", "level", "verdict", "trouble_ms")
+    rows = rows.join(told, "group", "left")
+    rank = F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level"))
     return _some(
         rows.withColumn("rebalances", F.coalesce("rebalances", F.lit(0))),
+        F.asc_nulls_last(rank),
+        F.desc_nulls_last("trouble_ms"),
         F.desc_nulls_last("paused_partition_ms"),
         F.desc("rebalances"),
         F.desc_nulls_last("lag"),
         F.asc("group"),
         limit=GROUPS,
     )
+
+
+def _levels(verdicts: DataFrame) -> list[Row]:
+    return _rows(verdicts.groupBy("level").agg(F.count("*").alias("groups")))
 
 
 def _causes(rebalances: DataFrame) -> list[Row]:
@@ -124,9 +135,10 @@ def _buckets(rebalances: DataFrame, bucket_ms: int) -> list[Row]:
     return _rows(rows.orderBy("bucket_ms", "cause").limit((BUCKETS + 2) * LINES))
 
 
-def _stories(tables: Tables, groups: list[str]) -> list[Story]:
-    if not groups:
+def _stories(tables: Tables, verdicts: Mapping[str, str | None]) -> list[Story]:
+    if not verdicts:
         return []
+    groups = list(verdicts)
     newest = Window.partitionBy("group").orderBy(F.desc("log_offset"))
     drawn = (
         tables["generations"]
@@ -147,7 +159,20 @@ def _stories(tables: Tables, groups: list[str]) -> list[Story]:
     for row in _rows(shares):
         by_group[row["group"]].append(row)
     happened = _rebalances_of(tables["rebalances"], groups)
-    return [Story(group, by_group[group], happened.get(group, Some())) for group in groups]
+    told = _episodes_of(tables["episodes"], groups)
+    return [
+        Story(group, by_group[group], happened.get(group, Some()), verdicts[group], told.get(group, ()))
+        for group in groups
+    ]
+
+
+def _episodes_of(episodes: DataFrame, groups: list[str]) -> dict[str, list[Row]]:
+    newest = Window.partitionBy("group").orderBy(F.desc("from_ms"), F.desc("until_ms"), "kind")
+    rows = episodes.where(F.col("group").isin(groups)).withColumn("place", F.row_number().over(newest))
+    found: dict[str, list[Row]] = {}
+    for row in _rows(rows.where(F.col("place") <= LINES).orderBy("group", "place")):
+        found.setdefault(row["group"], []).append(row)
+    return found
 
 
 def _shortened(topic: Column) -> Column:

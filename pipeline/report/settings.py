@@ -8,9 +8,10 @@ from typing import Final
 
 from muster.pipeline.facts.schema import LOG
 from muster.pipeline.report.content import Chosen, Row
-from muster.pipeline.report.formatting import duration, number, percent, plural, setting_words
+from muster.pipeline.report.formatting import percent, setting_words
 from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
 from muster.pipeline.report.pictures import compared
+from muster.pipeline.wording import duration, number, plural
 
 
 def sections(chosen: Chosen) -> Html | None:

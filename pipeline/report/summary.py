@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from textwrap import wrap
 
+from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
 from muster.pipeline.facts.schema import LOG
 from muster.pipeline.report import transactions
 from muster.pipeline.report.content import Chosen, Row
-from muster.pipeline.report.formatting import cause_words, duration, moment, number, plain, plural
+from muster.pipeline.report.formatting import cause_words, plain
+from muster.pipeline.wording import duration, moment, number, plural
 
 _LINES = 8
 _NAME = 32
+_WIDTH = 119
 
 
 def text(chosen: Chosen) -> str:
@@ -23,8 +27,8 @@ def text(chosen: Chosen) -> str:
         f"{plain(chosen.about.source)}: {plural(chosen.groups.total, 'group')}, {plural(chosen.commits, 'commit')}, "
         f"{plural(rebalances, 'rebalance')}{told}",
         f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC ({duration(chosen.last_ms - chosen.first_ms)})",
+        *_verdicts(chosen),
         *_block("why groups rebalanced", chosen.causes, _cause),
-        *_block("worst groups", [row for row in chosen.groups.rows if row["rebalances"]], _group),
         *_block(
             f"commits that went backwards: {number(chosen.regressions.total)}", chosen.regressions.rows, _regression
         ),
@@ -72,11 +76,21 @@ def _cause(row: Row) -> str:
     return f"{row['rebalances']:>7,}  {title:<24} {duration(row['took_ms'])} in the mean"
 
 
+def _verdicts(chosen: Chosen) -> list[str]:
+    """How many groups need help, and what is to be said of the worst ones."""
+    told = [row for row in chosen.groups.rows if row["verdict"] and (row["level"] != FINE or row["rebalances"])]
+    counts = ", ".join(f"{chosen.levels[level]:,} {_LEVELS[level]}" for level in LEVELS if chosen.levels.get(level))
+    # _block counts those that are left of what it is given
+    return _block(f"groups: {counts}" if counts else "groups", told, _group)
+
+
+_LEVELS = {HELP: "in need of help", LOOK: "to look at", FINE: "fine"}
+
+
 def _group(row: Row) -> str:
-    name = plain(row["group"], _NAME)
-    paused = duration(row["paused_partition_ms"])
-    mostly = cause_words(row["top_cause"]).title
-    return f"{name:<{_NAME}} {plural(row['rebalances'], 'rebalance')}, paused {paused}, mostly: {mostly}"
+    indent = " " * (_NAME + 3)
+    told = f"\n{indent}".join(wrap(plain(row["verdict"]), _WIDTH - len(indent)))
+    return f"{plain(row['group'], _NAME):<{_NAME}} {told}"
 
 
 def _place(row: Row) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from muster.pipeline.report.content import Chosen, Row
-from muster.pipeline.report.formatting import duration, moment, number, plain, plural
+from muster.pipeline.report.formatting import plain
 from muster.pipeline.report.markup import Column, Columns, Html, listing, section, tag
+from muster.pipeline.wording import duration, moment, number, plural
 
 CAUSES: Final = {
     "client": "its producer asked for it",

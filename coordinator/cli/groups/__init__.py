@@ -13,6 +13,7 @@ examples:
   muster groups offsets payments --bootstrap-server broker.example:9092
   muster groups history payments                            its rebalances: when, why, who, what moved
   muster groups history payments --all --last 50            everything that happened, the last 50 events
+  muster groups history payments --episodes                 restarts, scalings, crash loops …: each as one line
   muster groups watch                                       all groups, as it happens, until Ctrl-C
 """
 
@@ -44,6 +45,9 @@ def add_parser(commands: Any) -> None:
     history = verbs.add_parser("history", parents=[shared], help="what happened in a group, and why")
     history.add_argument("group", metavar="GROUP")
     history.add_argument("--all", action="store_true", help="every event, not only rebalances and what went wrong")
+    history.add_argument(
+        "--episodes", action="store_true", help="rebalances that belong together, each as one line, and a verdict"
+    )
     history.add_argument("--last", type=int, metavar="N", help="only the last N events")
     watch = verbs.add_parser("watch", parents=[shared], help="what happens from now on, as it happens")
     watch.add_argument("group", nargs="?", metavar="GROUP", help="default: all groups")
@@ -89,6 +93,10 @@ def _run(options: argparse.Namespace, cluster: Any) -> int:
         return offsets(cluster, options.group, as_json=options.json)
     from muster.coordinator.cli.groups.history import history, watch
 
+    if options.verb == "history" and options.episodes:
+        from muster.coordinator.cli.groups.verdicts import print_episodes
+
+        return print_episodes(cluster, options.group, as_json=options.json)
     if options.verb == "history":
         return history(cluster, options.group, as_json=options.json, everything=options.all, last=options.last)
     return watch(cluster, options.group, as_json=options.json, everything=options.all)

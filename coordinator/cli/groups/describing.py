@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.cli.groups.verdicts import verdict_of
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json, print_table, ranges
 from muster.protocol.api import ApiKey
@@ -50,12 +51,16 @@ def describe(cluster: Cluster, group_ids: Sequence[str], *, as_json: bool) -> in
             say(f"muster groups describe: {failure}", sys.stderr)
             status = 1
             continue
+        judged = verdict_of(cluster, group_id)
         if as_json:
-            print_json(found._asdict() | {"members": [one._asdict() for one in found.members]})
+            told = None if judged is None else {"level": judged.level, "text": judged.text}
+            print_json(found._asdict() | {"members": [one._asdict() for one in found.members], "verdict": told})
         else:
             if number:
                 say("")
             _print(found)
+            if judged is not None:
+                say(f"verdict: {judged.text}")
     return status
 
 

@@ -78,12 +78,17 @@ def story() -> Story:
         rebalance(2, 8, "session_expired"),
         rebalance(1, 0.001, None, confidence=0.6, source="inferred", before_generation=None),
     ]
-    return Story("payments", shares, Some(happened, 3))
+    episode = {"kind": "member_died", "from_ms": START_MS + 8 * HOUR, "until_ms": START_MS + 9 * HOUR}
+    episode |= {"confidence": 0.95, "told": "payments-2 died: 2 rebalances"}
+    return Story("payments", shares, Some(happened, 3), "payments-2 died <b>once</b>", [episode])
 
 
 def group(name: str, **given: Any) -> dict[str, Any]:
     row = {
         "group": name,
+        "level": "look",
+        "verdict": f"{name}-2 died and nobody took its place: 1 rebalance",
+        "trouble_ms": 51_200,
         "members": 2,
         "rebalances": 3,
         "paused_partition_ms": 153_600,
@@ -111,11 +116,20 @@ def chosen(**given: Any) -> Chosen:
         "groups": Some(
             [
                 group("payments"),
-                group(EVIL, rebalances=0, paused_partition_ms=None, top_cause=None, top_trigger_client_id=None),
+                group(
+                    EVIL,
+                    level="fine",
+                    verdict="fine",
+                    rebalances=0,
+                    paused_partition_ms=None,
+                    top_cause=None,
+                    top_trigger_client_id=None,
+                ),
                 group("only-offsets", members=None, rebalances=0, moved=None, longest_ms=None, score=None, lag=None),
             ],
             203,
         ),
+        "levels": {"look": 1, "fine": 202},
         "causes": [
             {
                 "cause": "session_expired",

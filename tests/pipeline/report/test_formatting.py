@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from muster.pipeline import wording
 from muster.pipeline.report import formatting
 from tests.pipeline.report.made import rebalance
 
@@ -25,26 +26,26 @@ from tests.pipeline.report.made import rebalance
     ],
 )
 def test_durations(ms: int | None, text: str) -> None:
-    assert formatting.duration(ms) == text
+    assert wording.duration(ms) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(None, "–"), (0, "0"), (1_234_567, "1,234,567"), (0.25, "0.2"), (3.0, "3"), (42.5, "42")]
 )
 def test_numbers(value: float | None, text: str) -> None:
-    assert formatting.number(value) == text
+    assert wording.number(value) == text
 
 
 def test_shares_and_counts() -> None:
     assert [formatting.percent(one) for one in (None, 0.5, 0.667, 1)] == ["–", "50 %", "66.7 %", "100 %"]
-    assert [formatting.plural(count, "group") for count in (0, 1, 2_000)] == ["0 groups", "1 group", "2,000 groups"]
+    assert [wording.plural(count, "group") for count in (0, 1, 2_000)] == ["0 groups", "1 group", "2,000 groups"]
 
 
 def test_moments_are_utc_and_impossible_ones_stay_numbers() -> None:
-    assert formatting.moment(1_750_000_000_000) == "2025-06-15 15:06:40"
-    assert formatting.moment(1_750_000_000_000, day=False, seconds=False) == "15:06"
-    assert formatting.moment(None) == "–"
-    assert formatting.moment(2**62) == f"{2**62} ms"
+    assert wording.moment(1_750_000_000_000) == "2025-06-15 15:06:40"
+    assert wording.moment(1_750_000_000_000, day=False, seconds=False) == "15:06"
+    assert wording.moment(None) == "–"
+    assert wording.moment(2**62) == f"{2**62} ms"
 
 
 def test_a_cause_is_told_with_who_and_the_clients_own_words() -> None:

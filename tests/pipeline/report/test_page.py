@@ -8,10 +8,11 @@ from html.parser import HTMLParser
 import pytest
 
 from muster.pipeline.report.content import About, Chosen, Some
-from muster.pipeline.report.formatting import CAUSES, DAY, HOUR, MINUTE
+from muster.pipeline.report.formatting import CAUSES
 from muster.pipeline.report.markup import Column, Html, join, table, tag
 from muster.pipeline.report.page import cost, render
 from muster.pipeline.report.select import bucket_size
+from muster.pipeline.wording import DAY, HOUR, MINUTE
 from tests.pipeline.report.made import EVIL, chosen, rebalance, setting
 
 _VOID = {"meta", "br"}

@@ -14,7 +14,8 @@ def test_the_summary() -> None:
         "2025-06-15 15:06:40 to 2025-06-16 15:06:40 UTC (1 d)",
     ]
     assert "        2  session expired          3.2 s in the mean" in lines
-    assert "  payments                         3 rebalances, paused 2 min 34 s, mostly: session expired" in lines
+    assert "groups: 1 to look at, 202 fine" in lines
+    assert "  payments                         payments-2 died and nobody took its place: 1 rebalance" in lines
     assert "  2025-06-15 15:06:40  payments orders-3: 1,200 → 900 (zombie)" in lines
     assert "  2025-06-15 15:06:40  payments orders-3: STOP to the end" in lines
     assert "static membership of 1 member would have spared 8 rebalances" in lines

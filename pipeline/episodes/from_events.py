@@ -1,0 +1,107 @@
+"""The events of one group (docs/events.md) as members and rebalances, without Spark: for `muster groups`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from muster.coordinator.groups.common import events
+from muster.pipeline.episodes.find import episodes
+from muster.pipeline.episodes.model import EXPIRED, LEFT, REMOVED, REPLACED, Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.verdict import Verdict, verdict
+
+Value = Mapping[str, Any]
+
+_HOW: Final = {events.MEMBER_LEFT: LEFT, events.MEMBER_EXPIRED: EXPIRED, events.MEMBER_REMOVED: REMOVED}
+_BEFORE_MS: Final = 3_600_000
+"""Members that were there before the first of the events: since long ago."""
+_SHARES: Final = ("kept", "moved", "gained")
+
+
+class Told(NamedTuple):
+    """What events tell of a group."""
+
+    episodes: list[Episode]
+    verdict: Verdict | None
+    """None: they tell nothing of it."""
+
+
+def told(values: Iterable[Value], now_ms: int) -> Told:
+    """Of the events of one group, in their order."""
+    reader = _Reader()
+    for value in values:
+        reader.feed(value)
+    if not reader.rebalances:
+        return Told([], None)
+    found = episodes(reader.all_spells(), reader.rebalances)
+    return Told(found, verdict(found, max(now_ms, reader.last_ms)))
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.spells: dict[str, Spell] = {}
+        self.rebalances: list[Rebalance] = []
+        self.last_ms = 0
+        self._over: list[Spell] = []
+        self._started: Value | None = None
+        self._partitions = 0
+
+    def all_spells(self) -> list[Spell]:
+        return [*self._over, *self.spells.values()]
+
+    def feed(self, value: Value) -> None:
+        kind, at_ms = value["kind"], value["time"]
+        self.last_ms = max(self.last_ms, at_ms)
+        if kind in (events.MEMBER_JOINED, events.MEMBER_REPLACED):
+            if kind == events.MEMBER_REPLACED:
+                self._ends(value.get("replaced"), REPLACED, at_ms)
+            self._begins(value["member"], at_ms)
+        elif kind in _HOW:
+            self._ends(value["member"]["member"], _HOW[kind], at_ms)
+        elif kind == events.REBALANCE_STARTED:
+            self._started = value
+        elif kind in (events.REBALANCE_COMPLETED, events.GROUP_EMPTIED):
+            self._ended(value, at_ms)
+        elif kind == events.GROUP_DELETED:
+            for member_id in list(self.spells):
+                self._ends(member_id, LEFT, at_ms)
+
+    def _begins(self, member: Value, at_ms: int) -> None:
+        who = Who(member["member"], member.get("instance"), member.get("client_id"), member.get("host"))
+        self.spells[who.member_id] = Spell(who, at_ms, None, None)
+
+    def _ends(self, member_id: str | None, how: str, at_ms: int) -> None:
+        spell = self.spells.pop(member_id or "", None)
+        if spell is not None:
+            self._over.append(spell._replace(end_ms=at_ms, how=how))
+
+    def _ended(self, value: Value, at_ms: int) -> None:
+        began, took_ms = self._started or {}, value.get("took_ms") or 0
+        members, before = value.get("members") or [], value.get("before")
+        for member in members:
+            if member["member"] not in self.spells:  # the event of its coming is not among these
+                was_there = before is None or member["member"] in before
+                self._begins(member, at_ms - took_ms - (_BEFORE_MS if was_there else 0))
+        moves = value.get("moves") or []
+        after = sum(one[name] for one in moves for name in _SHARES)
+        trigger = value.get("trigger") or began.get("trigger") or {}
+        cooperative = "cooperative" in (value.get("protocol") or "")
+        # of a cooperative group, what was given up in the round before is not told here
+        unread = sum(one["gained"] for one in moves) if cooperative else after
+        self.rebalances.append(
+            Rebalance(
+                value["generation"],
+                began.get("generation"),
+                at_ms - took_ms,
+                at_ms,
+                value.get("cause") or began.get("cause"),
+                trigger.get("member"),
+                trigger.get("reason"),
+                len(value["before"]) if value.get("before") is not None else None,
+                len(members),
+                after or self._partitions,
+                took_ms * unread,
+            )
+        )
+        self._partitions = after
+        self._started = None

@@ -1,0 +1,123 @@
+"""What episodes are found in, and what they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from muster.coordinator.groups.common import events
+
+FORMATION: Final = "first_formation"
+ROLLING: Final = "rolling_restart"
+OVERLAPPED: Final = "overlapped_deploy"
+SCALE_OUT: Final = "scale_out"
+SCALE_IN: Final = "scale_in"
+CRASH_LOOP: Final = "crash_loop"
+FLAPPING: Final = "flapping"
+TROUBLE: Final = "coordinator_or_network_trouble"
+SLOW: Final = "slow_poller"
+STOP: Final = "whole_stop"
+DIED: Final = "member_died"
+RESTART: Final = "restart"
+SUBSCRIPTION: Final = "subscription_change"
+GROWTH: Final = "partitions_change"
+OTHER: Final = "other"
+"""The kinds of episodes."""
+
+KINDS: Final = (
+    FORMATION, ROLLING, OVERLAPPED, SCALE_OUT, SCALE_IN, CRASH_LOOP, FLAPPING, TROUBLE, SLOW, STOP, DIED, RESTART,
+    SUBSCRIPTION, GROWTH, OTHER,
+)  # fmt: skip
+
+LEFT: Final = "left"
+EXPIRED: Final = "expired"
+REMOVED: Final = "removed"
+REPLACED: Final = "replaced"
+"""How a spell ends (`memberships.end_cause`)."""
+DEATHS: Final = frozenset({EXPIRED, REMOVED})
+
+
+class Who(NamedTuple):
+    """A member."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str | None
+    host: str | None
+
+    @property
+    def slot(self) -> tuple[str, ...]:
+        """What a process keeps when it comes back under another member id."""
+        if self.instance_id is not None:
+            return ("instance", self.instance_id)
+        return ("client", self.client_id or "", self.host or "")
+
+
+class Spell(NamedTuple):
+    """One member id, from its beginning to its end: a row of `memberships`."""
+
+    who: Who
+    start_ms: int
+    end_ms: int | None
+    how: str | None
+    """How it ended; None: not known, or it has not."""
+    first_generation: int | None = None
+    last_generation: int | None = None
+    silent_ms: int | None = None
+    """How long it had not committed when it went, if it had ever committed."""
+    patience_ms: int | None = None
+    """Its rebalance timeout."""
+
+
+class Rebalance(NamedTuple):
+    """A row of `rebalances`."""
+
+    generation: int
+    before_generation: int | None
+    start_ms: int
+    end_ms: int
+    cause: str | None = None
+    trigger: str | None = None
+    """A member id."""
+    reason: str | None = None
+    members_before: int | None = None
+    members_after: int | None = None
+    partitions: int = 0
+    """That had an owner before or have one now."""
+    cost_ms: int = 0
+    """For how long partitions were not read because of it, added up."""
+    confidence: float = 1.0
+    at_once: int = 1
+    """In so many groups members died at this moment, this one among them."""
+
+
+class Episode(NamedTuple):
+    """Rebalances that belong together. `cost_ms`: partitions times ms."""
+
+    kind: str
+    from_ms: int
+    until_ms: int
+    members: tuple[str, ...]
+    """The names of those concerned, in the order in which they were."""
+    rebalances: int
+    cost_ms: int
+    confidence: float
+    partitions: int = 0
+    """Most partitions of the group meanwhile."""
+    numbers: tuple[int, ...] = ()
+    """Places of its rebalances in the list that `find.episodes` was given."""
+    static: bool = False
+    """Its members came back under their instance ids without a rebalance."""
+    died: bool = False
+    """Members were given up by the coordinator; none said goodbye."""
+    back_ms: int | None = None
+    """Of a whole stop, a restart or a death: how long nobody was in the place; None: nobody came."""
+    size: int = 0
+    """How many members; more than `members` if several have one name."""
+
+
+TIMEOUTS: Final[Mapping[str, str]] = {
+    events.JOIN_TIMEOUT: "it did not join again within the rebalance timeout",
+    events.SYNC_TIMEOUT: "it did not sync within the rebalance timeout",
+}
+"""Causes that say that a member was too slow."""

@@ -1,0 +1,154 @@
+"""Which member took whose place: members that went and members that came, put together as exchanges.
+
+A member comes back under another id, perhaps from another host (a pod), perhaps before the old one has gone (a deploy
+that overlaps). Several members may have the same client id and host; then a place is told from another by the order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, Spell
+
+_FAR: Final = 2**62
+
+
+class Change(NamedTuple):
+    """A member went, came, or went and came again. Numbers are places in the list of spells."""
+
+    gone: int | None
+    came: int | None
+    gone_ms: int
+    """When it went, or came if that is all."""
+    back_ms: int | None
+    """When somebody was in its place again; None: nobody was."""
+    how: str | None
+    place: int
+    """The same for all members that were in one place, one after the other."""
+
+    @property
+    def overlaps(self) -> bool:
+        """The new one came before the old one had gone."""
+        return self.gone is not None and self.back_ms is not None and self.back_ms < self.gone_ms
+
+    @property
+    def died(self) -> bool:
+        """The coordinator gave it up."""
+        return self.how in DEATHS
+
+    @property
+    def until_ms(self) -> int:
+        """When it was over."""
+        return self.gone_ms if self.back_ms is None else max(self.gone_ms, self.back_ms)
+
+    @property
+    def from_ms(self) -> int:
+        """When it began."""
+        return self.gone_ms if self.back_ms is None else min(self.gone_ms, self.back_ms)
+
+
+def changes(spells: Sequence[Spell]) -> list[Change]:
+    """All of them, by time. `spells` in the order in which they began."""
+    followed = _Linker(spells).run()
+    place_of: dict[int, int] = {}
+    for number in range(len(spells)):
+        place_of.setdefault(number, number)
+        if number in followed:
+            place_of[followed[number]] = place_of[number]
+    came_after = set(followed.values())
+    found = []
+    for number, spell in enumerate(spells):
+        if number not in came_after:
+            found.append(Change(None, number, spell.start_ms, spell.start_ms, None, place_of[number]))
+        if spell.end_ms is not None:
+            back = followed.get(number)
+            back_ms = None if back is None else spells[back].start_ms
+            found.append(Change(number, back, spell.end_ms, back_ms, spell.how, place_of[number]))
+    return sorted(found, key=lambda one: (one.from_ms, one.gone_ms, one.place))
+
+
+class _Linker:
+    """Goes through what happened in its order, and says who followed whom."""
+
+    def __init__(self, spells: Sequence[Spell]) -> None:
+        self._spells = spells
+        self._followed: dict[int, int] = {}
+        self._away: list[int] = []
+        """Gone, and nobody came."""
+        self._new: list[int] = []
+        """Came, and took nobody's place."""
+        self._alive: dict[tuple[str, ...], int] = defaultdict(int)
+        self._starts: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        for number, spell in enumerate(spells):
+            self._starts[spell.who.slot].append(number)
+
+    def run(self) -> dict[int, int]:
+        """From a spell to the one that took its place."""
+        steps = [(spell.start_ms, 1, number) for number, spell in enumerate(self._spells)]
+        steps += [(spell.end_ms, 0, number) for number, spell in enumerate(self._spells) if spell.end_ms is not None]
+        for _, kind, number in sorted(steps):
+            if kind:
+                self._comes(number)
+            else:
+                self._goes(number)
+        return self._followed
+
+    def _comes(self, number: int) -> None:
+        spell = self._spells[number]
+        self._alive[spell.who.slot] += 1
+        self._away = [one for one in self._away if not self._is_long_ago(one, spell)]
+        best = max(((rank, one) for one in self._away if (rank := self._rank(one, spell)) is not None), default=None)
+        if best is None:
+            self._new.append(number)
+            return
+        self._away.remove(best[1])
+        self._followed[best[1]] = number
+
+    def _is_long_ago(self, gone: int, spell: Spell) -> bool:
+        old = self._spells[gone]
+        return old.who.instance_id is None and spell.start_ms - (old.end_ms or 0) > limits.RETURN_MS
+
+    def _rank(self, gone: int, spell: Spell) -> tuple[int, int] | None:
+        """How well a member that went fits the one that comes; None: not at all."""
+        old = self._spells[gone]
+        ms = spell.start_ms - (old.end_ms or 0)
+        if old.who.slot == spell.who.slot:
+            return 3, old.end_ms or 0
+        if old.who.instance_id is not None or spell.who.instance_id is not None:
+            return None  # static members keep their own places
+        if old.who.client_id == spell.who.client_id and ms <= limits.TOGETHER_MS:
+            return 2, -(old.end_ms or 0)
+        if ms <= (limits.RETURN_MS if old.how in DEATHS else limits.EXCHANGE_MS):
+            return 1, -(old.end_ms or 0)
+        return None
+
+    def _goes(self, number: int) -> None:
+        spell, slot = self._spells[number], self._spells[number].who.slot
+        self._alive[slot] -= 1
+        end_ms = spell.end_ms or 0
+        self._new = [one for one in self._new if end_ms - self._spells[one].start_ms <= limits.OVERLAP_MS]
+        before = next((one for one in self._new if self._took_over(number, one)), None)
+        if before is not None and (self._alive[slot] > 1 or not self._comes_back(number)):
+            self._new.remove(before)
+            self._followed[number] = before
+            return
+        self._away.append(number)
+
+    def _took_over(self, gone: int, came: int) -> bool:
+        """Did a member come for one that goes only now?"""
+        old, new = self._spells[gone], self._spells[came]
+        if came == gone or new.start_ms <= old.start_ms or (new.end_ms or _FAR) <= (old.end_ms or 0):
+            return False
+        same = old.who.slot == new.who.slot
+        if not same and (old.who.instance_id is not None or new.who.instance_id is not None):
+            return False
+        # a death is no deploy, but a process may be there again before its old session is over
+        return old.how in (LEFT, REPLACED, None) or same
+
+    def _comes_back(self, number: int) -> bool:
+        spell = self._spells[number]
+        end_ms = spell.end_ms or 0
+        return any(0 <= self._spells[one].start_ms - end_ms <= limits.RETURN_MS for one in self._starts[spell.who.slot])

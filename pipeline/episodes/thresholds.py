@@ -1,0 +1,46 @@
+"""Every threshold of episodes and verdicts. docs/pipeline-episodes.md has the same numbers in words (a test)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SECOND: Final = 1_000
+MINUTE: Final = 60 * SECOND
+
+RETURN_MS: Final = 10 * MINUTE
+"""A process of the same instance id, or the same client id and host, that comes within this time is the one that went,
+come back."""
+EXCHANGE_MS: Final = MINUTE
+"""Another process that comes so soon after one left has taken its place (RETURN_MS if that one died)."""
+OVERLAP_MS: Final = 2 * MINUTE
+"""A process of a deploy comes at most so long before the one whose place it takes goes."""
+TOGETHER_MS: Final = 5 * MINUTE
+"""What follows each other so soon is one restart, one scale-out, one change."""
+LOOP_MS: Final = 15 * MINUTE
+"""A process that goes again so soon after it came back is in a loop."""
+STOP_MS: Final = MINUTE
+"""Members that went so soon before the last one went with it."""
+FORM_MS: Final = 30 * SECOND
+"""A member that comes so soon after another one belongs to the same formation."""
+SECOND_ROUND_MS: Final = 10 * SECOND
+"""A rebalance with the same members, so soon after another one, is its second round."""
+MOMENT_MS: Final = 10 * SECOND
+"""Deaths in several groups are at the same moment if they lie within three of these."""
+
+LOOPS: Final = 3
+"""So many times a process must have gone and come back for a crash loop."""
+TWO_LOOP: Final = 5
+"""So many times two processes together, each at least twice, for flapping between two."""
+SLOW_TWICE: Final = 2
+"""So often a process must have been put out, if only its commits say that it was slow."""
+SLOW_SHARE: Final = 0.8
+"""It was slow if its last commit was this share of its rebalance timeout, or more, before it went."""
+AT_ONCE: Final = 3
+"""Deaths in so many groups at the same moment are trouble of the coordinator or the network."""
+
+RESTLESS_SCORE: Final = 50.0
+"""A group with this flapping score is restless, whatever its rebalances are."""
+RESTLESS_LEAST: Final = 10
+"""With so many rebalances, those of its first formation and of whole stops not counted."""
+AGAIN_MS: Final = 60 * MINUTE
+"""Trouble that ended longer than this before the log did is told as over."""

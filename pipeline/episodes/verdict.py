@@ -1,0 +1,245 @@
+"""One sentence about a group: does it need help, what happened, what it cost. Rules of docs/pipeline-episodes.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from muster.pipeline.episodes import model
+from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.model import Episode
+from muster.pipeline.wording import DAY, duration, moment, plural
+
+HELP: Final = "help"
+"""Something is wrong with it, and was still at the end of the log, or an hour before."""
+LOOK: Final = "look"
+"""Something was wrong, and is over; or a member died, and the others have its work."""
+FINE: Final = "fine"
+LEVELS: Final = (HELP, LOOK, FINE)
+"""The worst first."""
+
+_NAMED: Final = 3
+_LONGEST: Final = 64
+"""Characters of a name."""
+_TROUBLES: Final = 2
+"""Troubles that a sentence tells; of others it tells how many there are."""
+
+
+class Verdict(NamedTuple):
+    """What is to be said of one group."""
+
+    level: str
+    text: str
+    kind: str | None
+    """Of the worst episode; None: there was no trouble."""
+    trouble_ms: int
+    """What trouble cost, partitions times ms: formations, restarts, scaling and stops on purpose are none."""
+
+
+def verdict(episodes: Sequence[Episode], end_ms: int, score: float | None = None) -> Verdict:
+    """Of one group. `end_ms`: until when the log goes; `score`: of the table `flapping`."""
+    bad = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, end_ms), -one.cost_ms, one.from_ms))
+    trouble_ms = sum(one.cost_ms for one in bad)
+    if not bad:
+        some = [one for one in episodes if one.kind not in (model.FORMATION, model.STOP)]
+        count = sum(one.rebalances for one in some)
+        if score is not None and score >= limits.RESTLESS_SCORE and count >= limits.RESTLESS_LEAST:
+            every = _costs(count, sum(one.cost_ms for one in some), _most(some))
+            return Verdict(HELP, f"restless, without one reason: {every}{_when(some, end_ms)}", None, trouble_ms)
+        return Verdict(FINE, _fine(episodes, end_ms), None, trouble_ms)
+    level = HELP if any(_is_wrong(one, end_ms) for one in bad) else LOOK
+    merged = _merged(bad)
+    told = [_sentence(kind, some, end_ms) for kind, some in merged[:_TROUBLES]]
+    rest = sum(len(some) for _, some in merged[_TROUBLES:])
+    more = [f"{rest} more"] if rest else []
+    return Verdict(level, "; ".join([*told, *more]), bad[0].kind, trouble_ms)
+
+
+def is_trouble(one: Episode) -> bool:
+    """Is it something that nobody wanted?"""
+    return one.kind in _BAD or (one.kind == model.STOP and one.died)
+
+
+def describe(one: Episode, end_ms: int) -> str:
+    """An episode in words, with its cost."""
+    return _sentence(one.kind, [one], end_ms)
+
+
+_BAD: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW, model.TROUBLE, model.DIED})
+_LOOPS: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW})
+
+
+def _is_wrong(one: Episode, end_ms: int) -> bool:
+    """Does it still need help? A death alone does not, once others have the work."""
+    recent = end_ms - one.until_ms <= limits.AGAIN_MS
+    return recent and (one.kind in _LOOPS or (one.kind in (model.STOP, model.TROUBLE) and one.back_ms is None))
+
+
+def _rank(one: Episode, end_ms: int) -> tuple[bool, int]:
+    return not _is_wrong(one, end_ms), 0 if one.kind in _LOOPS else 1
+
+
+def _merged(bad: Sequence[Episode]) -> list[tuple[str, list[Episode]]]:
+    """Deaths are told together, and loops of the same members."""
+    found: dict[tuple[object, ...], list[Episode]] = {}
+    for one in bad:
+        key = (one.kind,) if one.kind in (model.DIED, model.TROUBLE, model.STOP) else (one.kind, one.members)
+        found.setdefault(key, []).append(one)
+    return [(some[0].kind, some) for some in found.values()]
+
+
+def _fine(episodes: Sequence[Episode], end_ms: int) -> str:
+    told = [one for one in episodes if one.kind != model.FORMATION and not is_trouble(one)]
+    stop = max((one for one in told if one.kind == model.STOP), key=lambda one: one.until_ms, default=None)
+    gone = stop is not None and stop.back_ms is None and all(one.until_ms <= stop.until_ms for one in episodes)
+    if stop is not None and gone:
+        return f"stopped on purpose at {_clock(stop.from_ms, episodes[0].from_ms, end_ms)}, {_all(stop)} left"
+    if not told:
+        return "fine"
+    counted = Counter(one.kind for one in told)
+    what = ", ".join(_words(kind, counted[kind]) for kind in model.KINDS if counted[kind])
+    cost = _costs(sum(one.rebalances for one in told), sum(one.cost_ms for one in told), _most(told))
+    return f"fine: {what} ({cost})"
+
+
+def _all(one: Episode) -> str:
+    return "its only member" if one.size == 1 else f"all {one.size} members"
+
+
+def _words(kind: str, count: int) -> str:
+    return plural(count, *_TITLES[kind])
+
+
+_TITLES: Final[Mapping[str, tuple[str, ...]]] = {
+    model.FORMATION: ("first formation",),
+    model.ROLLING: ("rolling restart",),
+    model.OVERLAPPED: ("deploy that overlapped", "deploys that overlapped"),
+    model.SCALE_OUT: ("scale-out",),
+    model.SCALE_IN: ("scale-in",),
+    model.CRASH_LOOP: ("crash loop",),
+    model.FLAPPING: ("time of flapping", "times of flapping"),
+    model.TROUBLE: ("trouble of coordinator or network", "troubles of coordinator or network"),
+    model.SLOW: ("time that a slow poller was put out", "times that slow pollers were put out"),
+    model.STOP: ("whole stop",),
+    model.DIED: ("death",),
+    model.RESTART: ("restart of one member", "restarts of one member"),
+    model.SUBSCRIPTION: ("change of subscriptions", "changes of subscriptions"),
+    model.GROWTH: ("change of partitions", "changes of partitions"),
+    model.OTHER: ("other rebalance",),
+}
+
+
+def title(kind: str) -> str:
+    """What a kind is called."""
+    return _TITLES[kind][0]
+
+
+class _Clause(NamedTuple):
+    """Episodes of one kind that are told together."""
+
+    kind: str
+    some: Sequence[Episode]
+    names: str
+    over: bool
+    """It ended longer than AGAIN_MS before the log did."""
+
+
+def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
+    names = list(dict.fromkeys(name for one in some for name in one.members))
+    count = max((one.size for one in some), default=0)
+    named = _names(names) if count <= len(names) else f"{plural(count, 'member')} ({_names(names)})"
+    cost = _costs(sum(one.rebalances for one in some), sum(one.cost_ms for one in some), _most(some))
+    over = all(end_ms - one.until_ms > limits.AGAIN_MS for one in some)
+    words = _TOLD.get(kind, _plainly)(_Clause(kind, some, named, over))
+    return f"{words}: {cost}{_when(some, end_ms)}"
+
+
+def _plainly(clause: _Clause) -> str:
+    words = _words(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
+    is_named = clause.names and clause.kind not in (model.FORMATION, model.OTHER)
+    return f"{words} of {clause.names}" if is_named else words
+
+
+def _loops(clause: _Clause) -> str:
+    return f"{clause.names} {'crash-looped' if clause.over else 'crash-loops'}"
+
+
+def _flaps(clause: _Clause) -> str:
+    return f"{clause.names} {'took' if clause.over else 'take'} turns in coming and going"
+
+
+def _slow(clause: _Clause) -> str:
+    again = len(clause.some) > 1 or any(one.rebalances > _OUT_AND_BACK for one in clause.some)
+    return f"{clause.names} polled too slowly and was put out{' again and again' if again else ''}"
+
+
+def _common(clause: _Clause) -> str:
+    return f"{clause.names} died together with members of other groups (coordinator or network)"
+
+
+def _deaths(clause: _Clause) -> str:
+    count = sum(one.size for one in clause.some)
+    back = [one.back_ms for one in clause.some]
+    if count == 1:
+        if back[0] is None:
+            return f"{clause.names} died and nobody took its place"
+        return f"{clause.names} died" + (f" and was replaced after {duration(back[0])}" if back[0] else "")
+    lost = sum(one is None for one in back)
+    return f"{plural(count, 'death')} ({clause.names})" + (f", nobody came for {lost} of them" if lost else "")
+
+
+def _stopped(clause: _Clause) -> str:
+    one = clause.some[-1]
+    what = f"{_all(one)} {'died' if one.died else 'stopped'}"
+    return what + (
+        " and nobody came back" if one.back_ms is None else f" and somebody was back after {duration(one.back_ms)}"
+    )
+
+
+_OUT_AND_BACK: Final = 2
+_TOLD: Final[Mapping[str, Callable[[_Clause], str]]] = {
+    model.CRASH_LOOP: _loops,
+    model.FLAPPING: _flaps,
+    model.TROUBLE: _common,
+    model.SLOW: _slow,
+    model.DIED: _deaths,
+    model.STOP: _stopped,
+}
+
+
+def _costs(rebalances: int, cost_ms: int, partitions: int) -> str:
+    """`38 rebalances, 12 min of 6 partitions unread`."""
+    told = plural(rebalances, "rebalance")
+    if not cost_ms:
+        return told
+    if not partitions:
+        return f"{told}, {duration(cost_ms)} unread"
+    return f"{told}, {duration(cost_ms / partitions)} of {plural(partitions, 'partition')} unread"
+
+
+def _most(some: Sequence[Episode]) -> int:
+    return max((one.partitions for one in some), default=0)
+
+
+def _when(some: Sequence[Episode], end_ms: int) -> str:
+    if not some:
+        return ""
+    from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms for one in some)
+    begin = _clock(from_ms, from_ms, end_ms)
+    if until_ms - from_ms < limits.MINUTE:
+        return f" at {begin}"
+    over = end_ms - until_ms > limits.AGAIN_MS
+    return f" from {begin} to {_clock(until_ms, from_ms, end_ms)}" if over else f" since {begin}"
+
+
+def _clock(ms: int, first_ms: int, end_ms: int) -> str:
+    """Hours and minutes; with the day if it is more than one ago at the end of the log."""
+    return moment(ms, day=end_ms - min(first_ms, ms) >= DAY, seconds=False)
+
+
+def _names(whole: Sequence[str]) -> str:
+    names = [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in whole]
+    if len(names) > _NAMED:
+        return f"{', '.join(names[: _NAMED - 1])} and {len(names) - _NAMED + 1} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names) or "a member"

@@ -1,0 +1,188 @@
+"""The tables `episodes` and `verdicts`: small rows of members and rebalances by Spark, which `muster.pipeline.episodes`
+goes through group by group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_type
+
+from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.find import episodes as found_in
+from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.verdict import describe, verdict
+from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.persist import keep
+from muster.pipeline.schema import columns
+from muster.pipeline.tables import by_group
+
+_SPELL: Final = pa.struct(
+    columns(
+        "member_id string, instance_id string, client_id string, host string, start_ms long, end_ms long, "
+        "end_cause string, first_generation int, last_generation int, silent_ms long, rebalance_timeout_ms int"
+    )
+)
+_REBALANCE: Final = pa.struct(
+    columns(
+        "generation int, before_generation int, start_ms long, end_ms long, cause string, trigger string, "
+        "reason string, members_before int, members_after int, partitions int, cost_ms long, confidence double, "
+        "at_once int"
+    )
+)
+_GIVEN: Final = ("spell", "rebalance", "score", "end_ms")
+_RESULT: Final = pa.schema(
+    [
+        ("is_verdict", pa.bool_()),
+        *TABLES["episodes"],
+        *(field for field in TABLES["verdicts"] if field.name not in TABLES["episodes"].names),
+    ]
+)
+"""A row of either table."""
+
+
+def episodes_and_verdicts(
+    rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, commits: DataFrame, flapping: DataFrame
+) -> dict[str, DataFrame]:
+    """Both tables, out of the tables of these names."""
+    rows = _spells(memberships, generations, commits).unionByName(_rebalances(rebalances))
+    rows = rows.unionByName(_groups(generations, commits, flapping))
+    result = keep(by_group(rows, "at_ms", _tell, _RESULT))
+    return {
+        "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
+        "verdicts": conform(result.where(F.col("is_verdict")), "verdicts"),
+    }
+
+
+# ---- rows for Python
+
+
+def _row(rows: DataFrame, at_ms: Column, **given: Column) -> DataFrame:
+    """group, at_ms, and what is `given` of _GIVEN."""
+    types: dict[str, Any] = {
+        "spell": from_arrow_type(_SPELL),
+        "rebalance": from_arrow_type(_REBALANCE),
+        "score": "double",
+        "end_ms": "long",
+    }
+    empty = {name: F.lit(None) for name in _GIVEN} | given
+    return rows.select("group", at_ms.alias("at_ms"), *(empty[name].cast(types[name]).alias(name) for name in _GIVEN))
+
+
+def _struct(kind: pa.DataType, **known: Column) -> Column:
+    return F.struct(*(known.get(kind.field(at).name, F.col(kind.field(at).name)).alias(kind.field(at).name)
+                      for at in range(kind.num_fields)))  # fmt: skip
+
+
+def _spells(memberships: DataFrame, generations: DataFrame, commits: DataFrame) -> DataFrame:
+    """Members, with how long they had not committed when they left, and how patient their group was with them."""
+    who = ["group", "member_id"]
+    by_member = commits.where(F.col("member_id").isNotNull() & ~F.col("is_deleted")).groupBy(*who)
+    heard = by_member.agg(F.max("time_ms").alias("heard_ms"))
+    members = generations.select("group", F.explode("members").alias("one"))
+    patience = members.groupBy("group", F.col("one.member_id").alias("member_id")).agg(
+        F.max("one.rebalance_timeout_ms").alias("rebalance_timeout_ms")
+    )
+    rows = memberships.join(heard, who, "left").join(patience, who, "left")
+    silent = F.col("end_ms") - F.col("heard_ms")
+    return _row(rows, F.col("start_ms"), spell=_struct(_SPELL, silent_ms=silent))
+
+
+def _rebalances(rebalances: DataFrame) -> DataFrame:
+    counts = [F.coalesce(F.col(name), F.lit(0)) for name in ("kept", "moved", "gained")]
+    paused = F.coalesce("paused_partition_ms", F.lit(0))
+    rows = _with_common(rebalances)
+    told = _struct(
+        _REBALANCE,
+        trigger=F.col("trigger_member_id"),
+        partitions=sum(counts[1:], counts[0]),
+        cost_ms=paused,
+        confidence=F.coalesce("confidence", F.lit(0.5)),
+    )
+    return _row(rows, F.col("end_ms"), rebalance=told)
+
+
+def _with_common(rebalances: DataFrame) -> DataFrame:
+    """With `at_once`: in how many groups members died at about the moment of a rebalance for a death."""
+    moment = F.floor(F.col("end_ms") / limits.MOMENT_MS)
+    died = rebalances.where(F.col("cause") == "session_expired").select("group", moment.alias("moment"))
+    near = died.select("group", F.explode(F.array(*(F.col("moment") + shift for shift in (-1, 0, 1)))).alias("moment"))
+    counted = near.groupBy("moment").agg(F.count_distinct("group").cast("int").alias("at_once"))
+    rows = rebalances.withColumn("moment", moment).join(counted, "moment", "left")
+    is_death = F.coalesce(F.col("cause") == "session_expired", F.lit(False))
+    return rows.withColumn("at_once", F.when(is_death, F.coalesce("at_once", F.lit(1))).otherwise(1)).drop("moment")
+
+
+def _groups(generations: DataFrame, commits: DataFrame, flapping: DataFrame) -> DataFrame:
+    """Every group, with its score and until when the log goes."""
+    seen = commits.groupBy("group").agg(F.max("time_ms").alias("last_ms"))
+    seen = seen.unionByName(generations.groupBy("group").agg(F.max("start_ms").alias("last_ms")))
+    groups = seen.groupBy("group").agg(F.max("last_ms").alias("last_ms"))
+    end = groups.agg(F.max("last_ms").alias("log_end_ms"))
+    rows = groups.crossJoin(F.broadcast(end)).join(flapping.select("group", "score"), "group", "left")
+    return _row(rows, F.lit(None).cast("long"), score=F.col("score"), end_ms=F.col("log_end_ms"))
+
+
+# ---- Python's part
+
+
+def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    spells: list[Spell] = []
+    rebalances: list[Rebalance] = []
+    score, end_ms = None, 0
+    for row in rows:
+        if row["spell"] is not None:
+            spells.append(spell_of(row["spell"]))
+        elif row["rebalance"] is not None:
+            rebalances.append(Rebalance(**row["rebalance"]))
+        else:
+            score, end_ms = row["score"], row["end_ms"] or 0
+    end_ms = max([end_ms, *(one.end_ms for one in rebalances)])
+    found = found_in(spells, rebalances)
+    for one in found:
+        yield {"is_verdict": False, **row_of(group, one, end_ms)}
+    told = verdict(found, end_ms, score)
+    yield {
+        "is_verdict": True,
+        "group": group,
+        "level": told.level,
+        "verdict": told.text,
+        "kind": told.kind,
+        "episodes": len(found),
+        "trouble_ms": told.trouble_ms,
+        "cost_ms": sum(one.cost_ms for one in rebalances),
+        "rebalances": len(rebalances),
+    }
+
+
+def spell_of(row: dict[str, Any]) -> Spell:
+    """A row of _SPELL as the rules take it."""
+    who = Who(row["member_id"], row["instance_id"], row["client_id"], row["host"])
+    return Spell(
+        who, row["start_ms"] or 0, row["end_ms"], row["end_cause"], row["first_generation"], row["last_generation"],
+        None if row["end_cause"] in DEATHS else row["silent_ms"], row["rebalance_timeout_ms"],
+    )  # fmt: skip
+
+
+def row_of(group: str, one: Episode, end_ms: int) -> dict[str, Any]:
+    """A row of the table `episodes`."""
+    return {
+        "group": group,
+        "kind": one.kind,
+        "from_ms": one.from_ms,
+        "until_ms": one.until_ms,
+        "members": list(one.members),
+        "rebalances": one.rebalances,
+        "cost_ms": one.cost_ms,
+        "confidence": one.confidence,
+        "member_count": one.size,
+        "partitions": one.partitions,
+        "is_static": one.static,
+        "has_died": one.died,
+        "back_ms": one.back_ms,
+        "told": describe(one, end_ms),
+    }

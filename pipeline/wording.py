@@ -1,0 +1,59 @@
+"""Times, numbers and counts as text. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+SECOND: Final = 1_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+NOT_KNOWN: Final = "–"
+
+
+def duration(ms: float | None) -> str:
+    """`350 ms`, `3.2 s`, `12 min`, `5 h 20 min`, `3 d 4 h`."""
+    if ms is None:
+        return NOT_KNOWN
+    if ms < 0:
+        return "-" + duration(-ms)
+    if ms < SECOND:
+        return f"{ms:.0f} ms"
+    if ms < MINUTE:
+        return f"{ms / SECOND:.1f} s".replace(".0 s", " s")
+    if ms < HOUR:
+        return _two(ms, MINUTE, "min", SECOND, "s") if ms < 10 * MINUTE else f"{ms / MINUTE:.0f} min"
+    return _two(ms, HOUR, "h", MINUTE, "min") if ms < DAY else _two(ms, DAY, "d", HOUR, "h")
+
+
+def _two(ms: float, large: int, large_name: str, small: int, small_name: str) -> str:
+    wholes, rest = divmod(round(ms / small), large // small)
+    return f"{wholes} {large_name} {rest} {small_name}" if rest else f"{wholes} {large_name}"
+
+
+def number(value: float | None) -> str:
+    """With separators of thousands; below ten with one decimal."""
+    if value is None:
+        return NOT_KNOWN
+    if isinstance(value, float) and not value.is_integer() and abs(value) < 10:
+        return f"{value:.1f}"
+    return f"{value:,.0f}"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """`1 group`, `2 groups`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def moment(ms: int | None, *, day: bool = True, seconds: bool = True) -> str:
+    """A time of the wall clock, UTC."""
+    if ms is None:
+        return NOT_KNOWN
+    try:
+        then = datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return f"{ms} ms"
+    pattern = ("%Y-%m-%d " if day else "") + ("%H:%M:%S" if seconds else "%H:%M")
+    return then.strftime(pattern)

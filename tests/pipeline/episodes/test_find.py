@@ -1,0 +1,210 @@
+"""Each kind of episode, found in a group by hand; and what holds of any group."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.pipeline.episodes.find import episodes
+from muster.pipeline.episodes.model import EXPIRED, KINDS
+from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
+
+ABC = ("a", "b", "c")
+
+
+def test_the_first_members_are_a_formation_also_when_some_come_a_little_later() -> None:
+    (found,) = Group("a").comes(12, "b").comes(25, "c").episodes()
+    assert (found.kind, found.members, found.rebalances, found.from_ms) == ("first_formation", ABC, 3, ms(0))
+
+
+def test_members_of_the_time_before_the_log_did_not_come() -> None:
+    group = Group(*ABC)
+    group.rebalances.clear()
+    assert group.episodes() == []
+
+
+def test_a_rolling_restart_is_one_episode() -> None:
+    group = Group(*ABC).restarts(1_000, "a").restarts(1_060, "b").restarts(1_120, "c")
+    found = group.episodes()[1]
+    assert (found.kind, found.members, found.rebalances) == ("rolling_restart", ABC, 6)
+    assert (found.from_ms, found.until_ms, found.cost_ms) == (ms(1_000), ms(1_142), 6 * 12_000)
+    assert (found.back_ms, found.partitions, found.static, found.died) == (20_000, 6, False, False)
+
+
+def test_members_with_one_name_and_host_are_told_apart_by_the_order() -> None:
+    group = Group("rdkafka#1", "rdkafka#2", "rdkafka#3", host="/127.0.0.1")
+    group.restarts(1_000, "rdkafka#1").restarts(1_060, "rdkafka#2").restarts(1_120, "rdkafka#3")
+    found = group.episodes()[1]
+    assert (found.kind, found.members, found.size) == ("rolling_restart", ("rdkafka",), 3)
+
+
+def test_a_rolling_restart_of_static_members_has_no_rebalance() -> None:
+    group = Group()
+    group.comes(0, *ABC, instance=True)
+    for at_s, name in enumerate(ABC):
+        group.is_replaced(1_000 + 60 * at_s, name)
+    assert group.kinds() == ["rolling_restart"]
+    found = group.episodes()[1]
+    assert (found.rebalances, found.static, found.members) == (0, True, ABC)
+
+
+def test_a_restart_in_which_the_next_one_goes_before_the_last_one_is_back() -> None:
+    group = Group(*ABC).leaves(1_000, "a").leaves(1_010, "b").comes(1_020, "a").leaves(1_025, "c")
+    assert group.comes(1_030, "b").comes(1_045, "c").kinds() == ["rolling_restart"]
+
+
+def test_a_deploy_whose_new_members_come_first_overlaps() -> None:
+    group = Group(*ABC).comes(1_000, "d").leaves(1_012, "a").comes(1_020, "e").leaves(1_033, "b").comes(1_040, "f")
+    assert group.leaves(1_051, "c").kinds() == ["overlapped_deploy"]
+
+
+def test_all_new_members_then_all_old_ones_is_a_deploy_that_overlaps() -> None:
+    group = Group(*ABC).comes(1_000, "d", "e", "f").leaves(1_030, "a").leaves(1_035, "b").leaves(1_040, "c")
+    assert group.kinds() == ["overlapped_deploy"]
+
+
+def test_members_are_added_and_taken_away() -> None:
+    group = Group("a", "b").comes(1_000, "c").comes(1_060, "d", "e").leaves(5_000, "c").leaves(5_030, "d", "e")
+    out, into = group.episodes()[1:]
+    assert (out.kind, out.members, out.rebalances) == ("scale_out", ("c", "d", "e"), 2)
+    assert (into.kind, into.members, into.rebalances) == ("scale_in", ("c", "d", "e"), 2)
+
+
+def test_a_member_that_goes_and_comes_three_times_crash_loops() -> None:
+    group = Group(*ABC)
+    for number in range(19):
+        group.restarts(1_000 + 120 * number, "b", how=EXPIRED if number % 2 else "left")
+    found = group.episodes()[1]
+    assert (found.kind, found.members, found.rebalances) == ("crash_loop", ("b",), 38)
+
+
+def test_a_loop_of_the_only_member_is_no_stop() -> None:
+    group = Group("a")
+    for number in range(4):
+        group.restarts(1_000 + 120 * number, "a")
+    assert group.kinds() == ["crash_loop"]
+
+
+def test_two_members_that_go_in_turn_are_flapping() -> None:
+    group = Group(*ABC)
+    for number in range(6):
+        group.restarts(1_000 + 100 * number, "ab"[number % 2])
+    found = group.episodes()[1]
+    assert (found.kind, found.members, found.rebalances) == ("flapping", ("a", "b"), 12)
+
+
+def test_two_processes_with_one_instance_id_are_flapping() -> None:
+    group = Group()
+    group.comes(0, "i", instance=True, host="/10.0.0.1")
+    for number in range(5):
+        group.is_replaced(1_000 + 30 * number, "i", host=f"/10.0.0.{2 - number % 2}")
+    found = group.episodes()[1]
+    assert (found.kind, found.members) == ("flapping", ("i (10.0.0.1)", "i (10.0.0.2)"))
+
+
+def test_three_rolling_restarts_in_a_row_are_no_loops() -> None:
+    group = Group(*ABC)
+    for turn in range(3):
+        for number, name in enumerate(ABC):
+            group.restarts(1_000 + 600 * turn + 60 * number, name)
+    assert group.kinds() == ["rolling_restart"] * 3
+
+
+def test_deaths_in_several_groups_at_once_are_trouble_of_the_coordinator() -> None:
+    group = Group(*ABC).dies(1_000, "a", "b", at_once=4).comes(1_030, "a", "b")
+    found = group.episodes()[1]
+    assert (found.kind, found.members, found.died) == ("coordinator_or_network_trouble", ("a", "b"), True)
+    assert Group(*ABC).dies(1_000, "a", at_once=2).comes(1_030, "a").kinds() == ["member_died"]
+
+
+@pytest.mark.parametrize("reason", ["consumer poll timeout has expired.", None])
+def test_a_member_that_is_put_out_again_and_again_since_it_polls_too_slowly(reason: str | None) -> None:
+    group = Group(*ABC)
+    slow = {"reason": reason, "silent_ms": 300_000, "patience_ms": 300_000}
+    group.restarts(1_000, "c", 60, **slow).restarts(1_500, "c", 60, **slow)
+    found = group.episodes()[1]
+    assert (found.kind, found.members, found.rebalances) == ("slow_poller", ("c",), 4)
+
+
+def test_once_without_a_reason_is_only_a_restart_and_other_reasons_are_none() -> None:
+    slow = {"silent_ms": 300_000, "patience_ms": 300_000}
+    assert Group(*ABC).restarts(1_000, "c", **slow).kinds() == ["restart"]
+    slow |= {"reason": "the consumer is being closed"}
+    assert Group(*ABC).restarts(1_000, "c", **slow).restarts(1_400, "c", **slow).kinds() == ["restart", "restart"]
+
+
+def test_all_members_stop_and_come_again() -> None:
+    group = Group(*ABC).leaves(1_000, "a").leaves(1_005, "b").leaves(1_010, "c").comes(1_300, *ABC)
+    found = group.episodes()[1]
+    assert (found.kind, found.members, found.rebalances, found.back_ms) == ("whole_stop", ABC, 4, 290_000)
+
+
+def test_a_stop_of_a_day_ends_with_the_next_formation_and_one_for_good_with_the_last_member() -> None:
+    group = Group("a", "b").leaves(1_000, "a", "b").comes(24 * HOUR_S, "a").comes(24 * HOUR_S + 10, "b")
+    (stop,) = group.episodes()[1:]
+    assert (stop.kind, stop.rebalances) == ("whole_stop", 3)
+    (stop,) = Group("a", "b").dies(1_000, "a", "b").episodes()[1:]
+    assert (stop.kind, stop.died, stop.back_ms) == ("whole_stop", True, None)
+
+
+def test_deaths_are_told_by_the_moment_with_who_took_their_places() -> None:
+    group = Group(*ABC).dies(1_000, "a", "b").comes(1_200, "a").comes(1_260, "z").dies(9_000, "c")
+    both, alone = group.episodes()[1:]
+    assert (both.kind, both.members, both.back_ms) == ("member_died", ("a", "b"), 260_000)
+    assert (alone.kind, alone.members, alone.back_ms) == ("member_died", ("c",), None)
+
+
+def test_a_second_round_belongs_to_the_first_and_other_causes_are_episodes_of_their_own() -> None:
+    group = Group(*ABC).comes(1_000, "d").rebalances_for(1_003, "metadata_changed", "a")
+    group.rebalances_for(3_000, "partitions_changed").rebalances_for(6_000, "subscription_changed", "b")
+    group.rebalances_for(6_060, "subscription_changed", "c").rebalances_for(9_000, "leader_rejoined", "a")
+    assert group.kinds() == ["scale_out", "partitions_change", "subscription_change", "other"]
+    assert [one.rebalances for one in group.episodes()] == [1, 2, 1, 2, 1]
+    assert group.episodes()[3].members == ("b", "c")
+
+
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["comes", "leaves", "dies", "restarts", "is_replaced", "rebalances_for"]),
+        st.sampled_from("abcde"),
+        st.sampled_from([1, 5, 20, 70, 400, 1_000]),
+    ),
+    max_size=40,
+)
+
+
+def _played(steps: list[tuple[str, str, int]]) -> Group:
+    group, now_s = Group("a", "b"), 100.0
+    for what, name, later_s in steps:
+        now_s += later_s
+        there = name in group._alive
+        if what == "rebalances_for":
+            group.rebalances_for(now_s, "metadata_changed" if there else "leader_rejoined")
+        elif what == "comes" and not there:
+            group.comes(now_s, name)
+        elif what != "comes" and there:
+            getattr(group, what)(now_s, name)
+            now_s += 20 if what == "restarts" else 0
+    return group
+
+
+@settings(max_examples=150, deadline=None)
+@given(_STEPS, st.integers(0, 2**32))
+def test_each_rebalance_is_in_one_episode_and_the_order_of_rows_does_not_matter(
+    steps: list[tuple[str, str, int]], seed: int
+) -> None:
+    group = _played(steps)
+    found = group.episodes()
+    numbers = sorted(number for one in found for number in one.numbers)
+    assert numbers == list(range(len(group.rebalances)))
+    assert all(one.kind in KINDS and 0 <= one.confidence <= 1 and one.from_ms <= one.until_ms for one in found)
+    assert [one.rebalances for one in found] == [len(one.numbers) for one in found]
+    assert sum(one.cost_ms for one in found) == sum(one.cost_ms for one in group.rebalances)
+    spells, rebalances = list(group.spells), list(group.rebalances)
+    random.Random(seed).shuffle(spells)
+    random.Random(seed + 1).shuffle(rebalances)
+    again = [one._replace(numbers=()) for one in episodes(spells, rebalances)]
+    assert again == [one._replace(numbers=()) for one in found]

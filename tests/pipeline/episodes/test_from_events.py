@@ -1,0 +1,76 @@
+"""Episodes of a group from the server's events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from muster.pipeline.episodes.from_events import told
+from tests.pipeline.episodes.timeline import START_MS
+
+
+def member(name: str, number: int) -> dict[str, Any]:
+    return {"member": f"{name}-{number}", "instance": None, "client_id": name, "host": "/10.0.0.1"}
+
+
+def event(at_s: float, kind: str, **fields: Any) -> dict[str, Any]:
+    return {"v": 1, "kind": kind, "group": "g", "time": START_MS + round(at_s * 1000), **fields}
+
+
+def completed(at_s: float, generation: int, members: list[dict[str, Any]], cause: str, **fields: Any) -> dict[str, Any]:
+    moves = [{"topic": "t", "kept": 2, "moved": 1, "gained": 1, "lost": 0}]
+    return event(at_s, "rebalance_completed", generation=generation, members=members, cause=cause, took_ms=2_000,
+                 moves=moves, protocol="range", **fields)  # fmt: skip
+
+
+def started(at_s: float, generation: int, cause: str, trigger: dict[str, Any]) -> dict[str, Any]:
+    return event(at_s, "rebalance_started", generation=generation, cause=cause, trigger=trigger, members=1)
+
+
+def test_a_loop_in_a_group_that_was_there_before_its_events() -> None:
+    steady = member("b", 0)
+    values, there = [completed(0, 5, [steady, member("a", 0)], "leader_rejoined", trigger=steady)], member("a", 0)
+    for number in range(1, 5):
+        at_s, generation = 100.0 * number, 4 + 2 * number
+        back = member("a", number)
+        values += [
+            event(at_s, "member_expired", member=there),
+            started(at_s, generation - 1, "session_expired", there),
+            completed(at_s + 2, generation, [steady], "session_expired", trigger=there),
+            event(at_s + 20, "member_joined", member=back),
+            started(at_s + 20, generation, "member_joined", back),
+            completed(at_s + 22, generation + 1, [steady, back], "member_joined", trigger=back),
+        ]
+        there = back
+    found = told(values, START_MS + 500_000)
+    assert [one.kind for one in found.episodes] == ["other", "crash_loop"]
+    assert found.verdict is not None
+    assert found.verdict.text.startswith("a crash-loops: 8 rebalances, 16 s of 4 partitions unread since ")
+
+
+def test_a_group_that_empties_and_one_of_which_nothing_is_told() -> None:
+    alone = member("a", 0)
+    values = [
+        event(0, "member_joined", member=alone),
+        started(0, 0, "member_joined", alone),
+        completed(3, 1, [alone], "member_joined", trigger=alone, before=[]),
+        event(50, "member_left", member=alone),
+        started(50, 1, "member_left", alone),
+        event(50, "group_emptied", generation=2, took_ms=0),
+        event(60, "group_deleted"),
+    ]
+    found = told(values, START_MS + 60_000)
+    assert [one.kind for one in found.episodes] == ["first_formation", "whole_stop"]
+    assert found.verdict is not None
+    assert found.verdict.level == "fine"
+    assert told([], START_MS) == ([], None)
+
+
+def test_static_members_that_come_back() -> None:
+    old, new = member("a", 0) | {"instance": "i"}, member("a", 1) | {"instance": "i"}
+    values = [
+        event(0, "member_joined", member=old),
+        completed(3, 1, [old], "member_joined", trigger=old, before=[]),
+        event(50, "member_replaced", member=new, replaced=old["member"]),
+    ]
+    restart = told(values, START_MS + 60_000).episodes[1]
+    assert (restart.kind, restart.members, restart.static) == ("restart", ("i",), True)

@@ -1,0 +1,98 @@
+"""What is said of a group."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from muster.pipeline.episodes import thresholds, verdict
+from muster.pipeline.episodes.model import KINDS
+from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
+
+DOCS = Path(__file__).parents[3] / "docs" / "pipeline-episodes.md"
+
+
+def told(group: Group, end_s: float, score: float | None = None) -> verdict.Verdict:
+    return verdict.verdict(group.episodes(), ms(end_s), score)
+
+
+def looping(times: int) -> Group:
+    group = Group("web-1", "web-2")
+    for number in range(times):
+        group.restarts(1_000 + 120 * number, "web-1")
+    return group
+
+
+def test_a_group_at_rest_is_fine() -> None:
+    assert told(Group("a", "b"), HOUR_S) == ("fine", "fine", None, 0)
+
+
+def test_what_was_wanted_is_no_trouble_but_told_with_its_cost() -> None:
+    group = Group("a", "b").restarts(1_000, "a").restarts(1_060, "b").comes(5_000, "c")
+    found = told(group, 3 * HOUR_S)
+    assert found == (
+        "fine",
+        "fine: 1 rolling restart, 1 scale-out (5 rebalances, 10 s of 6 partitions unread)",
+        None,
+        0,
+    )
+    stopped = Group("a", "b").leaves(1_000, "a", "b")
+    assert told(stopped, HOUR_S).text == "stopped on purpose at 15:23, all 2 members left"
+
+
+def test_a_loop_that_goes_on_needs_help() -> None:
+    found = told(looping(19), 1_000 + 120 * 19)
+    assert found.text == "web-1 crash-loops: 38 rebalances, 1 min 16 s of 6 partitions unread since 15:23"
+    assert (found.level, found.kind, found.trouble_ms) == ("help", "crash_loop", 38 * 12_000)
+
+
+def test_one_that_is_over_is_to_be_looked_at() -> None:
+    found = told(looping(4), 6 * HOUR_S)
+    assert (found.level, found.text) == (
+        "look", "web-1 crash-looped: 8 rebalances, 16 s of 6 partitions unread from 15:23 to 15:29"
+    )  # fmt: skip
+
+
+def test_deaths_are_told_together_and_loops_before_them() -> None:
+    group = Group("a", "b", "c").dies(1_000, "a").comes(1_300, "a").dies(5_000, "b")
+    found = told(group, 5_100)
+    assert found.text.startswith("2 deaths (a and b), nobody came for 1 of them: 3 rebalances")
+    assert found.level == "look"
+    single = Group("a", "b").dies(1_000, "a").comes(1_300, "a")
+    assert told(single, 1_400).text.startswith("a died and was replaced after 5 min: 2 rebalances")
+    both = told(looping(3).dies(9_000, "web-2"), 9_100).text
+    assert both.startswith("web-1 crash-looped")
+    assert "; web-2 died and nobody" in both
+
+
+def test_members_that_all_died_need_help_until_one_is_back() -> None:
+    group = Group("a", "b").dies(1_000, "a", "b")
+    assert told(group, 2_000)[:2] == (
+        "help", "all 2 members died and nobody came back: 1 rebalance, 2 s of 6 partitions unread at 15:23"
+    )  # fmt: skip
+    assert told(group.comes(1_900, "a", "b"), 2_000).level == "look"
+
+
+def test_a_group_is_restless_by_its_score_if_no_rule_knows_why() -> None:
+    group = Group("a", "b")
+    for number in range(10):
+        group.rebalances_for(1_000 + 60 * number, "leader_rejoined")
+    assert told(group, 2_000, 49.9).level == "fine"
+    assert told(group, 2_000, 50.0)[:2] == (
+        "help", "restless, without one reason: 10 rebalances, 20 s of 6 partitions unread since 15:23"
+    )  # fmt: skip
+
+
+def test_times_of_another_day_are_told_with_the_day() -> None:
+    assert " from 2025-06-15 15:23 to 2025-06-15 15:29" in told(looping(4), 25 * HOUR_S).text
+
+
+def test_the_documentation_has_every_kind_and_every_threshold() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f"`{kind}`" not in text] == []
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([\d.]+)", text, re.MULTILINE))
+    known = {name: value for name, value in vars(thresholds).items() if name.isupper()}
+    units = {name: value / 1_000 if name.endswith("_MS") else value for name, value in known.items()}
+    assert {name: float(value) for name, value in rows.items()} == {
+        name: float(value) for name, value in units.items() if name not in ("SECOND", "MINUTE")
+    }
