@@ -32,6 +32,8 @@ CONFLUENT_CONSUMER = {
     "fetch.wait.max.ms": 100,
     "log_level": 3,
 }
+OF_THE_CLASSIC_PROTOCOL = ("heartbeat.interval.ms", "session.timeout.ms")
+"""librdkafka refuses them with `group.protocol=consumer`: the server says how it is."""
 KAFKA_PYTHON_CONSUMER = {
     "auto_offset_reset": "earliest",
     "enable_auto_commit": False,
@@ -45,9 +47,10 @@ KAFKA_PYTHON_CONSUMER = {
 @contextmanager
 def confluent_consumer(bootstrap: str, **settings: Any) -> Iterator[confluent_kafka.Consumer]:
     """Keyword names have "_" where librdkafka's properties have "."."""
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, **CONFLUENT_CONSUMER, **dotted(settings)}, logger=None
-    )
+    usual = CONFLUENT_CONSUMER
+    if is_next_generation(settings):
+        usual = {name: value for name, value in usual.items() if name not in OF_THE_CLASSIC_PROTOCOL}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, **usual, **dotted(settings)}, logger=None)
     try:
         yield consumer
     finally:
@@ -128,6 +131,11 @@ def kafka_python_read(consumer: kafka.KafkaConsumer, count: int) -> list[Any]:
         for batch in batches.values():
             records.extend(batch)
     return records
+
+
+def is_next_generation(settings: Mapping[str, Any]) -> bool:
+    """Whether the consumer protocol (KIP-848) is asked for."""
+    return settings.get("group_protocol") == "consumer"
 
 
 def dotted(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,12 +233,15 @@ def confluent_member(
                 message = consumer.poll(0.05)
                 if message is None:
                     continue
-                assert message.error() is None, message.error()
+                error = message.error()
+                if error is not None and error.code() == confluent_kafka.KafkaError.REBALANCE_IN_PROGRESS:
+                    continue  # a join was parked when its group became a consumer group: it joins again by itself
+                assert error is None, error
                 ledger.add(name, message.topic(), message.partition(), message.offset())
                 processed[message.topic(), message.partition()] = message.offset() + 1
             commit(consumer)
 
-    incremental = settings.get("partition_assignment_strategy") == COOPERATIVE
+    incremental = settings.get("partition_assignment_strategy") == COOPERATIVE or is_next_generation(settings)
     return ThreadMember(name, ledger, work, incremental=incremental)
 
 

@@ -1,0 +1,388 @@
+"""`group.protocol=consumer` (KIP-848) as librdkafka speaks it, alone and beside members of the classic protocol."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError
+
+from muster.protocol import frames
+from muster.protocol.api import ApiKey, api
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tests.e2e.conftest import BOOTSTRAP, RunningServer, Start, create_topic, new_server
+from tests.e2e.ledger import Ledger, eventually_sync
+from tests.e2e.sync_clients import (
+    ThreadMember,
+    confluent_admin,
+    confluent_consumer,
+    confluent_member,
+    confluent_produce,
+    kafka_python_member,
+    thread_members,
+)
+from tests.support import wire
+from tests.support.servers import QUICK, ServerProcess
+
+PARTITIONS = 8
+NewName = Callable[[str], str]
+NEXT: dict[str, Any] = {"group_protocol": "consumer"}
+PROMPT = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "50",
+    "group.consumer.heartbeat.interval.ms": "50",
+}
+"""Members hear of everything soon."""
+SHORT_SESSIONS = {"group.consumer.min.session.timeout.ms": "100", "group.consumer.session.timeout.ms": "1000"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One whose consumer groups settle soon."""
+    workdir = tmp_path_factory.mktemp("prompt")
+    if BOOTSTRAP:
+        yield RunningServer(workdir, BOOTSTRAP)
+        return
+    process = new_server(workdir, {**QUICK, **PROMPT}, in_memory=True)
+    process.start()
+    yield process
+    process.stop()
+
+
+class Company:
+    """The members of one group, their topics, and what they processed."""
+
+    def __init__(self, server: ServerProcess, topic: str, group: str, partitions: int = PARTITIONS) -> None:
+        self.bootstrap, self.topic, self.group, self.partitions = server.bootstrap, topic, group, partitions
+        self.ledger = Ledger()
+        self.sent = 0
+        self.admin = confluent_admin(server.bootstrap)
+        create_topic(server, topic, partitions)
+
+    def member(self, name: str, **settings: Any) -> ThreadMember:
+        return confluent_member(name, self.ledger, self.bootstrap, self.topic, self.group, **settings)
+
+    def native(self, name: str, **settings: Any) -> ThreadMember:
+        return self.member(name, **NEXT, **settings)
+
+    def shared(self, *members: ThreadMember) -> None:
+        """Wait until the members have all partitions, and no one more than one more than another."""
+
+        def settled() -> bool:
+            failed = [member.failure for member in members if member.failure]
+            assert not failed, failed
+            counts = [len(member.assignment) for member in members]
+            union = set().union(*(member.assignment for member in members))
+            return len(union) == sum(counts) == self.partitions and max(counts) - min(counts) <= 1
+
+        eventually_sync(settled, f"{[member.name for member in members]} to share")
+
+    def flow(self, count: int = 80) -> None:
+        """Send records; return when each was processed."""
+        confluent_produce(self.bootstrap, self.topic, [(b"%d" % number, b"value") for number in range(count)])
+        self.sent += count
+        eventually_sync(lambda: len(self.ledger) == self.sent, f"{self.sent} records")
+
+    @contextmanager
+    def flowing(self) -> Iterator[None]:
+        """Send records all the time, one by one; at the end each was processed."""
+        done = threading.Event()
+        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, "log_level": 3, "linger.ms": 0})
+
+        def send() -> None:
+            while not done.wait(0.005):
+                producer.produce(self.topic, b"value", partition=self.sent % self.partitions)
+                producer.poll(0)
+                self.sent += 1
+
+        thread = threading.Thread(target=send, name="producer")
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+        assert producer.flush(30) == 0
+        eventually_sync(lambda: len(self.ledger) == self.sent, f"{self.sent} records")
+
+    def reading(self, *members: ThreadMember) -> None:
+        """Wait until the members share, and each has processed a record of each of its partitions since.
+
+        Else librdkafka may begin a partition anew later, on Apache Kafka too: what it asked, when it got and lost the
+        partition within a moment, is answered too late.
+        """
+        self.shared(*members)
+        before = {member.name: self.ledger.by(member.name) for member in members}
+
+        def on() -> bool:
+            for member in members:
+                news = self.ledger.by(member.name) - before[member.name]
+                if not member.assignment <= {(topic, partition) for topic, partition, _ in news}:
+                    return False
+            return True
+
+        eventually_sync(on, "records of each partition")
+
+    def described(self) -> Any:
+        return self.admin.describe_consumer_groups([self.group])[self.group].result(10)
+
+
+@pytest.fixture
+def company(server: ServerProcess, new_name: NewName, group: str) -> Company:
+    return Company(server, new_name("topic"), group)
+
+
+class Stay:
+    """What a member had and had heard at a moment, to see afterwards that it stopped for nothing but what moved."""
+
+    def __init__(self, member: ThreadMember) -> None:
+        self.member, self.had, self.since = member, set(member.assignment), len(member.told)
+
+    def check(self) -> None:
+        """It has given up what it has no more, in one go or several; it kept and lost nothing else."""
+        has = self.member.assignment
+        assert self._heard("revoked") == self.had - has, self.member.told[self.since :]
+        assert self._heard("assigned") == has - self.had, self.member.told[self.since :]
+        assert self._heard("lost") == set()
+
+    def check_kept(self) -> None:
+        """What it has had all the time it was never told to give up, whatever came and went meanwhile."""
+        assert not (self._heard("revoked") | self._heard("lost")) & self.had & self.member.assignment
+
+    def _heard(self, what: str) -> set[tuple[str, int]]:
+        told = self.member.told[self.since :]
+        return set().union(*(partitions for kind, partitions in told if kind == what))
+
+
+def joins_and_is_silent(server: ServerProcess, company: Company) -> None:
+    """One more member of the consumer protocol, that is never heard of again."""
+    join = ConsumerGroupHeartbeatRequest(company.group, "ghost", 0, None, None, 10000, [company.topic], None, None, [])
+    heartbeat = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+    with socket.create_connection(server.address, timeout=30) as connection:
+        connection.sendall(frames.request_frame(heartbeat, 1, 1, join, "ghost"))
+        data = wire.receive_exactly(connection, int.from_bytes(wire.receive_exactly(connection, 4), "big"))
+    answer = heartbeat.decode_response(1, data, frames.decode_response_header(heartbeat, 1, data, 0, len(data))[1])
+    assert (answer.error_code, answer.member_epoch > 0) == (0, True), answer
+
+
+def test_three_share_one_joins_and_one_leaves_and_only_what_moves_stops(company: Company) -> None:
+    a, b, c, late = (company.native(name) for name in ("a", "b", "c", "late"))
+    with thread_members(a, b, c):
+        company.shared(a, b, c)
+        company.flow()
+        stays = [Stay(member) for member in (a, b, c)]
+        with thread_members(late):
+            company.shared(a, b, c, late)
+            company.flow()
+            for stay in stays:
+                stay.check()
+            stays = [Stay(member) for member in (b, c, late)]
+            a.stop()
+            company.shared(b, c, late)
+            company.flow()
+            for stay in stays:
+                stay.check()
+                assert stay.had <= stay.member.assignment
+    assert not company.ledger.twice
+
+
+def test_administrators_see_it(company: Company) -> None:
+    admin = company.admin
+    a, b = company.native("a"), company.native("b", group_remote_assignor="range")
+    with thread_members(a, b):
+        company.shared(a, b)
+        found = company.described()
+        assert (found.type, found.state) == (ConsumerGroupType.CONSUMER, ConsumerGroupState.STABLE)
+        assert found.partition_assignor == "range"
+        for member in found.members:
+            has = {(one.topic, one.partition) for one in member.assignment.topic_partitions}
+            shall = {(one.topic, one.partition) for one in member.target_assignment.topic_partitions}
+            assert has == shall == (a if member.client_id == "a" else b).assignment
+        listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}, states={ConsumerGroupState.STABLE})
+        (row,) = [one for one in listed.result(10).valid if one.group_id == company.group]
+        assert (row.type, row.state, row.is_simple_consumer_group) == (found.type, found.state, False)
+        with pytest.raises(confluent_kafka.KafkaException) as refused:
+            admin.delete_consumer_groups([company.group])[company.group].result(10)
+        assert refused.value.args[0].code() == KafkaError.NON_EMPTY_GROUP
+        company.flow()
+    (rows,) = [
+        one.result(10)
+        for one in admin.list_consumer_group_offsets(
+            [confluent_kafka.ConsumerGroupTopicPartitions(company.group)]
+        ).values()
+    ]
+    assert sum(one.offset for one in rows.topic_partitions) == company.sent
+    assert company.described().state == ConsumerGroupState.EMPTY
+    admin.delete_consumer_groups([company.group])[company.group].result(10)
+    assert company.group not in {one.group_id for one in admin.list_consumer_groups().result(10).valid}
+
+
+@pytest.mark.parametrize(("assignor", "shares"), [("uniform", [3, 3]), ("range", [2, 4])])
+def test_the_assignor_that_is_asked_for(
+    server: ServerProcess, new_name: NewName, group: str, assignor: str, shares: list[int]
+) -> None:
+    """Two topics of three partitions: `range` gives the first member two of each."""
+    topics = [new_name("topic") for _ in range(2)]
+    for topic in topics:
+        create_topic(server, topic, 3)
+    settings = {**NEXT, "group_id": group, "group_remote_assignor": assignor}
+    with (
+        confluent_consumer(server.bootstrap, **settings) as one,
+        confluent_consumer(server.bootstrap, **settings) as other,
+    ):
+        one.subscribe(topics)
+        other.subscribe(topics)
+
+        def settled() -> bool:
+            for consumer in (one, other):
+                consumer.poll(0.02)
+            return sorted([len(one.assignment()), len(other.assignment())]) == shares
+
+        eventually_sync(settled, f"{shares} partitions")
+
+
+def test_an_assignor_that_is_not_there(server: ServerProcess, new_name: NewName, group: str) -> None:
+    topic = new_name("topic")
+    create_topic(server, topic, 1)
+    with confluent_consumer(server.bootstrap, **NEXT, group_id=group, group_remote_assignor="sticky") as consumer:
+        consumer.subscribe([topic])
+        message = consumer.poll(20)
+        assert message is not None
+        error = message.error()
+        assert error.code() == KafkaError._FATAL, error
+        assert "assignor or its version range is not supported by the consumer group" in error.str()
+
+
+def test_a_pattern(server: ServerProcess, new_name: NewName, group: str) -> None:
+    prefix = new_name("some")
+    topics = {f"{prefix}.{name}": 2 for name in ("a", "b")}
+    for topic, partitions in {**topics, f"other-{prefix}.a": 1, f"{prefix}-a": 1}.items():
+        create_topic(server, topic, partitions)
+    with confluent_consumer(server.bootstrap, **NEXT, group_id=group) as consumer:
+        consumer.subscribe([rf"^{prefix}\.[a-z]"])
+        eventually_sync(lambda: consumer.poll(0.02) or len(consumer.assignment()) == 4, "both topics")
+        assert {one.topic for one in consumer.assignment()} == set(topics)
+
+
+def test_a_pattern_that_is_none(server: ServerProcess, group: str) -> None:
+    with confluent_consumer(server.bootstrap, **NEXT, group_id=group) as consumer:
+        consumer.subscribe([r"^(a)\1"])  # librdkafka takes it
+        message = consumer.poll(20)
+        assert message is not None
+        assert "regular expression is not valid" in message.error().str(), message.error()
+
+
+def test_a_static_member_is_back_and_nothing_moves(company: Company) -> None:
+    one = company.native("one", group_instance_id="i-1")
+    two, again = (company.native(name, group_instance_id="i-2") for name in ("two", "again"))
+    with thread_members(one):
+        with thread_members(two):
+            company.shared(one, two)
+            kept, given, since = set(one.assignment), set(two.assignment), len(one.told)
+            company.flow()
+            twin = company.native("twin", group_instance_id="i-2")
+            with (
+                pytest.raises(AssertionError, match="instance ID is still used by another member"),
+                thread_members(twin),
+            ):
+                eventually_sync(lambda: twin.failure, "the twin to be refused")
+            assert (one.assignment, two.assignment) == (kept, given)
+        with thread_members(again):
+            eventually_sync(lambda: again.assignment == given, "what it had")
+            company.flow()
+            assert (one.assignment, len(one.told)) == (kept, since)
+            instances = {member.group_instance_id: member.client_id for member in company.described().members}
+            assert instances == {"i-1": "one", "i-2": "again"}
+    assert not company.ledger.twice
+
+
+def test_both_protocols_in_one_group(company: Company) -> None:
+    """Two classic strategies and two clients beside members of the new protocol, who stop only for what moves."""
+    a, b = company.native("a"), company.native("b")
+    eager = company.member("eager", partition_assignment_strategy="range")
+    cooperative = company.member("cooperative", partition_assignment_strategy="cooperative-sticky")
+    python = kafka_python_member("python", company.ledger, company.bootstrap, company.topic, company.group)
+    with thread_members(a, b):
+        company.shared(a, b)
+        for classic in (eager, cooperative, python):
+            stays = Stay(a), Stay(b)
+            with thread_members(classic):
+                company.shared(a, b, classic)
+                company.flow()
+                for stay in stays:
+                    stay.check()
+                stays = Stay(a), Stay(b)
+            company.shared(a, b)
+            for stay in stays:
+                stay.check()
+    assert not company.ledger.twice
+
+
+def test_a_group_moves_over_and_back_member_by_member(company: Company) -> None:
+    """While records come all the time: none is lost, none processed twice; who is of the new protocol goes on."""
+    names = ("a", "b", "c")
+    running: dict[str, ThreadMember] = {}
+    types, natives = [], set[str]()
+    with ExitStack() as block:
+        for name in names:
+            running[name] = company.member(name, partition_assignment_strategy="range")
+            block.enter_context(thread_members(running[name]))
+            company.shared(*running.values())
+            company.flow(200)
+        with company.flowing():
+            for settings in (NEXT, {"partition_assignment_strategy": "range"}):
+                for name in names:
+                    running.pop(name).stop()
+                    company.reading(*running.values())
+                    stays = [Stay(member) for member in running.values() if member.name in natives]
+                    new = company.member(f"{name}-of-{len(types)}", **settings)
+                    block.enter_context(thread_members(new))
+                    company.reading(*running.values(), new)
+                    for stay in stays:
+                        stay.check_kept()
+                    running[name] = new
+                    if settings is NEXT:
+                        natives.add(new.name)
+                    types.append(company.described().type)
+    # the group has changed with the first one, and back with the last one
+    new, old = ConsumerGroupType.CONSUMER, ConsumerGroupType.CLASSIC
+    assert types == [new, new, new, new, new, old]
+    assert not company.ledger.twice
+
+
+def test_who_is_silent_is_missed_and_who_stays_gets_its_share(start_server: Start) -> None:
+    """Its partitions come without anybody having to stop; no timer of a client's is asked, only the server's."""
+    server = start_server({**PROMPT, **SHORT_SESSIONS}, in_memory=True)
+    company = Company(server, "topic", "group")
+    with thread_members(a := company.native("a")):
+        company.shared(a)
+        joins_and_is_silent(server, company)
+        eventually_sync(lambda: len(a.assignment) == PARTITIONS // 2, "half to be given up")
+        stay = Stay(a)
+        company.shared(a)
+        stay.check()
+        company.flow()
+    assert not company.ledger.twice
+
+
+def test_members_go_on_with_a_server_that_was_killed(start_server: Start) -> None:
+    server = start_server(PROMPT)
+    company = Company(server, "topic", "group")
+    with thread_members(a := company.native("a"), b := company.native("b")):
+        company.shared(a, b)
+        company.flow()
+        members = {member.member_id for member in company.described().members}
+        stays = Stay(a), Stay(b)
+        server.kill()
+        server.start()
+        company.flow()
+        company.shared(a, b)
+        for stay in stays:
+            stay.check()
+        assert {member.member_id for member in company.described().members} == members
+    assert not company.ledger.twice
