@@ -23,7 +23,7 @@ def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> 
     if slow:
         more = f" and {len(slow) - 1} more" if len(slow) > 1 else ""
         partitions = plural(slow[0]["partitions"], "partition")
-        parts.append(f"waited {seconds(slow[0]['took_ms'])} for {partitions} of {who(slow[0])}{more}")
+        parts.append(f"waited {seconds(slow[0]['took_ms'])} for {partitions} of {who(slow[0]['member'])}{more}")
     count = value["members"]
     parts.append(f"{count} {many('member', count)}, {value['assignor'] or 'the same targets'}")
     told = "; ".join(part for part in parts if part)
@@ -88,7 +88,7 @@ def _member(value: Value) -> str:
         holders = ", ".join(map(short, value["waited_for"]))
         parts.append(f"waited {seconds(value['waited_ms'])} for {holders or 'others'}")
     told = "; ".join(parts) or "has what it had"
-    return f"{who(value)} came to epoch {value['epoch']} in {seconds(value['took_ms'])}: {told}"
+    return f"{who(value['member'])} came to epoch {value['epoch']} in {seconds(value['took_ms'])}: {told}"
 
 
 def _names(gave_up: Sequence[Value]) -> str:

@@ -39,13 +39,15 @@ class Timeline:
             text = epoch_words.reconciled(value, self._why(value), self._others(value["trigger"]), self._topics)
         elif tell is None:
             text = _unknown(value) if self._everything else None
+        elif kind == "epoch_bumped" and not value["members"]:
+            text = f"the group is empty (epoch {value['epoch']}){self._who_left()}"
         elif kind in _DETAILS and not self._everything:
             text = None
         elif kind == "group_emptied" and not self._everything:
             text = f"{tell(value)}{self._who_left()}"
         else:
             text = tell(value)
-        if kind in _ENDS:
+        if kind in _ENDS or (kind == "epoch_bumped" and not value["members"]):
             self._went, self._joined, self._gone, self._topics = {}, [], [], []
         return [] if text is None else [*self._date(value), f"{self._time(value)} {text}"]
 
@@ -173,9 +175,7 @@ _ENDS: Final = frozenset(
 
 _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "group_created": lambda _: "the group was created",
-    "group_emptied": lambda value: (
-        f"the group is empty ({'epoch' if 'epoch' in value else 'generation'} {value['generation']})"
-    ),
+    "group_emptied": lambda value: f"the group is empty (generation {value['generation']})",
     "group_deleted": lambda _: "the group was deleted",
     "member_joined": lambda value: f"{who(value['member'])} joined{_reason(value)}",
     "member_left": lambda value: f"{who(value['member'])} left{_reason(value)}",

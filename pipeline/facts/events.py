@@ -19,7 +19,7 @@ EVENTS_TOPIC: Final = "__group_events"
 
 _OWN_TYPES: Final = {
     "members": (kind_names.REBALANCE_COMPLETED, kind_names.REBALANCE_FAILED),
-    "member_count": (kind_names.REBALANCE_STARTED,),
+    "member_count": (kind_names.REBALANCE_STARTED, kind_names.EPOCH_BUMPED, kind_names.EPOCH_RECONCILED),
     "topic_counts": (kind_names.REBALANCE_COMPLETED,),
     "topic_partitions": (kind_names.OFFSETS_DELETED, kind_names.OFFSETS_EXPIRED),
 }

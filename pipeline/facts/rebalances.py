@@ -6,6 +6,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.defaults import INITIAL_DELAY_MS
+from muster.pipeline.facts import epoch_events
+from muster.pipeline.facts.epoch_events import with_told
 from muster.pipeline.facts.event_rebalances import told
 from muster.pipeline.facts.moves import GAINED, KEPT, LOST, MOVED
 from muster.pipeline.facts.schema import INFERRED, conform
@@ -23,6 +25,7 @@ def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None
     concluded = _from_empty(concluded, known)
     if events is None:
         return _conform(concluded)
+    concluded = with_told(concluded, epoch_events.told(events))
     exact = told(events).join(counts.select(*_KEY, "between", "between_ms"), _KEY, "left")
     # the leader tells a generation from that of the same number before the group was deleted and came again
     same = [exact[name].eqNullSafe(concluded[name]) for name in _WHICH]
@@ -75,5 +78,6 @@ def _conform(rows: DataFrame) -> DataFrame:
     given_up_ms = F.when(F.col("is_cooperative"), F.col("between_ms"))
     paused = F.col("took_ms") * unread + F.coalesce(given_up_ms, F.lit(0))
     known = F.coalesce("between_ms", F.lit(0))
+    known = F.when(F.col(KEPT).isNotNull(), known)  # the events alone do not tell it
     paused = F.when(F.col("is_cooperative").isNull(), known).otherwise(paused)
     return conform(rows.withColumn("paused_partition_ms", paused), "rebalances")

@@ -130,7 +130,7 @@ EVENT_FIELDS: Final = columns(
     "before strings, replaced string, protocol_type string, protocol string, votes ints, leader string, state string, "
     "join_phase_ms long, sync_phase_ms long, took_ms long, topic_counts ints, topic_partitions lists, settings longs, "
     "moves moves, synced longs, api string, error string, error_code int, client_id string, host string, "
-    "instance string, count long, partition int, groups long, records long",
+    "instance string, count long, partition int, groups long, records long, epoch int, moved int, gained int, lost int",
     trigger=_TRIGGER,
     member=_EVENT_MEMBER,
     members=pa.list_(_EVENT_MEMBER),
@@ -139,9 +139,9 @@ EVENT_FIELDS: Final = columns(
     longs=pa.map_(pa.string(), pa.int64()),
     moves=structs("topic string, kept int, moved int, gained int, lost int"),
 )
-"""The fields of docs/events.md. Two have other names, because they differ between kinds: `members` of a
-rebalance_started is `member_count`, `topics` is `topic_counts` (rebalance_completed) or `topic_partitions` (deleted
-offsets)."""
+"""The fields of docs/events.md, without those that nothing is made of. Two have other names, because they differ
+between kinds: `members` of a rebalance_started and of an epoch is `member_count`, `topics` is `topic_counts`
+(rebalance_completed) or `topic_partitions` (deleted offsets)."""
 
 EVENTS: Final = pa.schema(
     [

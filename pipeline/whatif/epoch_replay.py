@@ -180,7 +180,9 @@ class EpochReplay:
         if actor is not None:
             self.costs.has(actor.name, places, self.ms)
 
-    def _wake(self, _: Event) -> None:
+    def _bumped(self, event: Event) -> None:
+        if not event.facts["members"]:
+            self.costs.emptied(self.ms)
         for actor in self.by_member.values():
             actor.beat_soon()
 
@@ -234,10 +236,9 @@ def _ignore(_: object) -> None:
 
 _NOBODY: Final = Client("", "")
 _TOLD: Final[Mapping[str, Callable[[EpochReplay, Event], None]]] = {
-    events.EPOCH_BUMPED: EpochReplay._wake,
+    events.EPOCH_BUMPED: EpochReplay._bumped,
     events.TARGET_ASSIGNED: lambda replay, _: replay.costs.target(),
     events.EPOCH_RECONCILED: EpochReplay._reconciled,
-    events.GROUP_EMPTIED: lambda replay, _: replay.costs.emptied(replay.ms),
     events.MEMBER_LEFT: EpochReplay._gone,
     events.MEMBER_EXPIRED: EpochReplay._gone,
     events.MEMBER_REMOVED: EpochReplay._gone,

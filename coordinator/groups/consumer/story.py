@@ -160,17 +160,15 @@ def bumped(
 ) -> None:
     """The group has a new epoch. `before`: the topics as they were, if that is the cause and they are known."""
     now_ms = step.now.mono_ms
-    if not group.members:
-        took_ms = 0 if group.story is None else now_ms - group.story.began_ms
-        group.story = None
-        step.event(events.GROUP_EMPTIED, group.group_id, generation=group.epoch, took_ms=took_ms, epoch=group.epoch)
-        return
     story = group.story
-    if story is None:
+    if not group.members:
+        group.story = None
+    elif story is None:
         story = group.story = Story(group.epoch, now_ms, cause, by)
-    story.bumped_ms = now_ms
-    story.epochs += 1
-    story.causes[cause] = story.causes.get(cause, 0) + 1
+    if story is not None:
+        story.bumped_ms = now_ms
+        story.epochs += 1
+        story.causes[cause] = story.causes.get(cause, 0) + 1
     topics = [] if before is None else _changed_topics(group, before, step.state.image)
     step.event(
         events.EPOCH_BUMPED,
@@ -314,14 +312,13 @@ def _arrived(step: Step, group: ConsumerGroup, story: Story, way: _Way, member: 
     story.assigned += way.assigned
     took_ms = step.now.mono_ms - way.began_ms
     row = {
-        **trigger(member.member_id, member)._asdict(),
+        "member": _named(trigger(member.member_id, member)),
         "revoked": revoked,
         "revoking_ms": way.revoking_ms,
         "assigned": way.assigned,
         "waited_ms": way.waited_ms,
         "took_ms": took_ms,
     }
-    del row["reason"]
     if len(story.slowest) < MOST_SLOW or took_ms > story.slowest[-1]["took_ms"]:
         story.slowest.append(row)
         story.slowest.sort(key=lambda one: -one["took_ms"])
@@ -364,16 +361,17 @@ def _finished(step: Step, group: ConsumerGroup, story: Story) -> None:
         slowest=story.slowest,
         waited_for=[
             {
-                "member": one.who.member,
-                "instance": one.who.instance,
-                "client_id": one.who.client_id,
-                "host": one.who.host,
+                "member": _named(one.who),
                 "partitions": one.partitions,
                 "took_ms": (one.until_ms or now_ms) - one.since_ms,
             }
             for one in slow[:MOST_SLOW]
         ],
     )
+
+
+def _named(who: Trigger) -> dict[str, str | None]:
+    return {"member": who.member, "instance": who.instance, "client_id": who.client_id, "host": who.host}
 
 
 def _size(held: Held) -> int:

@@ -121,7 +121,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
                              "topics": 1, "changes": (("a", ((T, (0, 1)),), ((T, (0,)),)), ("b", (), ((T, (1,)),))),
                              "names": IMAGE},
     events.TARGET_FAILED: {"epoch": 4, "assignor": "mine", "took_ms": 7},
-    events.MEMBER_RECONCILED: {"member": "m", "instance": None, "client_id": "c", "host": "/h", "revoked": 1,
+    events.MEMBER_RECONCILED: {"member": {"member": "m", "instance": None, "client_id": "c", "host": "/h"}, "revoked": 1,
                                "revoking_ms": 300, "assigned": 0, "waited_ms": 0, "took_ms": 5_000, "epoch": 4,
                                "gave_up": [{"topic": "t", "partitions": [1]}], "waited_for": []},
     events.EPOCH_RECONCILED: {"epoch": 4, "first_epoch": 4, "epochs": 1, "cause": events.REVOCATION_TIMEOUT,

@@ -15,10 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.epoch_states import epoch_states, epochs_in, topic_names
+from muster.pipeline.facts.events import events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.schema import CONSUMER_GROUP, DECODED
 from tests.pipeline.facts.epoch_model import Server, decoded_row
-from tests.pipeline.facts.history import START_MS, Log, member
+from tests.pipeline.facts.history import START_MS, Log, member, raw_events
 from tests.pipeline.facts.test_epochs import LOG
 from tests.pipeline.scoring import of_table, of_truth, score
 
@@ -49,12 +50,19 @@ def commit(server: Server, at_ms: int, partition: int, offset: int) -> dict[str,
     }  # fmt: skip
 
 
-def inputs_of(spark: SparkSession, server: Server, commits: list[dict[str, Any]], *others: Log) -> Inputs:
+def inputs_of(
+    spark: SparkSession, server: Server, commits: list[dict[str, Any]], *others: Log, is_told: bool = False
+) -> Inputs:
+    """`is_told`: there is one event, of the first epoch."""
     rows = sorted([*commits, *map(decoded_row, server.records)], key=lambda row: float(row["log_offset"]))
     rows = [row | {"log_offset": place} for place, row in enumerate(rows)]
     tables = [pa.Table.from_pylist(rows, DECODED), *(one.table() for one in others)]
     decoded = spark.createDataFrame(pa.concat_tables(tables))
-    return Inputs(decoded, epochs=epochs_in(decoded, {CONSUMER_GROUP: len(rows)}, dict))
+    told = {"v": 1, "group": "g", "kind": "epoch_bumped", "time": START_MS + 1, "epoch": 2, "cause": "member_joined",
+            "trigger": {"member": "a1", "client_id": "a", "host": "/a", "reason": "why"}, "members": 1, "topics": [],
+            "state": "Empty"}  # fmt: skip
+    happened = events(raw_events(spark, [told])) if is_told else None
+    return Inputs(decoded, happened, epochs=epochs_in(decoded, {CONSUMER_GROUP: len(rows)}, dict))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +82,7 @@ def facts(spark: SparkSession) -> dict[str, DataFrame]:
     server.beat(61_000, "a1")
     commits += [commit(server, 62_000, number, 9) for number in range(4)]
     classic = Log("classic").state(0, 0).state(1, 1, member("x", {"t": [0]})).commit(2, 0)
-    tables = build(inputs_of(spark, server, commits, classic), LOOKED_AT)
+    tables = build(inputs_of(spark, server, commits, classic, is_told=True), LOOKED_AT)
     return {name: table.persist() for name, table in tables.items()}
 
 
@@ -88,7 +96,14 @@ def test_rebalances(facts: dict[str, DataFrame]) -> None:
     told = rows_of(
         facts["rebalances"], "generation", "paused_partition_ms", "members_before", "members_after", "source"
     )
-    assert told == [(2, 0, 0, 1, "inferred"), (3, 4_000, 1, 2, "inferred"), (4, 2_000, 2, 1, "inferred")]
+    assert told == [(2, 0, 0, 1, "events"), (3, 4_000, 1, 2, "inferred"), (4, 2_000, 2, 1, "inferred")]
+
+
+def test_the_events_know_better_why(facts: dict[str, DataFrame]) -> None:
+    columns = ("generation", "cause", "trigger_member_id", "reason", "confidence", "gained")
+    assert rows_of(facts["rebalances"].where("source = 'events'"), *columns) == [
+        (2, "member_joined", "a1", "why", 1.0, 4)
+    ]
 
 
 def test_who_had_what(facts: dict[str, DataFrame]) -> None:
