@@ -65,8 +65,9 @@ members (MemberFacts of all).
 MEMBER_AWAY: Final = "member_away"
 """member (MemberFacts): a static member of a consumer group has said that it will be back (epoch -2)."""
 EPOCH_BUMPED: Final = "epoch_bumped"
-"""epoch (the new one), cause, trigger (Trigger or None), members (how many; 0: the group is empty), state (the one before), topics (the first
-of those that have changed, if that is the cause: topic, before, now (partitions), made_again).
+"""epoch (the new one), cause, trigger (Trigger or None), members (how many; 0: the group is empty), state (the one
+before), topics (the first of those that have changed, if that is the cause: topic, before, now (partitions),
+made_again).
 """
 TARGET_ASSIGNED: Final = "target_assigned"
 """epoch, assignor, took_ms (how long it was computed), since_epoch_ms (since the last epoch began), members, topics
@@ -75,9 +76,10 @@ TARGET_ASSIGNED: Final = "target_assigned"
 TARGET_FAILED: Final = "target_failed"
 """epoch, assignor, took_ms: the assignor failed; the targets that are in force stay."""
 MEMBER_RECONCILED: Final = "member_reconciled"
-"""A member has come to its target and had to give up or was given partitions: member (its names), epoch, revoked and assigned (how many partitions), gave_up (the first of them: topic, partitions), revoking_ms (how long
-it took to give them up), waited_ms (for partitions of others), waited_for (the member ids of these), took_ms (since its
-target was there).
+"""A member has come to its target and had to give up or was given partitions: member (its names), epoch, revoked and
+assigned (how many partitions), gave_up (the first of them: topic, partitions), revoking_ms (how long it took to give
+them up), waited_ms (for partitions of others), waited_for (the member ids of these), took_ms (since its target was
+there).
 """
 EPOCH_RECONCILED: Final = "epoch_reconciled"
 """All members have come to their targets: epoch, first_epoch, epochs (how many), cause and trigger (of the first one;
