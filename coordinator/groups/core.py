@@ -60,7 +60,7 @@ class GroupCore:
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
         self._state = State(
-            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, migration.downgrade, configs
+            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, migration.DOWNGRADE, configs
         )
         self.deadlines = self._state.deadlines
 

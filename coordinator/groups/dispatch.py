@@ -129,9 +129,9 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
     pending_members.PENDING: pending_members.on_pending_deadline,
     parked_requests.ORPHAN: parked_requests.on_orphan_deadline,
     consumer_member.SESSION: consumer_leave.on_deadline,
-    consumer_member.REVOCATION: consumer_leave.on_revocation_deadline,
-    classic_members.JOIN: classic_members.on_deadline,
-    classic_members.SYNC: classic_members.on_deadline,
+    consumer_member.REVOCATION: consumer_leave.on_rebalance_deadline,
+    consumer_member.JOIN: consumer_leave.on_rebalance_deadline,
+    consumer_member.SYNC: consumer_leave.on_rebalance_deadline,
     retention.RETENTION: retention.on_deadline,
 }
 """By the deadline's kind: function(step, group, deadline); the group is None when the deadline is of none."""

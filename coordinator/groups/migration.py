@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.classic import join, parked_requests, rebalance
 from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import STABLE
-from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.common.records import tombstones
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.records import tombstone, tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, records, story
 from muster.coordinator.groups.consumer.checks import Refused
-from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, Downgrade, Joined
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
+from muster.coordinator.groups.consumer.member import NO_PATTERN, Classic, ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, held_of, share_of
 from muster.coordinator.groups.consumer.states import STABLE as RECONCILED
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
@@ -146,7 +147,7 @@ def _row(step: Step, group: ClassicGroup, member: Member) -> _Row:
         member.client_id,
         member.client_host,
         tuple(sorted(set(subscription.topics))),
-        None,
+        NO_PATTERN,
         member.rebalance_timeout_ms,
         None,
         Classic(member.session_timeout_ms, member.protocols),
@@ -175,26 +176,54 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row]) -> ConsumerGroup
     return made
 
 
-def downgrade(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember], cause: str) -> bool:
-    """These members leave a consumer group: if only classic ones stay it becomes a classic group, which rebalances. If
-    nobody leaves, the last other one was replaced: then it is Stable. `cause`: for the history. Whether it did.
+def _may_downgrade(step: Step, group: ConsumerGroup, going: Sequence[ConsumerMember], joining: int = 0) -> bool:
+    """Whether only classic members stay in a consumer group when these go and so many come, and it may be a classic
+    group then.
     """
-    settings, gone = step.state.settings, {one.member_id for one in leaving}
+    settings, gone = step.state.settings, {one.member_id for one in going}
     staying = [one for one in group.members.values() if one.member_id not in gone]
-    if (
-        not staying
-        or any(one.said.classic is None for one in staying)
-        or settings.group_consumer_migration_policy.lower() not in _DOWNGRADES
-        or len(staying) > settings.group_max_size
-    ):
-        return False
+    return (
+        len(staying) + joining > 0
+        and all(one.said.classic is not None for one in staying)
+        and settings.group_consumer_migration_policy.lower() in _DOWNGRADES
+        and len(staying) + joining <= settings.group_max_size
+    )
+
+
+def _downgrade_after_leave(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember], cause: str) -> None:
+    gone = {one.member_id for one in leaving}
+    staying = [one for one in group.members.values() if one.member_id not in gone]
+    made = _classic_group(step, group, staying, group.epoch)
+    _replace(step, made, tombstones(group))
+    trigger = story.trigger(leaving[0].member_id, leaving[0])
+    story.downgraded(step, group, len(staying), cause, trigger)
+    rebalance.begin(step, made, cause, trigger)
+
+
+def _downgrade_after_join(step: Step, group: ConsumerGroup, joined: Joined) -> None:
+    joiner = group.members[joined.member_id]
+    staying = [group.members[one] for one in joined.member_ids if one != joined.replaced_id]
+    made = _classic_group(step, group, [*staying, joiner], joined.epoch)
+    names = {joined.replaced_id: joined.member_id}
+    keys = group.record_keys([names.get(one, one) for one in joined.member_ids])
+    _replace(step, made, [tombstone(key) for key in keys])
+    story.downgraded(step, group, len(made.members), events.STATIC_MEMBER_BACK, None)
+    if joined.is_stale:
+        rebalance.begin(step, made, events.STATIC_MEMBER_BACK, story.trigger(joiner.member_id, joiner))
+
+
+DOWNGRADE: Final = Downgrade(_may_downgrade, _downgrade_after_leave, _downgrade_after_join)
+
+
+def _classic_group(
+    step: Step, group: ConsumerGroup, members: Sequence[ConsumerMember], generation: int
+) -> ClassicGroup:
+    """The classic group of these members; each is assigned its target."""
     made = ClassicGroup(group.group_id, step.now.wall_ms)
-    made.state, made.generation, made.protocol_type = STABLE, group.epoch, group.protocol_type
-    image = step.state.image
-    for one in staying:
+    made.state, made.generation, made.protocol_type = STABLE, generation, group.protocol_type
+    for one in members:
         said = one.said
         assert said.classic is not None
-        target = held_of({row[0]: dict.fromkeys(row[1], 0) for row in group.targets.get(one.member_id, NOTHING)})
         made.add(
             Member(
                 group.group_id,
@@ -205,18 +234,21 @@ def downgrade(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember
                 said.rebalance_timeout_ms,
                 said.classic.session_timeout_ms,
                 said.classic.protocols,
-                classic_members.encoded(said, target, image),
+                b"",
             )
         )
     made.protocol_name = made.vote()
-    step.record_all(tombstones(group))
-    step.state.groups[group.group_id] = made
+    for one in members:
+        target = held_of({row[0]: dict.fromkeys(row[1], 0) for row in group.targets.get(one.member_id, NOTHING)})
+        member = made.members[one.member_id]
+        member.assignment = classic_members.encoded(member.metadata(made.protocol_name), target, step.state.image)
+    return made
+
+
+def _replace(step: Step, made: ClassicGroup, removed: list[Record]) -> None:
+    step.record_all(removed)
+    step.state.groups[made.group_id] = made
     step.record(classic_records.group_metadata(made))
     made.note_subscriptions()
     for member in made.members.values():
         parked_requests.restart_session(step, member)
-    trigger = story.trigger(leaving[0].member_id, leaving[0]) if leaving else None
-    story.downgraded(step, group, len(staying), cause, trigger)
-    if leaving:
-        rebalance.begin(step, made, cause, trigger)
-    return True

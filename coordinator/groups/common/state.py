@@ -37,12 +37,13 @@ class State:
         replay_other: Replay,
         replay_transactional: ReplayTransactional,
         helpers: Any = None,
-        downgrade: Callable[[Any, Any, Any, str], bool] | None = None,
+        downgrade: Any = None,
         configs: GroupConfigs | None = None,
     ) -> None:
         """`replay`: by the type of the record's key; `replay_other`: for keys of other types. `helpers`: what does work
-        elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once. `downgrade`: see
-        `migration`; None: never. `configs`: of single groups; None: there are none.
+        elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once. `downgrade`: how
+        consumer groups become classic ones (`consumer.commands.Downgrade`); None: never. `configs`: of single groups;
+        None: there are none.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings

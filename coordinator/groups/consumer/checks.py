@@ -25,7 +25,7 @@ ID_BY_MEMBER: int = 1
 class Refused(Exception):  # no mistake of the program: it is caught where the answer is made
     """A request is refused with this error code and message."""
 
-    def __init__(self, error: int, message: str) -> None:
+    def __init__(self, error: int, message: str | None) -> None:
         super().__init__(message)
         self.error = error
         self.message = message

@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
-from muster.coordinator.core.deadlines import Deadline, Due
 from muster.coordinator.core.interface import Client, Respond
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, heartbeat, leave, records, story, target
+from muster.coordinator.groups.consumer import checks, heartbeat, leave, patterns, records, story, target, timers
 from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.consumer.commands import Joined
 from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup, is_free
-from muster.coordinator.groups.consumer.member import NOBODY, Classic, ConsumerMember, Description
+from muster.coordinator.groups.consumer.member import (
+    JOIN,
+    NO_PATTERN,
+    NOBODY,
+    SYNC,
+    Classic,
+    ConsumerMember,
+    Description,
+)
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held
 from muster.coordinator.groups.consumer.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 from muster.protocol.consumer import decode_subscription, encode_assignment
@@ -43,10 +51,6 @@ from muster.protocol.messages.leave_group import (
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-JOIN: Final = "join of a classic member"
-SYNC: Final = "sync of a classic member"
-"""Kinds of deadlines: a member that was told to join again, and one that has joined, has its rebalance timeout."""
-
 
 class _Join(Protocol):
     """A JoinGroup as the core is given it (`classic.join_command`)."""
@@ -64,8 +68,7 @@ def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerG
     try:
         response = _join(step, command, request, group, member_id)
     except Refused as refused:
-        # as Kafka, which names the sender only when it has not drawn its id
-        response = JoinGroupResponse(error_code=refused.error, protocol_name=None, member_id=request.member_id)
+        response = JoinGroupResponse(error_code=refused.error, protocol_name=None)
         step.refused(command, request.group_id, refused.error, member_id, request.group_instance_id)  # type: ignore[arg-type]
     step.reply(command.respond, response)
 
@@ -91,6 +94,7 @@ def _join(
     if command.requires_known_member_id and not request.member_id and instance_id is None:
         return JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, protocol_name=None, member_id=member_id)
     replaced, member = None, group.members.get(member_id)
+    there = None
     if instance_id is not None:
         there = group.static_member(instance_id)
         if not request.member_id:
@@ -106,12 +110,15 @@ def _join(
         command.client.client_id,
         command.client.host,
         tuple(sorted(set(subscription.topics))),
-        before.pattern,
+        NO_PATTERN,
         before.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms,
         before.assignor,
         Classic(request.session_timeout_ms, offered),
     )
     heartbeat.check_fits(step, records.member_metadata(group.group_id, member_id, said))
+    downgrade = step.state.downgrade
+    is_last = there is not None and before.classic is None and downgrade.is_allowed(step, group, [there], 1)
+    member_ids, group_epoch = list(group.members) if is_last else (), group.epoch
     if replaced is not None:
         heartbeat.replace(step, group, replaced, member_id)
     if said != before:
@@ -121,15 +128,24 @@ def _join(
     if one is None:
         cause = events.NEW_MEMBER
         story.joined(step, group, member, request.reason)
-    heartbeat.refresh(step, group, bump=said.topics != before.topics, cause=cause, member=member)
-    target.bring_up_to_date(step, group)
-    owned = ConsumerGroupHeartbeatRequest(topic_partitions=_owned(subscription, step.state.image))
-    heartbeat.follow(step, group, member, owned, is_subscription_new=said.topics != before.topics)
-    restart_session(step.state, member, step.now.mono_ms)
-    wait(step, member, SYNC)
+    is_pattern_new, _ = patterns.update(step, group, before, said, command.client)
+    is_new = said.topics != before.topics or is_pattern_new
+    heartbeat.refresh(step, group, bump=is_new, cause=cause, member=member)
+    if not is_last:
+        target.bring_up_to_date(step, group)
+    is_stale = is_last and group.assignment_epoch < group.epoch
+    if not is_stale:
+        owned = ConsumerGroupHeartbeatRequest(topic_partitions=_owned(subscription, step.state.image))
+        heartbeat.follow(step, group, member, owned, is_subscription_new=is_new)
     epoch = member.at.epoch
-    if replaced is not None and before.classic is None and step.state.downgrade is not None:
-        step.state.downgrade(step, group, [], events.STATIC_MEMBER_BACK)
+    if is_last:
+        replaced_id = member_id if there is None else there.member_id
+        downgrade.after_join(step, group, Joined(member_id, replaced_id, member_ids, group_epoch, is_stale))
+    else:
+        deadlines = step.state.deadlines
+        timers.stop(deadlines, member, JOIN)
+        restart_session(step.state, member, step.now.mono_ms)
+        timers.start(deadlines, member, SYNC, step.now.mono_ms + request.rebalance_timeout_ms)
     return JoinGroupResponse(0, 0, epoch, CONSUMER, offered[0][0], "", False, member_id)
 
 
@@ -171,13 +187,13 @@ def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerG
         kind, name = request.protocol_type, request.protocol_name
         if kind not in (None, CONSUMER) or name not in (None, classic.protocols[0][0]):
             raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
-        if group.epoch > member.at.epoch and member.at.state != UNREVOKED_PARTITIONS:
-            wait(step, member, JOIN, only_if_absent=True)
+        if group.assignment_epoch > member.at.epoch and member.at.state != UNREVOKED_PARTITIONS:
+            _expect_join(step.state, member, step.now.mono_ms)
             raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, "")
     except Refused as refused:
         step.reply(command.respond, SyncGroupResponse(error_code=refused.error))
         return
-    _done_waiting(step, member)
+    timers.stop(step.state.deadlines, member, SYNC)
     restart_session(step.state, member, step.now.mono_ms)
     assignment = assignment_of(member, step.state.image)
     step.reply(command.respond, SyncGroupResponse(0, 0, kind, name, assignment))
@@ -185,13 +201,13 @@ def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerG
 
 def assignment_of(member: ConsumerMember, image: TopicsImage) -> bytes:
     """What a classic member owns, in the version of its subscription."""
-    return encoded(member.said, member.at.assigned, image)
+    assert member.said.classic is not None
+    return encoded(member.said.classic.protocols[0][1], member.at.assigned, image)
 
 
-def encoded(said: Description, held: Held, image: TopicsImage) -> bytes:
-    """Partitions for a classic member, as a leader would have written them."""
-    assert said.classic is not None
-    version = decode_subscription(said.classic.protocols[0][1])[0]
+def encoded(metadata: bytes, held: Held, image: TopicsImage) -> bytes:
+    """Partitions for a classic member with this subscription, as a leader would have written them."""
+    version = decode_subscription(metadata)[0]
     rows = [
         ConsumerProtocolAssignmentTopicPartition(image.by_id[topic_id].name, list(partitions))
         for topic_id, partitions, _ in held
@@ -210,9 +226,9 @@ def beat(state: State, request: HeartbeatRequest, mono_ms: int, group: ConsumerG
     if at.epoch != request.generation_id:
         return HeartbeatResponse(0, ErrorCode.ILLEGAL_GENERATION)
     restart_session(state, member, mono_ms)
-    is_behind = at.epoch < group.epoch or at.state == UNREVOKED_PARTITIONS
+    is_behind = at.epoch < group.assignment_epoch or at.state == UNREVOKED_PARTITIONS
     if is_behind or (at.state == UNRELEASED_PARTITIONS and _is_released(group, member)):
-        _wait(state, mono_ms, member, JOIN, only_if_absent=True)
+        _expect_join(state, member, mono_ms)
         return HeartbeatResponse(0, ErrorCode.REBALANCE_IN_PROGRESS)
     return HeartbeatResponse(0, 0)
 
@@ -270,28 +286,6 @@ def restart_session(state: State, member: ConsumerMember, mono_ms: int) -> None:
     state.deadlines.set(member, mono_ms + member.said.classic.session_timeout_ms)
 
 
-def wait(step: Step, member: ConsumerMember, kind: str, *, only_if_absent: bool = False) -> None:
-    """Give a classic member its rebalance timeout to join again, or to sync."""
-    _wait(step.state, step.now.mono_ms, member, kind, only_if_absent=only_if_absent)
-
-
-def _wait(state: State, mono_ms: int, member: ConsumerMember, kind: str, *, only_if_absent: bool) -> None:
-    present = member.revocation
-    if present is not None:
-        if only_if_absent:
-            return
-        state.deadlines.cancel(present)
-    member.revocation = Deadline(kind, member.group_id, member.member_id)
-    state.deadlines.set(member.revocation, mono_ms + member.said.rebalance_timeout_ms)
-
-
-def _done_waiting(step: Step, member: ConsumerMember) -> None:
-    if member.revocation is not None:
-        step.state.deadlines.cancel(member.revocation)
-        member.revocation = None
-
-
-def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
-    """A classic member has not joined again, or not synced, in time."""
-    cause = events.JOIN_TIMEOUT if deadline.kind == JOIN else events.SYNC_TIMEOUT
-    leave.on_revocation_deadline(step, group, deadline, cause)
+def _expect_join(state: State, member: ConsumerMember, mono_ms: int) -> None:
+    """A classic member is told to join again: it has its rebalance timeout for it, from the first time on."""
+    timers.start_if_absent(state.deadlines, member, JOIN, mono_ms + member.said.rebalance_timeout_ms)

@@ -94,3 +94,25 @@ class Helpers(NamedTuple):
 
     compute: Callable[[Message], object]
     search: Callable[[Message], object]
+
+
+class Downgrade(NamedTuple):
+    """How a consumer group becomes a classic one, when only classic members stay (`migration`)."""
+
+    is_allowed: Callable[..., bool]
+    """(step, group, those that go, how many come): whether it does."""
+    after_leave: Callable[..., None]
+    """(step, group, those that go): they leave; the others rebalance."""
+    after_join: Callable[..., None]
+    """(step, group, `Joined`): a classic member has taken the place of the last other one."""
+
+
+class Joined(NamedTuple):
+    """Who takes whose place, and the group as it was before: its epoch is the generation."""
+
+    member_id: str
+    replaced_id: str
+    member_ids: Sequence[str]
+    epoch: int
+    is_stale: bool
+    """The targets are older than the subscriptions."""

@@ -200,13 +200,15 @@ class ConsumerGroup:
         member_id = self.static_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
-    def record_keys(self) -> list[Message]:
-        """See `Group`: in the order in which Kafka deletes them, so that a replay of a part is consistent."""
-        group_id = self.group_id
-        keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in self.members]
-        keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in self.targets]
+    def record_keys(self, members: Iterable[str] | None = None) -> list[Message]:
+        """See `Group`: in the order in which Kafka deletes them, so that a replay of a part is consistent. `members`:
+        their ids in another order.
+        """
+        group_id, ids = self.group_id, list(self.members if members is None else members)
+        keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in ids]
+        keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in ids]
         keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
-        keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in self.members]
+        keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in ids]
         keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in self.resolved]
         # also when it is not there, as Kafka does
         keys += [ConsumerGroupPartitionMetadataKey(group_id), ConsumerGroupMetadataKey(group_id)]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from sys import intern
 from typing import NamedTuple
 
-from muster.coordinator.core.deadlines import Deadline
 from muster.coordinator.core.interface import Client, Record
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, leave, patterns, reconcile, records, story, target
+from muster.coordinator.groups.consumer import checks, leave, patterns, reconcile, records, story, target, timers
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -57,9 +56,7 @@ def handle(
 def check_fits(step: Step, made: Record) -> None:
     """What a member says of itself must have room in a batch, and the records with it. Raises Refused."""
     if records.is_more_than_fits(step, [made, made, made]):
-        raise Refused(
-            ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request."
-        )
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 class _Sender(NamedTuple):
@@ -101,7 +98,7 @@ def _beat(
         step.record(records.member_metadata(request.group_id, sender.member_id, said))
     group = _there(step, request.group_id)
     member = group.members[sender.member_id]
-    is_pattern_new, is_known = patterns.update(step, group, before, said, command)
+    is_pattern_new, is_known = patterns.update(step, group, before, said, command.client)
     is_subscription_new = said.topics != before.topics
     is_new = sender.member is sender.replaced is None
     if is_new:
@@ -266,9 +263,6 @@ def watch(step: Step, member: ConsumerMember) -> None:
     """Give a member its rebalance timeout to give up what it was told to; or let go of that."""
     deadlines = step.state.deadlines
     if member.at.state == UNREVOKED_PARTITIONS:
-        if member.revocation is None:
-            member.revocation = Deadline(REVOCATION, member.group_id, member.member_id)
-        deadlines.set(member.revocation, step.now.mono_ms + member.said.rebalance_timeout_ms)
-    elif member.revocation is not None:
-        deadlines.cancel(member.revocation)
-        member.revocation = None
+        timers.start(deadlines, member, REVOCATION, step.now.mono_ms + member.said.rebalance_timeout_ms)
+    else:
+        timers.stop(deadlines, member, REVOCATION)

@@ -5,15 +5,17 @@ the new targets are computed by the next heartbeat.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from muster.coordinator.core.deadlines import Due
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, records, story
+from muster.coordinator.groups.consumer import checks, records, story, timers
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import AWAY, ConsumerMember
+from muster.coordinator.groups.consumer.member import AWAY, JOIN, REVOCATION, SYNC, ConsumerMember
 from muster.coordinator.groups.consumer.partitions import NOTHING, without_epochs
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.protocol.errors import ErrorCode
@@ -45,9 +47,7 @@ def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member keeps what it has, but for what it was giving up; its session goes on."""
     at = member.at._replace(epoch=AWAY, assigned=without_epochs(member.at.assigned), revoking=NOTHING)
     step.record(records.current(group.group_id, member.member_id, at))
-    if member.revocation is not None:
-        step.state.deadlines.cancel(member.revocation)
-        member.revocation = None
+    timers.stop(step.state.deadlines, member, REVOCATION)
     story.gone_away(step, group, member)
 
 
@@ -63,7 +63,8 @@ def remove(
     """
     story.gone(step, group, members, cause, reasons)
     downgrade = step.state.downgrade
-    if downgrade is not None and downgrade(step, group, members, cause):
+    if downgrade is not None and downgrade.is_allowed(step, group, members):
+        downgrade.after_leave(step, group, members, cause)
         return
     group_id, state = group.group_id, group.state
     before = dict.fromkeys(one.said.pattern for one in members if one.said.pattern)
@@ -96,10 +97,13 @@ def _put_off(step: Step, member: ConsumerMember) -> bool:
     return True
 
 
-def on_revocation_deadline(
-    step: Step, group: ConsumerGroup, deadline: Due, cause: str = events.REVOCATION_TIMEOUT
-) -> None:
-    """A member has not given up in time what it was told to."""
+_CAUSES: Final = MappingProxyType(
+    {REVOCATION: events.REVOCATION_TIMEOUT, JOIN: events.JOIN_TIMEOUT, SYNC: events.SYNC_TIMEOUT}
+)
+
+
+def on_rebalance_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
+    """A member has not done in time what it was told to: given partitions up, joined again, synced."""
     member = group.members.get(getattr(deadline, "subject", ""))
     if member is not None:
-        remove(step, group, [member], cause)
+        remove(step, group, [member], _CAUSES[deadline.kind])

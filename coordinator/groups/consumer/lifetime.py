@@ -9,7 +9,7 @@ from typing import Final, cast
 from muster.coordinator.core.interface import Reply
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import classic_members, leave, story, target
+from muster.coordinator.groups.consumer import leave, story, target
 from muster.coordinator.groups.consumer.commands import AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
@@ -26,14 +26,13 @@ NO_TARGET: Final = "there was no target assignment for it"
 
 
 def loaded(step: Step, group: ConsumerGroup) -> None:
-    """All records are replayed: each member has a fresh session, and its time to give up partitions anew."""
+    """All records are replayed: each member has a fresh session, and its time to give up partitions anew; as on Kafka
+    both are the group's also for classic members, until they send something.
+    """
     due_ms = step.now.mono_ms + step.state.configs.of(group.group_id).session_timeout_ms
     for member in group.members.values():
-        if member.said.classic is not None:
-            classic_members.restart_session(step.state, member, step.now.mono_ms)
-        else:
-            step.state.deadlines.set(member, due_ms)
-            watch(step, member)
+        step.state.deadlines.set(member, due_ms)
+        watch(step, member)
 
 
 def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:

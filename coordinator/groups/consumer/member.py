@@ -12,6 +12,10 @@ SESSION: Final = "consumer session"
 """Kind of the deadline at which a silent member is fenced."""
 REVOCATION: Final = "revocation"
 """Kind of the deadline at which a member is fenced that has not given up what it was told to."""
+JOIN: Final = "join of a classic member"
+"""Kind of the deadline of a classic member that was told to join again."""
+SYNC: Final = "sync of a classic member"
+"""Kind of the deadline of a classic member that has joined and is to sync."""
 LEAVING: Final = -1
 """The epoch by which a member says that it leaves; it also stands for one that has left."""
 AWAY: Final = -2
@@ -37,13 +41,15 @@ class Description(NamedTuple):
     topics: tuple[str, ...]
     """Names that it subscribes to: distinct, ascending."""
     pattern: str | None
-    """A regular expression, for topics besides; "" is as good as None."""
+    """A regular expression, for topics besides; "" for none. Older Kafkas wrote None."""
     rebalance_timeout_ms: int
     assignor: str | None
     classic: Classic | None
 
 
-NOBODY: Final = Description(None, None, "", "", (), None, ANY_TIMEOUT, None, None)
+NO_PATTERN: Final = ""
+"""The regular expression of a member that has given none, as Kafka writes it."""
+NOBODY: Final = Description(None, None, "", "", (), NO_PATTERN, ANY_TIMEOUT, None, None)
 """What a member is before it has said anything."""
 
 
@@ -64,10 +70,10 @@ START: Final = Position(0, 0, STABLE, NOTHING, NOTHING)
 class ConsumerMember(Due):
     """One member. It is the deadline of its own session.
 
-    `is_persisted`: its description was recorded. `revocation`: its other deadline, None until it is first needed.
+    `is_persisted`: its description was recorded. `timers`: its other deadlines by their kind, None while it has none.
     """
 
-    __slots__ = ("at", "is_persisted", "member_id", "revocation", "said")
+    __slots__ = ("at", "is_persisted", "member_id", "said", "timers")
 
     kind = SESSION
 
@@ -77,7 +83,7 @@ class ConsumerMember(Due):
         self.said = NOBODY
         self.at = START
         self.is_persisted = False
-        self.revocation: Deadline | None = None
+        self.timers: dict[str, Deadline] | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether it owns all of the target of this epoch."""

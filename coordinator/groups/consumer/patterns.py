@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import records, story
@@ -32,7 +33,7 @@ def check(group: ConsumerGroup, before: Description, said: Description, command:
 
 
 def update(
-    step: Step, group: ConsumerGroup, before: Description, said: Description, command: ConsumerHeartbeatCommand
+    step: Step, group: ConsumerGroup, before: Description, said: Description, client: Client
 ) -> tuple[bool, bool]:
     """A member's description is recorded: forget the pattern that nobody has any more, and have all searched for when
     that is due. Whether the member's pattern has changed, and whether its topics are known then.
@@ -58,16 +59,16 @@ def update(
             or searched.version < step.state.image.version
             or step.now.wall_ms > searched.timestamp_ms + refresh_ms
         ):
-            _search(step, group, command)
+            _search(step, group, client)
     return old != new, is_known
 
 
-def _search(step: Step, group: ConsumerGroup, command: ConsumerHeartbeatCommand) -> None:
+def _search(step: Step, group: ConsumerGroup, client: Client) -> None:
     helpers = step.state.helpers
     if helpers is None:
         return
     group.is_searching = True
-    wanted = TopicsWanted(group.group_id, command.client, tuple(group.patterns), step.state.image)
+    wanted = TopicsWanted(group.group_id, client, tuple(group.patterns), step.state.image)
     step.reply(helpers.search, wanted)
 
 

@@ -12,6 +12,7 @@ from muster.coordinator.groups.common.records import tombstone
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import timers
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
 from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import Held, Share, held_of, share_of
@@ -163,8 +164,7 @@ def replay_member(
         member = None if group is None else group.remove_member(key.member_id)
         if member is not None:
             state.deadlines.cancel(member)
-            if member.revocation is not None:
-                state.deadlines.cancel(member.revocation)
+            timers.stop_all(state.deadlines, member)
         return
     group = _present(state, key.group_id)
     group.describe_member(_member(group, key.member_id), _said(value, state.shared))
