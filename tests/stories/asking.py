@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable
 
-from tests.stories.stage import Actor, Stage, by_topic, bytes_of, null_or, pairs, stretched
+from tests.stories.stage import Actor, Stage, by_topic, bytes_of, null_or, pairs, stretched, subscription
 from tests.stories.story import Body
 
 Asked = tuple[str, int, Body]
@@ -32,8 +31,7 @@ def join(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
             actor.settings[key] = args[key]
             if key == "topics":
                 actor.settings["protocols"] = args.get("protocols", "range")
-    topics = actor.settings["topics"]
-    metadata = "sub(" + topics.replace(",", "+") + ")" if null_or(topics) else ""
+    metadata = _subscription(stage, actor, args)
     return (
         "JoinGroup",
         9,
@@ -45,12 +43,41 @@ def join(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
             "GroupInstanceId": null_or(actor.settings["instance"]),
             "ProtocolType": "" if actor.settings["type"] == "none" else actor.settings["type"],
             "Protocols": [
-                {"Name": name, "Metadata": bytes_of(meta or metadata)}
+                {"Name": name, "Metadata": bytes_of(meta) if meta else metadata}
                 for name, meta in pairs(actor.settings["protocols"])
             ],
             "Reason": null_or(args.get("reason")),
         },
     )
+
+
+def _subscription(stage: Stage, actor: Actor, args: dict[str, str]) -> bytes:
+    """By the topics that the actor is interested in; owned=mine: with what it has; subscription=3 rack=r: of this
+    version.
+    """
+    owned, version = args.get("owned"), int(args.get("subscription", 1))
+    names = null_or(actor.settings["topics"])
+    if names is None:
+        return b""
+    topics = [stage.topic(name) for name in names.split(",")]
+    if owned is None and version == 1:
+        return bytes_of("sub(" + "+".join(topics) + ")")
+    has = {stage.topic(name): its for name, its in partitions_of(actor, owned or "none").items()}
+    return subscription(topics, has, version, args.get("rack"))
+
+
+def partitions_of(actor: Actor, text: str) -> dict[str, list[int]]:
+    """t1/0+1,t2/0; none; mine: what the actor was told to have, mine-1: less the last of it, mine,t1/2: and more."""
+    rows: dict[str, list[int]] = {}
+    for item in text.split(","):
+        topic, _, indexes = item.partition("/")
+        if topic.startswith("mine"):
+            rows |= {name: list(its) for name, its in actor.assigned.items()}
+            if topic == "mine-1" and rows:
+                rows[max(rows)].pop()
+        elif topic != "none":
+            rows[topic] = [*rows.get(topic, ()), *(int(i) for i in indexes.split("+"))]
+    return rows
 
 
 @verb("sync")
@@ -127,12 +154,15 @@ def commit(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) ->
             "MemberId": stage.member(actor, args.get("member")),
             "GroupInstanceId": null_or(args.get("instance", actor.settings["instance"])),
             "RetentionTimeMs": int(args.get("retention", -1)),
-            "Topics": [{**topic, "TopicId": stage.topic_id(topic["Name"])} for topic in commit_topics(rest)],
+            "Topics": [
+                {**topic, "TopicId": stage.topic_id(stage.topic_label(topic["Name"]))}
+                for topic in commit_topics(stage, rest)
+            ],
         },
     )
 
 
-def commit_topics(rest: list[str]) -> list[Body]:
+def commit_topics(stage: Stage, rest: list[str]) -> list[Body]:
     topics = []
     for topic, specs in by_topic(rest).items():
         partitions = []
@@ -148,7 +178,7 @@ def commit_topics(rest: list[str]) -> list[Body]:
                     "CommittedMetadata": None if metadata == "null" else stretched(metadata),
                 }
             )
-        topics.append({"Name": topic, "Partitions": partitions})
+        topics.append({"Name": stage.topic(topic), "Partitions": partitions})
     return topics
 
 
@@ -159,7 +189,11 @@ def fetch(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> 
         None
         if rest == ["all"]
         else [
-            {"Name": topic, "TopicId": stage.topic_id(topic), "PartitionIndexes": [int(i) for i in indexes]}
+            {
+                "Name": stage.topic(topic),
+                "TopicId": stage.topic_id(topic),
+                "PartitionIndexes": [int(i) for i in indexes],
+            }
             for topic, indexes in by_topic(rest).items()
         ]
     )
@@ -195,7 +229,7 @@ def offset_delete(stage: Stage, actor: Actor, args: dict[str, str], rest: list[s
         {
             "GroupId": stage.group(args.get("group", stage.story.group)),
             "Topics": [
-                {"Name": topic, "Partitions": [{"PartitionIndex": int(i)} for i in indexes]}
+                {"Name": stage.topic(topic), "Partitions": [{"PartitionIndex": int(i)} for i in indexes]}
                 for topic, indexes in by_topic(rest).items()
             ],
         },
@@ -235,21 +269,22 @@ def find(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> A
 
 @verb("consumer-heartbeat")
 def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: list[str]) -> Asked:
-    """KIP-848. epoch= (default: the actor's), topics=, regex=, owned=t1/0+1,t2/0 (none: empty list), rebalance=,
-    assignor=, instance=
+    """KIP-848. epoch= (default: the actor's), topics=, regex= (`~` is the suffix of the story's own topics),
+    owned=t1/0+1,t2/0 (none: empty list; mine: what it was told to have), rebalance=, assignor=, instance=
     """
     owned = args.get("owned")
     partitions = None
     if owned is not None:
-        partitions = []
-        for item in owned.split(",") if owned != "none" else []:
-            topic, _, indexes = item.partition("/")
-            partitions.append({"TopicId": stage.topic_ids[topic], "Partitions": [int(i) for i in indexes.split("+")]})
+        partitions = [
+            {"TopicId": stage.topic_id(topic), "Partitions": indexes}
+            for topic, indexes in partitions_of(actor, owned).items()
+        ]
+    regex = null_or(args.get("regex"))
     if "instance" in args:
         actor.settings["instance"] = args["instance"]
     member = args.get("member")
     if member is None and not actor.member:
-        actor.member = f"{actor.name}-{uuid.uuid4()}"  # assignors sort by member id: in the order of the names
+        actor.member = f"{actor.name}-{stage.draw()}"  # assignors sort by member id: in the order of the names
         stage.learn(actor, actor.member)
     return (
         "ConsumerGroupHeartbeat",
@@ -263,8 +298,8 @@ def consumer_heartbeat(stage: Stage, actor: Actor, args: dict[str, str], rest: l
             "RebalanceTimeoutMs": int(args.get("rebalance", -1)),
             "SubscribedTopicNames": None
             if "topics" not in args
-            else [t for t in args["topics"].split(",") if t != "none"],
-            "SubscribedTopicRegex": null_or(args.get("regex")),
+            else [stage.topic(t) for t in args["topics"].split(",") if t != "none"],
+            "SubscribedTopicRegex": None if regex is None else regex.replace("~", stage.suffix.replace("~", "-")),
             "ServerAssignor": null_or(args.get("assignor")),
             "TopicPartitions": partitions,
         },

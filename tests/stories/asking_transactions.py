@@ -127,7 +127,7 @@ def txn_commit_offsets(stage: Stage, actor: Actor, args: Args, rest: list[str]) 
             "GenerationId": stage.generation(actor, args.get("generation"), -1),
             "MemberId": stage.member(actor, args.get("member", "none")),
             "GroupInstanceId": null_or(args.get("instance")),
-            "Topics": commit_topics(rest),
+            "Topics": commit_topics(stage, rest),
         },
     )
 
@@ -256,6 +256,14 @@ def create_topic(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Ask
         {"Name": stage.topic(name), "NumPartitions": int(count), "ReplicationFactor": 1} for name, _, count in pairs
     ]
     return "CreateTopics", 7, {"timeoutMs": 10000, "Topics": topics}
+
+
+@verb("grow-topic")
+def grow_topic(stage: Stage, actor: Actor, args: Args, rest: list[str]) -> Asked:
+    """grow-topic o:4: four partitions instead of less"""
+    pairs = [one.partition(":") for one in rest]
+    topics = [{"Name": stage.topic(name), "Count": int(count), "Assignments": None} for name, _, count in pairs]
+    return "CreatePartitions", 3, {"TimeoutMs": 10000, "Topics": topics, "ValidateOnly": False}
 
 
 @verb("delete-topic")

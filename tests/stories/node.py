@@ -100,7 +100,9 @@ class NodeDriver:
         self.process.begin()
         assert self.world.run(lambda: self.process.up, START_MS)
         try:
-            play = playing.play(self.story, "", self._create_topics({**self.story.topics, **self.story.own_topics}))
+            own = {name: count for name, count in self.story.own_topics.items() if count}
+            counts = {**self.story.topics, **own}
+            play = playing.play(self.story, "", self._create_topics(counts))
             answer: list[Reply] | None = None
             while True:
                 answer = self.act(play.send(answer))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import uuid
 from collections.abc import Generator
 
@@ -29,6 +30,9 @@ def play(
 ) -> Play:
     """Generator of Actions; returns the story's text as it really went."""
     stage = Stage(story, suffix, topic_ids)
+    # the same ones in each run with this suffix
+    numbers = itertools.count()
+    stage.draw = lambda: uuid.uuid5(uuid.NAMESPACE_URL, f"{suffix}/{next(numbers)}")
     out = []
     for item in story.items:
         if isinstance(item, str):

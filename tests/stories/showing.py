@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import struct
 from collections.abc import Callable, Iterable
 
+from tests.stories import kafka_codec as codec
 from tests.stories import showing_transactions
-from tests.stories.stage import UUID, Actor, Stage, bytes_text, error_name, named, repr_text
+from tests.stories.stage import UUID, Actor, Stage, assignment_text, bytes_text, error_name, named, repr_text
 from tests.stories.story import Body, Reply
 
 
@@ -18,11 +21,18 @@ def bits(number: int) -> str:
 def topic_rows(stage: Stage, topics: Iterable[Body], text: Callable[[Body], str]) -> list[str]:
     """A row for each partition, by the names of the topics, also where they are told by id (v10)."""
     rows = [
-        (topic["Name"] or stage.topic_name(topic["TopicId"]), row["PartitionIndex"], text(row))
+        (stage.topic_label(topic["Name"] or "") or stage.topic_name(topic["TopicId"]), row["PartitionIndex"], text(row))
         for topic in topics
         for row in topic["Partitions"]
     ]
     return [f"{t}/{p}={x}" for t, p, x in sorted(rows)]
+
+
+def plain_id(member_id: str) -> str:
+    """The shape of an id."""
+    if re.fullmatch("[A-Za-z0-9_-]{22}", member_id):
+        return "<base64>"
+    return UUID.sub("<uuid>", member_id)
 
 
 def show_join(stage: Stage, actor: Actor, reply: Reply) -> str:
@@ -46,7 +56,7 @@ def show_join(stage: Stage, actor: Actor, reply: Reply) -> str:
     if body["SkipAssignment"]:
         out += " skip-assignment"
     if reply.new_id:
-        out += named(member=stage.label(body["MemberId"]), id=UUID.sub("<uuid>", body["MemberId"]))
+        out += named(member=stage.label(body["MemberId"]), id=plain_id(body["MemberId"]))
     elif body["MemberId"] != request["MemberId"]:
         out += named(member=stage.label(body["MemberId"]))
     if body["Members"]:
@@ -67,7 +77,7 @@ def show_sync(stage: Stage, actor: Actor, reply: Reply) -> str:
     out = "sync " + error_name(body["ErrorCode"])
     ok = body["ErrorCode"] == 0
     if ok or body["Assignment"]:
-        out += named(assignment=bytes_text(body["Assignment"]))
+        out += named(assignment=stage.plain(assignment_text(body["Assignment"])))
     if reply.version >= 5:
         asked = (reply.request["ProtocolType"], reply.request["ProtocolName"]) if ok else (None, None)
         if body["ProtocolType"] != asked[0]:
@@ -174,7 +184,7 @@ def show_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
             if m["MemberMetadata"]:
                 text += " metadata=" + bytes_text(m["MemberMetadata"])
             if m["MemberAssignment"]:
-                text += " assignment=" + bytes_text(m["MemberAssignment"])
+                text += " assignment=" + stage.plain(assignment_text(m["MemberAssignment"]))
             members.append(text)
         if members:
             out += " members=[" + ", ".join(sorted(members)) + "]"
@@ -210,10 +220,16 @@ def show_find(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 def consumer_partitions(stage: Stage, assignment: Body) -> str:
     rows = [
-        f"{t.get('TopicName') or stage.topic_name(t['TopicId'])}/" + "+".join(str(p) for p in sorted(t["Partitions"]))
+        f"{stage.topic_label(t.get('TopicName') or '') or stage.topic_name(t['TopicId'])}/"
+        + "+".join(str(p) for p in sorted(t["Partitions"]))
         for t in assignment["TopicPartitions"]
     ]
     return "[" + " ".join(sorted(rows)) + "]"
+
+
+def message_of(stage: Stage, body: Body) -> str:
+    text = body["ErrorMessage"]
+    return "" if text is None else named(message=json.dumps(stage.plain(text)))
 
 
 def show_consumer_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
@@ -222,7 +238,8 @@ def show_consumer_heartbeat(stage: Stage, actor: Actor, reply: Reply) -> str:
     if body["ErrorCode"]:
         if body["MemberId"] is not None:
             out += named(member=stage.label(body["MemberId"]))
-        return out + (named(epoch=body["MemberEpoch"]) if body["MemberEpoch"] else "")
+        out += named(epoch=body["MemberEpoch"]) if body["MemberEpoch"] else ""
+        return out + message_of(stage, body)
     if body["MemberId"] != reply.request["MemberId"]:
         out += named(member=stage.label(body["MemberId"]))
     out += named(epoch=body["MemberEpoch"])
@@ -235,7 +252,7 @@ def show_consumer_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
     rows = []
     for g in sorted(reply.body["Groups"], key=lambda group: group["GroupId"]):
         out = "" if len(reply.body["Groups"]) == 1 else stage.group_name(g["GroupId"]) + ": "
-        out += error_name(g["ErrorCode"])
+        out += error_name(g["ErrorCode"]) + message_of(stage, g)
         if not g["ErrorCode"]:
             out += named(
                 state=g["GroupState"],
@@ -246,7 +263,11 @@ def show_consumer_describe(stage: Stage, actor: Actor, reply: Reply) -> str:
             members = []
             for m in g["Members"]:
                 text = stage.label(m["MemberId"]) + (f"({m['InstanceId']})" if m["InstanceId"] is not None else "")
-                text += f" epoch={m['MemberEpoch']} topics={'+'.join(m['SubscribedTopicNames'] or [])}"
+                text += " classic" if m["MemberType"] == 0 else ""
+                text += named(rack=m["RackId"])
+                topics = "+".join(sorted(map(stage.topic_label, m["SubscribedTopicNames"] or [])))
+                text += f" epoch={m['MemberEpoch']} topics={topics}"
+                text += named(regex=stage.plain(m["SubscribedTopicRegex"]) if m["SubscribedTopicRegex"] else None)
                 text += f" assignment={consumer_partitions(stage, m['Assignment'])}"
                 text += f" target={consumer_partitions(stage, m['TargetAssignment'])}"
                 members.append(text)
@@ -273,6 +294,15 @@ SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {
 }
 
 
+def assignment_of(stage: Stage, raw: bytes) -> dict[str, list[int]]:
+    """What a classic member's assignment says it has; nothing when it is no assignment of a consumer."""
+    try:
+        rows = codec.decode("ConsumerProtocolAssignment", 0, raw, 2)["AssignedPartitions"]
+    except (ValueError, IndexError, struct.error):
+        return {}
+    return {stage.topic_label(row["Topic"]): sorted(row["Partitions"]) for row in rows}
+
+
 def absorb(stage: Stage, reply: Reply) -> None:
     """What the actor remembers of a reply, as a client would."""
     actor, body = stage.actor(reply.actor), reply.body
@@ -286,6 +316,11 @@ def absorb(stage: Stage, reply: Reply) -> None:
         stage.learn(actor, body["MemberId"])
         actor.member = body["MemberId"] or actor.member
         actor.epoch = body["MemberEpoch"]
+        if body["Assignment"] is not None:
+            rows = body["Assignment"]["TopicPartitions"]
+            actor.assigned = {stage.topic_name(row["TopicId"]): sorted(row["Partitions"]) for row in rows}
+    elif reply.api == "SyncGroup" and body["ErrorCode"] == 0:
+        actor.assigned = assignment_of(stage, body["Assignment"])
     else:
         showing_transactions.absorb(stage, actor, reply)
     if body.get("ThrottleTimeMs"):

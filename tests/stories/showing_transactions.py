@@ -193,7 +193,7 @@ def show_markers(stage: Stage, actor: Actor, reply: Reply) -> str:
 
 def show_topics(word: str) -> Callable[[Stage, Actor, Reply], str]:
     def show(stage: Stage, actor: Actor, reply: Reply) -> str:
-        rows = reply.body.get("Topics", reply.body.get("Responses", []))
+        rows = next(reply.body[name] for name in ("Topics", "Responses", "Results") if name in reply.body)
         found = sorted(f"{repr_text(stage.topic_label(row['Name']))}={only_code(row)}" for row in rows)
         return " ".join([word, *found])
 
@@ -214,6 +214,7 @@ SHOW: dict[str, Callable[[Stage, Actor, Reply], str]] = {
     "DescribeProducers": show_producers,
     "WriteTxnMarkers": show_markers,
     "CreateTopics": show_topics("create-topic"),
+    "CreatePartitions": show_topics("grow-topic"),
     "DeleteTopics": show_topics("delete-topic"),
 }
 

@@ -6,8 +6,9 @@ import json
 import pathlib
 import re
 import shlex
+import struct
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tests.stories import kafka_codec as codec
@@ -34,6 +35,7 @@ class Actor:
         self.name, self.member, self.epoch, self.generation = name, "", 0, -1
         self.ids: list[str] = []
         self.protocol: str | None = None
+        self.assigned: dict[str, list[int]] = {}  # topic -> partitions, as it was told last
         self.transactional_id: str | None = None
         self.settings: dict[str, Any] = {
             "client": name,
@@ -64,6 +66,7 @@ class Stage:
         self.labels: dict[str, str] = {}
         self.producers: dict[int, str] = {GHOST: "ghost"}  # producer id -> its name
         self.sent: list[Body] = []  # every request's body, in the order of sending
+        self.draw: Callable[[], uuid.UUID] = uuid.uuid4  # of the ids that consumers give themselves
         self.unheard: set[int] = set()  # id() of those bodies whose answers their actors do not hear
 
     def actor(self, name: str) -> Actor:
@@ -130,8 +133,11 @@ class Stage:
         return known[text] if text in known else int(text)
 
     def generation(self, actor: Actor, text: str | None, own: int) -> int:
+        """Its own, `+1` or `-3` from there, a number; `epoch`, `epoch+1`: from the epoch of a consumer (KIP-848)."""
         if text is None:
             return own
+        if text.startswith("epoch"):
+            return actor.epoch + int(text[5:] or 0)
         if text[0] in "+" or (text[0] == "-" and text != "-1" and text != "-2"):
             return own + int(text)
         return int(text)
@@ -139,6 +145,16 @@ class Stage:
     def topic(self, name: str) -> str:
         """The name on the server: the story's own topics have the suffix of the run."""
         return name + self.suffix.replace("~", "-") if name in self.story.own_topics else name
+
+    def plain(self, text: str) -> str:
+        """A text for people without what is of this run alone: ids by their names, groups and topics as the story calls
+        them.
+        """
+        for real, label in self.labels.items():
+            text = text.replace(real, label)
+        for suffix in filter(None, (self.suffix, self.suffix.replace("~", "-"))):
+            text = text.replace(suffix, "")
+        return UUID.sub("<uuid>", text)
 
     def topic_label(self, real: str) -> str:
         return next((name for name in self.story.own_topics if real == self.topic(name)), real)
@@ -159,12 +175,40 @@ def repr_text(text: str | None) -> str:
     return text if re.fullmatch(r"[!-~]+", text) else json.dumps(text)
 
 
+def subscription(topics: list[str], owned: Mapping[str, list[int]], version: int = 1, rack: str | None = None) -> bytes:
+    """What a consumer's JoinGroup says: its topics, what it owns, where it stands (version 3)."""
+    rows = [{"Topic": name, "Partitions": partitions} for name, partitions in owned.items()]
+    body = {"Topics": topics, "UserData": None, "OwnedPartitions": rows, "GenerationId": -1, "RackId": rack}
+    return version.to_bytes(2, "big") + codec.encode("ConsumerProtocolSubscription", version, body)
+
+
+def assignment_text(raw: bytes) -> str:
+    """What a member is assigned: given(t1/0+1;t2/0) when it is a consumer's, v3 before it when that is its version."""
+    if len(raw) < 6 or raw[0] or raw[1] > 3:
+        return bytes_text(raw)
+    try:
+        body = codec.decode("ConsumerProtocolAssignment", raw[1], raw, 2)
+    except (ValueError, IndexError, struct.error):
+        return bytes_text(raw)
+    size = 10 + sum(6 + len(one["Topic"].encode()) + 4 * len(one["Partitions"]) for one in body["AssignedPartitions"])
+    if size != len(raw):  # a story may assign what it likes
+        return bytes_text(raw)
+    rows = sorted(
+        f"{one['Topic']}/" + "+".join(map(str, sorted(one["Partitions"]))) for one in body["AssignedPartitions"]
+    )
+    return ("" if raw[1] == 1 else f"v{raw[1]}:") + "given(" + ";".join(rows) + ")"
+
+
 def bytes_of(text: str | None) -> bytes:
     if text in (None, '""', ""):
         return b""
     if text.startswith("sub("):
         topics = [t for t in text[4:-1].split("+") if t]
         return b"\0\1" + codec.encode("ConsumerProtocolSubscription", 1, {"Topics": topics, "UserData": None})
+    if text.startswith("given("):  # given(t1/0+1;t2/0): what a leader assigns
+        given = by_topic(text[6:-1].split(";"))
+        rows = [{"Topic": name, "Partitions": [*map(int, "+".join(its).split("+"))]} for name, its in given.items()]
+        return b"\0\1" + codec.encode("ConsumerProtocolAssignment", 1, {"AssignedPartitions": rows, "UserData": None})
     if text.startswith("hex:"):
         return bytes.fromhex(text[4:])
     return text.encode()

@@ -22,7 +22,7 @@ from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send,
 
 QUIET_S = 0.07
 """No reply for so long: the request is waiting."""
-QUIET_RECORD_S = 0.15
+QUIET_RECORD_S = 0.5
 PATIENCE_S = 4.0
 """How long to wait for a reply that is due now."""
 
@@ -124,6 +124,7 @@ class Driver:
         self.connections: dict[str, list[Connection]] = collections.defaultdict(list)
         self.replies: list[Reply] = []
         self.news = asyncio.Event()
+        self.topic_ids: dict[str, uuid.UUID] = {}
         self.idle_s = 0.0  # spent on seeing that requests wait, since time last passed: the next step is shorter by it
 
     def on_reply(self, reply: Reply) -> None:
@@ -250,13 +251,15 @@ def stamp(body: Body, wall_ms: int) -> None:
                 row["Records"].timestamp_ms = wall_ms
 
 
-async def play(driver: Driver, story: Story, topic_ids: dict[str, uuid.UUID]) -> str:
-    """The story's text as it went on that server, with fresh group ids."""
-    suffix = "~" + secrets.token_hex(4)
-    own = {name + suffix.replace("~", "-"): count for name, count in story.own_topics.items()}
+async def play(driver: Driver, story: Story, topic_ids: dict[str, uuid.UUID], suffix: str | None = None) -> str:
+    """The story's text as it went on that server, with fresh group ids (or those with this suffix)."""
+    suffix = suffix or "~" + secrets.token_hex(4)
+    tail = suffix.replace("~", "-")
+    own = {name + tail: count for name, count in story.own_topics.items() if count}
     if own:
         made = await driver.create_topics(own)
-        topic_ids = {**topic_ids, **{name: made[real] for name, real in zip(story.own_topics, own, strict=True)}}
+        topic_ids = {**topic_ids, **{real.removesuffix(tail): made[real] for real in own}}
+    driver.topic_ids = topic_ids
     steps = playing.play(story, suffix, topic_ids, driver.recording)
     answer: list[Reply] | None = None
     try:

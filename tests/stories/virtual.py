@@ -8,10 +8,11 @@ lines as possible.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from muster.coordinator.api import version_rules
 from muster.coordinator.core.interface import (
@@ -25,21 +26,31 @@ from muster.coordinator.core.interface import (
     TransactionalBatch,
 )
 from muster.coordinator.core.record_bytes import to_bytes
+from muster.coordinator.group_coordinator.helpers import helpers
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, STABLE
-from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.coordinator.groups.consumer.commands import AssignmentComputed, ConsumerHeartbeatCommand, TopicsFound
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
+from muster.coordinator.patterns import BadPattern, Pattern
+from muster.coordinator.slices import Apart
 from muster.protocol import frames
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from muster.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from muster.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from muster.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from muster.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
@@ -62,32 +73,86 @@ from tests.support import hub
 START = Now(1_000_000, 1_700_000_000_000)
 
 
+class AtOnce:
+    """In place of `Slices`: what a shard has done beside the event loop is done while it is asked for."""
+
+    def run(self, job: Generator[Any, Any, Any], done: Callable[[Any], object], owner: object) -> None:  # nobody goes
+        """Do all of it."""
+        step: Any = None
+        try:
+            while True:
+                step = job.send(step.work() if isinstance(step, Apart) else None)
+        except StopIteration as end:
+            done(end.value)
+
+
+def error_of(pattern: str) -> str | None:
+    """What RE2 says about it; None when nothing is wrong."""
+    try:
+        Pattern(pattern)
+    except BadPattern as error:
+        return str(error.description)
+    return None
+
+
 def settings_of(story: Story) -> GroupSettings:
     """The core's settings by the story's `broker` line; names that are none of the core's are left out."""
-    own = {field.name for field in fields(GroupSettings)}
-    named = {name.replace(".", "_"): int(value) for name, value in story.broker.items()}
-    return GroupSettings(**{name: value for name, value in named.items() if name in own})
+    own = {field.name: field.default for field in fields(GroupSettings)}
+    named = {name.replace(".", "_"): value for name, value in story.broker.items()}
+    found: dict[str, Any] = {
+        name: int(text)
+        if isinstance(own[name], int)
+        else text
+        if isinstance(own[name], str)
+        else tuple(text.split(","))
+        for name, text in named.items()
+        if name in own
+    }
+    return GroupSettings(**found)
+
+
+class Chance(NamedTuple):
+    """What is chance in a run: the end of the names of its groups and own topics, the ids of its topics by name (those
+    of one name in their order), and the ids that the coordinator drew (by the number of the JoinGroup).
+    """
+
+    suffix: str = ""
+    topic_ids: Mapping[str, list[uuid.UUID]] = MappingProxyType({})
+    drawn: Mapping[int, str] = MappingProxyType({})
+
+
+NO_CHANCE = Chance()
 
 
 class VirtualDriver:
     """Plays one story on one core."""
 
-    def __init__(self, story: Story) -> None:
-        self.story = story
+    def __init__(self, story: Story, topics: TopicsImage | None = None, chance: Chance = NO_CHANCE) -> None:
+        self.story, self.chance = story, chance
         self.now = START
-        topics = {name: TopicImage(name, _topic_id(name).bytes, count) for name, count in story.topics.items()}
-        self.topics = TopicsImage(topics, 1)
-        self.core = GroupCore(settings_of(story), self.topics)
+        self.created: dict[str, int] = {}
+        self.joins = 0
+        tail = chance.suffix.replace("~", "-")
+        counts = {**story.topics, **{name + tail: count for name, count in story.own_topics.items() if count}}
+        named = {name: TopicImage(name, self.new_topic_id(name), count) for name, count in counts.items()}
+        self.topics = topics or TopicsImage(named, 1)
+        self.core = GroupCore(settings_of(story), self.topics, helpers=helpers(AtOnce(), self._tell))  # type: ignore[arg-type]  # in place of Slices
         self.core.loaded(self.now)
         self.transactions = TransactionsBeside(self._end, lambda: self.now)
         self.log: list[list[Record] | TransactionalBatch | EndTransaction] = []
         self.replies: list[Reply] = []
         self.ids = 0
+        self.drawn_id: str | None = None
+        """The next id that is drawn, if it is to be a certain one."""
+        self.searches = 0
+        """How often topics were looked for."""
         self.lives: dict[str, int] = {}
 
     def run(self) -> str:
         """The story's text as it went."""
-        play = playing.play(self.story, "", {name: _topic_id(name) for name in self.story.topics})
+        tail = self.chance.suffix.replace("~", "-")
+        ids = {name.removesuffix(tail): uuid.UUID(bytes=one.topic_id) for name, one in self.topics.by_name.items()}
+        play = playing.play(self.story, self.chance.suffix, ids)
         answer: list[Reply] | None = None
         try:
             while True:
@@ -131,6 +196,12 @@ class VirtualDriver:
             self.replies.append(Reply(action.actor, action.api, action.version, action.body, body, took_ms))
 
         client = Client(action.client_id or "", "/127.0.0.1")
+        if isinstance(request, CreateTopicsRequest | DeleteTopicsRequest | CreatePartitionsRequest):
+            self._administer(request, respond)
+            return
+        if action.api == "JoinGroup":
+            self.drawn_id = self.drawn_id or self.chance.drawn.get(self.joins)
+            self.joins += 1
         handled = self._before(request, action.version, respond)
         if handled is None:
             return
@@ -150,22 +221,71 @@ class VirtualDriver:
             self.answer(output)
             return
         if action.api == "JoinGroup":
-            self.ids += 1
             command = JoinCommand(
                 request,
                 handled,
                 client,
-                str(uuid.UUID(int=self.ids)),
+                self._draw(),
                 version_rules.join_requires_known_member_id(action.version),
                 version_rules.join_supports_skip_assignment(action.version),
             )
         if isinstance(request, ConsumerGroupHeartbeatRequest):
-            self.ids += 1
-            drawn_id = str(uuid.UUID(int=self.ids))
-            command = ConsumerHeartbeatCommand(request, handled, client, drawn_id=drawn_id, version=action.version)
+            pattern = request.subscribed_topic_regex
+            command = ConsumerHeartbeatCommand(
+                request,
+                handled,
+                client,
+                drawn_id=self._draw(),
+                pattern_error=error_of(pattern) if pattern else None,
+                version=action.version,
+            )
         if isinstance(request, OffsetCommitRequest):
             command = CommitCommand(request, handled, client, action.version)
         self.take(self.core.handle(command, self.now))
+
+    def _draw(self) -> str:
+        self.ids += 1
+        drawn, self.drawn_id = self.drawn_id, None
+        return drawn or str(uuid.UUID(int=self.ids))
+
+    def _tell(self, result: AssignmentComputed | TopicsFound) -> None:
+        """What was done beside the core."""
+        self.searches += isinstance(result, TopicsFound)
+        self.take(self.core.handle(result, self.now))
+
+    def new_topic_id(self, name: str) -> bytes:
+        """The id of a topic that is created: as on the server of the run."""
+        number = self.created[name] = self.created.get(name, -1) + 1
+        known = self.chance.topic_ids.get(name, [])
+        return (known[number] if number < len(known) else _topic_id(f"{name}/{number}" if number else name)).bytes
+
+    def _administer(self, request: Message, respond: Callable[[Message], None]) -> None:
+        """Topics come, go and grow."""
+        by_name = dict(self.topics.by_name)
+        response: Message
+        if isinstance(request, CreateTopicsRequest):
+            for new in request.topics:
+                by_name[new.name] = TopicImage(new.name, self.new_topic_id(new.name), new.num_partitions)
+            response = CreateTopicsResponse(
+                topics=[CreatableTopicResult(one.name, by_name[one.name].topic_id) for one in request.topics]
+            )
+        elif isinstance(request, DeleteTopicsRequest):
+            for old in request.topics:
+                del by_name[old.name or ""]
+            response = DeleteTopicsResponse(responses=[DeletableTopicResult(one.name) for one in request.topics])
+        else:
+            assert isinstance(request, CreatePartitionsRequest)
+            for grown in request.topics:
+                by_name[grown.name] = TopicImage(grown.name, by_name[grown.name].topic_id, grown.count)
+            rows = [CreatePartitionsTopicResult(one.name) for one in request.topics]
+            response = CreatePartitionsResponse(results=rows)
+        self.change_topics(TopicsImage(by_name, self.topics.version + 1))
+        respond(response)
+
+    def change_topics(self, topics: TopicsImage) -> None:
+        """The topics are these now."""
+        self.topics = topics
+        self.take(self.core.handle(TopicsChanged(topics), self.now))
 
     def take(self, output: Output) -> None:
         """What the shell does with an output: keep the records, send the replies."""
