@@ -17,6 +17,7 @@ from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import STABLE
 from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.records import tombstone, tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
