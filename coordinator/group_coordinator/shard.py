@@ -23,6 +23,7 @@ from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupCo
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
+from muster.coordinator.groups.consumer.steady import SteadyMember
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import LogError
@@ -33,6 +34,7 @@ from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.slices import Slices
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
@@ -56,6 +58,13 @@ KnownProducers = Callable[[Collection[int]], Collection[int]]
 def none_of_them(_: Collection[int]) -> Collection[int]:
     """Where there is no such coordinator."""
     return ()
+
+
+class SteadyBeat(Protocol):
+    """A member that was prepared (`GenerationMember`, `SteadyMember`)."""
+
+    def heartbeat(self, mono_ms: int) -> bool:
+        """Take a heartbeat, if its answer is that all is well; else nothing was done."""
 
 
 class Answering(Enum):
@@ -288,7 +297,12 @@ class GroupShard:
         core = self.runtime.core
         return None if core is None else core.prepare_heartbeat(request)
 
-    def prepared_heartbeat(self, member: GenerationMember) -> Answering:
+    def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
+        """As `prepare_heartbeat`, for a member of a consumer group (KIP-848)."""
+        core = self.runtime.core
+        return None if core is None else core.prepare_consumer_heartbeat(request, client)
+
+    def prepared_heartbeat(self, member: SteadyBeat) -> Answering:
         """Take a heartbeat of that member, if its answer is that all is well."""
         runtime = self.runtime
         if runtime.core is None or not member.heartbeat(self._clock.mono_ms()):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Command, EndTransaction, Now, Output, Reply, TransactionalBatch
+from muster.coordinator.core.interface import Client, Command, EndTransaction, Now, Output, Reply, TransactionalBatch
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups import dispatch, migration, replay
 from muster.coordinator.groups.classic import heartbeat
@@ -19,13 +19,16 @@ from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import NO_LIMIT, Step
+from muster.coordinator.groups.consumer import steady
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, Helpers, TopicsFound
+from muster.coordinator.groups.consumer.steady import SteadyMember
 from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, MEMBER_REQUESTS, REQUESTS, TOLD, UNLOADED
 from muster.coordinator.groups.offsets import commit_template, deletion, retention
 from muster.coordinator.groups.offsets.commit import NEWEST
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.groups.offsets.retention import Retention
 from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
@@ -107,6 +110,12 @@ class GroupCore:
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
         """The member that sends such heartbeats, to be asked before `heartbeat` is; None when there is none now."""
         return heartbeat.prepare(self._state, request)
+
+    def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
+        """The member that sends such heartbeats of KIP-848, to be asked before they are handled; None when there is
+        none now.
+        """
+        return steady.prepare(self._state, request, client)
 
     def prepare_commit(
         self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT, version: int = NEWEST

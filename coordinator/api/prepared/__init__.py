@@ -16,7 +16,7 @@ the request is read as any other. `Dispatcher(prepares=False)` closes the door, 
 
 **What may never be skipped**, whatever it costs:
 - the decision: the core decides about each request anew, with the same rules (`GenerationMember.heartbeat`,
-  `commit_template.commit`), and leaves to the usual way whatever is out of the ordinary;
+  `SteadyMember.heartbeat`, `commit_template.commit`), and leaves to the usual way whatever is out of the ordinary;
 - permission: the version of the permissions is compared with the one at preparation;
 - the topics: a commit is prepared for one image of them;
 - office: the shard is asked each time whether it is active; records get the leader epoch of that moment;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Final
 
 from muster.coordinator.api.context import RequestContext
@@ -14,6 +15,7 @@ from muster.coordinator.api.prepared.heartbeat import prepare_heartbeat
 from muster.coordinator.api.prepared.request import PreparedRequest
 from muster.coordinator.api.registry import Handler
 from muster.coordinator.api.routes import Route
+from muster.protocol.api import ApiKey
 
 MOST_BYTES: Final = 16 * 1024
 """Longer requests are not prepared: names and metadata may have 32 KB each."""
@@ -27,6 +29,16 @@ _PREPARERS: Final[Mapping[Handler, Callable[[Node, Route, RequestContext, bytes,
 """By the handler that is spared: prepare(node, route, context, frame, body). `frame` is without its size;
 `body` is where the request's body begins in it.
 """
+_SELDOM: Final[Mapping[int, str]] = {ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_heartbeat:prepare_consumer_heartbeat"}
+"""More of them, by API: module and function, imported at the first such request that comes again."""
+
+
+def _preparer(route: Route) -> Callable[..., PreparedRequest | None]:
+    found = _PREPARERS.get(route.handler)
+    if found is None:
+        module, _, name = _SELDOM[route.api.key].partition(":")
+        found = getattr(import_module(f"{__package__}.{module}"), name)
+    return found
 
 
 class ConnectionRoute:
@@ -42,7 +54,7 @@ class ConnectionRoute:
         """`prepares`: whether requests that come again may be prepared at all."""
         self.route = route
         self.context = context
-        self.prepares = prepares and route.handler in _PREPARERS
+        self.prepares = prepares and (route.handler in _PREPARERS or route.api.key in _SELDOM)
         self.prepared: PreparedRequest | None = None
         self._size = 0
         self._awaited, self._equal = 1, 0
@@ -66,7 +78,7 @@ class ConnectionRoute:
         if len(frame) > MOST_BYTES:
             return None
         try:
-            return _PREPARERS[self.route.handler](node, self.route, self.context, frame, body)
+            return _preparer(self.route)(node, self.route, self.context, frame, body)
         except ValueError:
             # a form that cannot be taken for granted: other runs of numbers, or what the encoder does not say
             return None

@@ -1,4 +1,4 @@
-"""A member's Heartbeat: all but its correlation id is the same each time."""
+"""A member's heartbeat: all but its correlation id is the same each time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared.request import NOT_PREPARED
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
-from muster.coordinator.group_coordinator.shard import AT_ONCE, NOT_DONE, GroupShard
-from muster.coordinator.groups.classic.heartbeat import WELL, GenerationMember
+from muster.coordinator.group_coordinator.shard import AT_ONCE, NOT_DONE, GroupShard, SteadyBeat
+from muster.coordinator.groups.classic.heartbeat import WELL
 from muster.coordinator.security.authorizer import Authorizer
+from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 
 
@@ -21,21 +22,29 @@ class PreparedHeartbeat:
     """See `PreparedRequest`."""
 
     __slots__ = (
-        "_after_id", "_authorizer", "_before_id", "_head", "_member", "_permissions", "_route", "_shard", "_tail",
-        "size", "was_repeated",
+        "_after_id", "_authorizer", "_before_id", "_head", "_member", "_permissions", "_response", "_route", "_shard",
+        "_tail", "size", "was_repeated",
     )  # fmt: skip
 
     error_counts: Mapping[int, int] = MappingProxyType({0: 1})
 
     def __init__(
-        self, authorizer: Authorizer, route: Route, frame: bytes, shard: GroupShard, member: GenerationMember
+        self,
+        authorizer: Authorizer,
+        route: Route,
+        frame: bytes,
+        shard: GroupShard,
+        member: SteadyBeat,
+        response: Message = WELL,
     ) -> None:
+        """`response`: the answer each time."""
         self.was_repeated = False
         self.size = len(frame)
         self._head, self._tail = route.head, frame[8:]
         self._authorizer, self._permissions = authorizer, authorizer.version
         self._route, self._shard, self._member = route, shard, member
-        self._before_id, self._after_id = route.around(WELL)
+        self._response = response
+        self._before_id, self._after_id = route.around(response)
 
     def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
         """See `PreparedRequest`."""
@@ -52,7 +61,7 @@ class PreparedHeartbeat:
         correlation = data[start + 4 : start + 8]
         if answering is AT_ONCE:
             return self._before_id + correlation + self._after_id
-        self._shard.hold(requests.open(self._route, correlation), WELL)
+        self._shard.hold(requests.open(self._route, correlation), self._response)
         return None
 
 

@@ -109,7 +109,7 @@ def _beat(
     had = member.at.assigned
     state = step.state
     state.deadlines.set(member, step.now.mono_ms + state.configs.of(group.group_id).session_timeout_ms)
-    if group.failed_epoch == group.epoch and member.at.epoch:
+    if group.failed_epoch == group.epoch > group.assignment_epoch and member.at.epoch:
         # the assignor has failed; it was asked again just now, if it is time
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
     follow(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)

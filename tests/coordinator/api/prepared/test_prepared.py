@@ -17,6 +17,7 @@ from muster.coordinator.groups.core import GroupCore
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.coordinator.api.harness import FakeTopics, make_channel
@@ -256,3 +257,31 @@ def test_an_answer_counts_once_and_not_after_the_end() -> None:
         peer.requests.closed()
         made(made._commit.response)
     assert len(logs) == 1
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_steady_heartbeats_of_consumer_groups_are_answered_as_when_each_is_read(version: int) -> None:
+    quick, usual = Peer(), Peer(prepares=False)
+    for peer in (quick, usual):
+        join = ConsumerGroupHeartbeatRequest(
+            "g", "m", 0, rebalance_timeout_ms=5_000, subscribed_topic_names=["t1"], topic_partitions=[]
+        )
+        epoch = peer.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, join).member_epoch
+        beat = ConsumerGroupHeartbeatRequest("g", "m", epoch)
+        for number in range(4):
+            peer.clock.advance(40_000)
+            assert peer.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, beat, number).error_code == 0
+        assert peer.met == (peer is quick)
+        peer.log.sync = True
+        other = peer.dispatcher.open(make_channel(), peer)
+        peer.requests, other = other, peer.requests
+        peer.ask(COMMIT, 9, commit(("t1", 0, 2), member="m", generation=epoch))
+        peer.requests, other = other, peer.requests
+        assert peer.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, beat, 7) is None, "it would show what is not durable"
+        peer.log.synced()
+        assert peer.read(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, 7).error_code == 0
+        peer.log.sync = False
+        peer.clock.advance(45_000)
+        assert peer.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, version, beat).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert quick.answers == usual.answers
+    assert quick.log.rows == usual.log.rows

@@ -1,0 +1,21 @@
+"""A member's ConsumerGroupHeartbeat that says nothing new: all but its correlation id is the same each time."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.prepared.heartbeat import PreparedHeartbeat
+from muster.coordinator.api.routes import Route
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def prepare_consumer_heartbeat(
+    node: Node, route: Route, context: RequestContext, frame: bytes, body: int
+) -> PreparedHeartbeat | None:
+    """None unless it comes from a member that owns what it is to own, in a group where nothing happens."""
+    request: ConsumerGroupHeartbeatRequest = route.decode(frame, body, len(frame))
+    shard = node.routing.shard(request.group_id)
+    member = shard.prepare_consumer_heartbeat(request, context.client)
+    if member is None:
+        return None
+    return PreparedHeartbeat(node.authorizer, route, frame, shard, member, member.response)
