@@ -77,7 +77,8 @@ class Confluent:
 
 
 class KafkaPython:
-    fenced = (kafka.errors.ProducerFencedError, kafka.errors.InvalidProducerEpochError)
+    # plain when its thread has heard of it first: there is "no transaction" any more
+    fenced = (kafka.errors.KafkaError,)
 
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self._producer = kafka.KafkaProducer(
