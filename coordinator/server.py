@@ -311,7 +311,7 @@ class Server:
         if is_told:
             open_log = partial(self.topics.open.open_log, TRANSACTION_EVENTS_TOPIC, index)
             journal = room.TransactionJournal(index, open_log, self.clock)
-        self._observers.append(room.TransactionObservers(journal, lines.log_event))
+        self._observers.append(room.TransactionObservers(journal, lines.log_events))
         return self._observers[-1]
 
     async def _listen(self) -> None:

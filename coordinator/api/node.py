@@ -76,6 +76,7 @@ class Node:
         "draw_uuid",
         "draw_uuid_text",
         "routing",
+        "short_ways",
         "slices",
         "topics",
         "transactions",
@@ -113,6 +114,8 @@ class Node:
         self.cluster = cluster
         self.slices = slices or Slices(clock)
         self.unsent = unsent or Unsent(clock)
+        self.short_ways = True
+        """Whether requests may take those of `api.short`; tests and `bench` compare."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid
         self.draw_uuid_text = draw_uuid_text or uuids.draw_uuid_text
 

@@ -5,6 +5,7 @@ with the methods of `common.group.Group`, a package, and rows here and in `repla
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import import_module
 from types import NoneType
 from typing import Any, Final, TypeVar
@@ -74,8 +75,11 @@ transactions does not pay for them.
 def seldom(request: type[Message]) -> Callable[[Step, Any, Any], None] | None:
     """The function of `SELDOM` for such a request; None when it has none."""
     module = SELDOM.get(request.__name__)
-    if module is None:
-        return None
+    return None if module is None else _handle_of(module)
+
+
+@cache
+def _handle_of(module: str) -> Callable[[Step, Any, Any], None]:
     handle: Callable[[Step, Any, Any], None] = import_module(f"muster.coordinator.groups.{module}").handle
     return handle
 

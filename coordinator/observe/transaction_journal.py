@@ -47,7 +47,8 @@ class TransactionJournal:
         self.partition = partition
         self._clock = clock
         self._writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
-        self._waiting: list[Row] = []
+        self._waiting: list[tuple[Event, int]] = []
+        """Events, and when (wall ms) each happened: put into words when they are written."""
         self._size = 0
         """Of those that wait: how many they are, and how many partitions they name."""
         self._refused = RefusalCounts(_FACTS)
@@ -60,8 +61,10 @@ class TransactionJournal:
                 continue
             if not self._waiting:
                 self._clock.call_at(now.mono_ms + LATEST_MS, self.write)
-            self._waiting.append((_key(event.transactional_id), to_json(event, now.wall_ms)))
-            self._size += 1 + min(partitions_of(event), MOST_PARTITIONS)
+            self._waiting.append((event, now.wall_ms))
+            self._size += 1
+            if "topics" in event.facts:
+                self._size += min(partitions_of(event), MOST_PARTITIONS)
             if self._size >= MOST_WAITING:
                 self.write()
 
@@ -69,7 +72,8 @@ class TransactionJournal:
         """Write what waits."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
-            self._writer.write(waiting, self._clock.now())
+            rows = [(_key(event.transactional_id), to_json(event, wall_ms)) for event, wall_ms in waiting]
+            self._writer.write(rows, self._clock.now())
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
         """The shard has its state from the log."""
@@ -115,16 +119,15 @@ class TransactionObservers:
     What the shard knows as its `Observer`.
     """
 
-    def __init__(self, journal: TransactionJournal | None, log_event: Callable[[Event], object]) -> None:
+    def __init__(self, journal: TransactionJournal | None, log_events: Callable[[Sequence[Event]], object]) -> None:
         self.journal = journal
-        self._log_event = log_event
+        self._log_events = log_events
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
         """Things that have just happened, in their order."""
         if self.journal is not None:
             self.journal.tell(happened, now)
-        for event in happened:
-            self._log_event(event)
+        self._log_events(happened)
 
     def flush(self) -> None:
         """Nothing waits for events of transactions."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
@@ -32,27 +33,41 @@ def to_json(event: Event, wall_ms: int) -> bytes:
     transaction has five events.
     """
     kind, name, producer_id, producer_epoch, facts = event
-    text = (
-        f'{{"v":{VERSION},"kind":"{kind}","transactional_id":{quote(name)},"time":{wall_ms}'
-        f',"producer_id":{producer_id},"producer_epoch":{producer_epoch}'
+    values = [
+        value
+        if type(value) is int
+        else quote(value)
+        if type(value) is str
+        else _topics(value, "partitions" in facts)
+        if fact == "topics"
+        else "true"
+        if value is True
+        else _json(value)
+        for fact, value in facts.items()
+    ]
+    text: str = _form(kind, *facts) % (quote(name), wall_ms, producer_id, producer_epoch, *values)
+    return text.encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=100)
+def _form(kind: str, *facts: str) -> str:
+    """What does not vary in an event of this kind, with these facts: one with a %s for each value."""
+    names = "".join(f',"{_RENAMED.get(fact, fact)}":%s' for fact in facts)
+    return (
+        f'{{"v":{VERSION},"kind":"{kind}","transactional_id":%s,"time":%s,"producer_id":%s,"producer_epoch":%s{names}}}'
     )
-    for fact, value in facts.items():
-        if fact == "topics":
-            count = partitions_of(event)
-            text += f',"topics":{_topics(value) if count <= MOST_PARTITIONS else "null"}'
-            if "partitions" not in facts:
-                text += f',"partitions":{count}'
-        elif type(value) is int:
-            text += f',"{_RENAMED.get(fact, fact)}":{value}'
-        else:
-            text += f',"{_RENAMED.get(fact, fact)}":{quote(value) if type(value) is str else _json(value)}'
-    return f"{text}}}".encode("utf-8", "surrogatepass")
 
 
-def _topics(partitions: Any) -> str:
-    """Partitions by topic."""
-    rows = [f"{quote(topic)}:[{','.join(map(str, ids))}]" for topic, ids in partitions.items()]
-    return f"{{{','.join(rows)}}}"
+def _topics(partitions: Any, is_counted: bool) -> str:
+    """Partitions by topic, if they are not too many, and how many they are, unless another fact says that
+    (`is_counted`).
+    """
+    count = sum(map(len, partitions.values()))
+    rows = "null"
+    if count <= MOST_PARTITIONS:
+        rows = ",".join([f"{quote(topic)}:[{','.join(map(str, ids))}]" for topic, ids in partitions.items()])
+        rows = f"{{{rows}}}"
+    return rows if is_counted else f'{rows},"partitions":{count}'
 
 
 def partitions_of(event: Event) -> int:

@@ -5,7 +5,8 @@ told at debug; a transaction that was aborted for its producer, and a producer t
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import structlog
 
@@ -15,13 +16,19 @@ from muster.coordinator.transactions.events import Event
 log = structlog.get_logger("muster.transactions")
 
 
-def log_event(event: Event) -> None:
-    """Tell of one event."""
-    line = _line(event)
-    if line is not None:
-        log.info(line, **_fields(event))
-    elif log.is_enabled_for(logging.DEBUG):
-        log.debug(event.kind.replace("_", " "), **_fields(event))
+def log_events(happened: Sequence[Event]) -> None:
+    """Tell of events, in their order."""
+    is_debug = log.is_enabled_for(logging.DEBUG)
+    for event in happened:
+        line = _line(event) if event.kind in _AT_INFO else None
+        if line is not None:
+            log.info(line, **_fields(event))
+        elif is_debug:
+            log.debug(event.kind.replace("_", " "), **_fields(event))
+
+
+_AT_INFO: Final = (events.ENDING, events.INITIALIZED, events.EXPIRED)
+"""Kinds of which some are told at info."""
 
 
 def _line(event: Event) -> str | None:

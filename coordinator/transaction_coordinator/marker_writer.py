@@ -63,6 +63,11 @@ class MarkerWriter:
         self._groups = groups
         self._clock = clock
 
+    def is_ready(self, topic: str, index: int) -> bool:
+        """Whether `write` takes no time."""
+        partition = self._topics.partition(topic, index)
+        return partition is None or partition.log.knows_producers
+
     def writing(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> Job[None]:
         """`write`, when it takes no time: a log that was just opened knows its producers after a while."""
         partition = self._topics.partition(topic, index)

@@ -29,6 +29,9 @@ log = structlog.get_logger("muster.transactions")
 RETRY_MS: Final = 100
 """After so long a marker that could not be written is tried again: its partition is offline, or loads."""
 
+FEW: Final = 16
+"""A transaction of no more partitions gets its markers without a job: that takes half a millisecond."""
+
 _Rows = Sequence[tuple[str, Sequence[int]]]
 """Topics and their partitions."""
 
@@ -105,10 +108,22 @@ class MarkerSender:
         topics = [(topic.name, topic.partition_indexes) for topic in row.topics]
         ending = _Ending(transactional_id, marker, sum(len(indexes) for _, indexes in topics))
         self._endings[transactional_id] = ending
-        if ending.left:
-            self._slices.run(self._writing(ending, topics), _nothing, self)
-        else:
+        if not ending.left:
             self._complete(ending)
+        elif ending.left > FEW or not self._slices.run_small(partial(self._write_few, ending, topics)):
+            self._slices.run(self._writing(ending, topics), _nothing, self)
+
+    def _write_few(self, ending: _Ending, topics: _Rows) -> None:
+        """What `_writing` does, at once: there is a twentieth less of a transaction to be done."""
+        writer, endings = self._writer, self._endings
+        for topic, indexes in topics:
+            for index in indexes:
+                if endings.get(ending.transactional_id) is not ending:
+                    return
+                if writer.is_ready(topic, index):
+                    writer.write(ending.marker, topic, index, partial(self._ended, ending, topic, index))
+                else:
+                    self._slices.run(self._write(ending, topic, index), _nothing, self)
 
     def _writing(self, ending: _Ending, topics: _Rows) -> Job[None]:
         for topic, indexes in topics:

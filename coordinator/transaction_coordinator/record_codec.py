@@ -12,7 +12,6 @@ import structlog
 from google_crc32c import value as crc32c
 
 from muster.coordinator.core.interface import Decoded, Now, Producer, Record
-from muster.coordinator.core.record_bytes import pack
 from muster.coordinator.log import CorruptBatch
 from muster.coordinator.log.records.building import build_packed
 from muster.coordinator.log.records.compression import UNPACKED_LIMIT, unpack
@@ -26,6 +25,7 @@ from muster.coordinator.log.records.headers import (
     unpack_for_replay,
 )
 from muster.coordinator.log.records.scanning import Pair, pairs_of
+from muster.coordinator.transaction_coordinator.record_form import packed
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import TRANSACTION_STATE, UnknownRecord
 
@@ -45,7 +45,7 @@ class RecordCodec:
 
     def encode(self, records: Sequence[Record]) -> tuple[list[bytes], int]:
         """Each record as it stands in a batch, and the bytes of them all."""
-        rows = [pack(TRANSACTION_STATE, record) for record in records]
+        rows = [packed(record) for record in records]
         return rows, sum(map(len, rows))
 
     def build(self, rows: Sequence[bytes], now: Now, producer: Producer | None) -> bytearray:

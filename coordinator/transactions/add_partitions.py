@@ -7,9 +7,10 @@ first batch of a transaction, without the rows of a request and of a response.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.coordinator.transactions import events, size, timeouts
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
@@ -85,15 +86,13 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
     if error := _not_the_producer(one, asked):
         return error, 0
     is_open = one.state == ONGOING
-    if sum(map(len, asked.topics.values())) > size.MOST_PARTITIONS:
+    addition = _addition(one.partitions, asked.topics)
+    if addition is None:
         return ErrorCode.UNKNOWN_SERVER_ERROR, 0
-    more = _not_there(one.partitions, asked.topics)
-    if is_open and not more:
+    new, partitions, count, names_size = addition
+    if is_open and not new:
         return ErrorCode.NONE, 0
-    if one.partition_count + sum(map(len, more.values())) > size.MOST_PARTITIONS:
-        return ErrorCode.UNKNOWN_SERVER_ERROR, 0
-    partitions = with_more(one.partitions, asked.topics.items())
-    used = size.of_record(asked.transactional_id, partitions)
+    used = size.of_record(asked.transactional_id, names_size)
     if used > left:
         # alone it would be too large for Kafka too; with others of one request it may come again
         is_alone_too_large = used > step.most_bytes - size.HEADER
@@ -116,8 +115,62 @@ def _add(step: Step, command: TransactionCommand, asked: PartitionsAsked, left: 
             client_id=command.client.client_id,
             host=command.client.host,
         )
-    step.event(events.PARTITIONS_ADDED, one, topics=more, start_ms=one.start_ms, partitions=one.partition_count)
+    step.event(events.PARTITIONS_ADDED, one, topics=new, start_ms=one.start_ms, partitions=count)
     return ErrorCode.NONE, used
+
+
+class _Addition(NamedTuple):
+    """What comes of adding partitions to those of a transaction. Other transactions get the same object: nothing of it
+    is to be changed.
+    """
+
+    new: Mapping[str, Sequence[int]]
+    """What is asked for and not there yet."""
+    partitions: Partitions
+    """All of them, in the order of the record."""
+    total: int
+    """How many these are."""
+    size: int
+    """What they take in the record."""
+
+
+_Key = tuple[tuple[str, tuple[int, ...]], ...]
+"""Partitions by topic, in their order."""
+FEW: Final = 8
+"""So many are added once, and remembered: nearly all transactions have few, and the same ones over and over."""
+
+
+def _addition(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition | None:
+    """None: they would be too many."""
+    count = sum(map(len, present.values())) + sum(map(len, asked.values()))
+    if count <= FEW:
+        return _of_few(_key(present), _key(asked))
+    if count > size.MOST_PARTITIONS:
+        is_too_much = sum(map(len, asked.values())) > size.MOST_PARTITIONS
+        if is_too_much or count - _in_both(present, asked) > size.MOST_PARTITIONS:
+            return None
+    return _added(present, asked)
+
+
+def _key(partitions: Mapping[str, Collection[int]]) -> _Key:
+    return tuple([(topic, tuple(ids)) for topic, ids in partitions.items()])
+
+
+@lru_cache(maxsize=1_000)
+def _of_few(present: _Key, asked: _Key) -> _Addition:
+    return _added(dict(present), dict(asked))
+
+
+def _added(present: Partitions, asked: Mapping[str, Sequence[int]]) -> _Addition:
+    partitions = with_more(present, asked.items())
+    count = sum(map(len, partitions.values()))
+    return _Addition(_not_there(present, asked), partitions, count, size.of_partitions(partitions))
+
+
+def _in_both(present: Partitions, asked: Mapping[str, Sequence[int]]) -> int:
+    """How many of those asked for need not be added: they are there, or are asked for twice."""
+    new = _not_there(present, asked)
+    return sum(map(len, asked.values())) - sum(map(len, new.values()))
 
 
 def _not_there(present: Partitions, topics: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:

@@ -15,13 +15,8 @@ from muster.protocol.hashing import java_string_hash
 
 MOST: Final = 1_000
 """Partitions that are put in Kafka's order: some 2 ms."""
-FEW: Final = 8
-"""So many are put in order once, and remembered: the second partition of a transaction took 7 us of its 16."""
 _MASK: Final = 0xFFFFFFFF
 _LEAST_BUCKETS: Final = 16
-
-_Key = tuple[tuple[str, tuple[int, ...]], ...]
-"""Partitions by topic, in their order."""
 
 _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 
@@ -29,29 +24,15 @@ _hash_of_topic = lru_cache(maxsize=1_000)(java_string_hash)
 def with_more(
     present: Mapping[str, Collection[int]], more: Iterable[tuple[str, Iterable[int]]]
 ) -> dict[str, dict[int, None]]:
-    """The partitions of both, by topic, in the order of the record that adds `more`. Others may be given the same
-    object: it is not to be changed.
-    """
+    """The partitions of both, by topic, in the order of the record that adds `more`."""
     added: dict[str, dict[int, None]] = {}
     for topic, partitions in more:
         added.setdefault(topic, {}).update(dict.fromkeys(partitions))
-    if _count(present) + _count(added) <= FEW:
-        return _of_few(_key(present), _key(added))
     return _merged(present, added)
 
 
 def _count(partitions: Mapping[str, Collection[int]]) -> int:
     return sum(map(len, partitions.values()))
-
-
-def _key(partitions: Mapping[str, Collection[int]]) -> _Key:
-    return tuple([(topic, tuple(ids)) for topic, ids in partitions.items()])
-
-
-@lru_cache(maxsize=1_000)
-def _of_few(present: _Key, added: _Key) -> dict[str, dict[int, None]]:
-    """Nearly all transactions have few partitions, and the same ones over and over."""
-    return _merged(dict(present), {topic: dict.fromkeys(ids) for topic, ids in added})
 
 
 def _merged(

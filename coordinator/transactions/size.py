@@ -17,9 +17,11 @@ _A_TOPIC: Final = 12
 _A_PARTITION: Final = 4
 
 
-def of_record(transactional_id: str, partitions: Mapping[str, Sized]) -> int:
-    """Bytes of the record of a transaction with these partitions, or some more."""
-    size = _A_RECORD + 4 * len(transactional_id)
-    for topic, ids in partitions.items():
-        size += _A_TOPIC + 4 * len(topic) + _A_PARTITION * len(ids)
-    return size
+def of_record(transactional_id: str, partitions_size: int) -> int:
+    """Bytes of the record of a transaction with partitions of that size, or some more."""
+    return _A_RECORD + 4 * len(transactional_id) + partitions_size
+
+
+def of_partitions(partitions: Mapping[str, Sized]) -> int:
+    """What they take in a record, or some more."""
+    return sum([_A_TOPIC + 4 * len(topic) + _A_PARTITION * len(ids) for topic, ids in partitions.items()])

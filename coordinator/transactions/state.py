@@ -11,7 +11,7 @@ from muster.coordinator.core.deadlines import Deadlines, Due
 from muster.coordinator.core.interface import Decoded, Respond
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.coordinator.transactions.states import IN_RECORDS, ONGOING
-from muster.coordinator.transactions.transaction import NO_PRODUCER_EPOCH, Transaction
+from muster.coordinator.transactions.transaction import NO_PRODUCER_EPOCH, Partitions, Transaction
 from muster.protocol.message import Message
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey, TransactionLogValue
 
@@ -75,10 +75,15 @@ class State:
         self._timeouts_ms: dict[int, int] = {}
 
     def evolve(
-        self, key: Message, value: Message | None, last_producer_epoch: int = NO_PRODUCER_EPOCH
+        self,
+        key: Message,
+        value: Message | None,
+        last_producer_epoch: int = NO_PRODUCER_EPOCH,
+        partitions: Partitions | None = None,
     ) -> Transaction | None:
         """Take over one record: the id that it is about, None when that is gone. A record of an unknown type or state
         (a later Kafka's) changes nothing. `last_producer_epoch`: see `Transaction`; records do not have it.
+        `partitions`: what the value's rows come to, if they were made of that just now.
         """
         if type(key) is not TransactionLogKey:
             return None
@@ -94,7 +99,7 @@ class State:
         if transaction is None:
             transaction = self.transactions[transactional_id] = Transaction(transactional_id)
         timeout_ms = value.transaction_timeout_ms
-        transaction.take(value, last_producer_epoch, self._timeouts_ms.setdefault(timeout_ms, timeout_ms))
+        transaction.take(value, last_producer_epoch, self._timeouts_ms.setdefault(timeout_ms, timeout_ms), partitions)
         if transaction.state == ONGOING:
             self.ongoing[transactional_id] = transaction
         elif transactional_id in self.ongoing:

@@ -11,7 +11,7 @@ from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
 from muster.coordinator.transactions.state import State
 from muster.coordinator.transactions.states import EMPTY, STATUS, after
-from muster.coordinator.transactions.transaction import Partitions, Transaction
+from muster.coordinator.transactions.transaction import NO_PARTITIONS, Partitions, Transaction
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.transaction_records.transaction_log import (
@@ -71,6 +71,10 @@ class Step(Output):
         one = transaction
         transactional_id = one.transactional_id
         next_state = after(transactional_id, one.state if state is None else state, event)
+        if partitions is None:
+            partitions = one.partitions
+        if next_state == EMPTY:
+            partitions = NO_PARTITIONS
         value = TransactionLogValue(
             one.producer_id if producer_id is None else producer_id,
             one.producer_id,
@@ -79,7 +83,7 @@ class Step(Output):
             -1,
             one.timeout_ms if timeout_ms is None else timeout_ms,
             STATUS[next_state],
-            None if next_state == EMPTY else rows_of(one.partitions if partitions is None else partitions),
+            None if next_state == EMPTY else rows_of(partitions),
             self.now.wall_ms,
             one.start_ms if start_ms is None else start_ms,
             one.version if version is None else version,
@@ -87,7 +91,7 @@ class Step(Output):
         last = one.last_producer_epoch if last_producer_epoch is None else last_producer_epoch
         key = TransactionLogKey(transactional_id)
         self.records.append(Record(key, value, VALUE_VERSION))
-        self.state.evolve(key, value, last)
+        self.state.evolve(key, value, last, partitions)
 
     def remove(self, transaction: Transaction, event: str) -> None:
         """Let `event` be the end of an id: its tombstone."""

@@ -70,8 +70,14 @@ class Transaction:
         """How many partitions the open transaction has."""
         return sum(map(len, self.partitions.values()))
 
-    def take(self, value: TransactionLogValue, last_producer_epoch: int, timeout_ms: int) -> None:
-        """Become what a record says. `timeout_ms`: the one of the record, as an object that others share."""
+    def take(
+        self,
+        value: TransactionLogValue,
+        last_producer_epoch: int,
+        timeout_ms: int,
+        partitions: Partitions | None = None,
+    ) -> None:
+        """Become what a record says. `timeout_ms`, `partitions`: those of the record, as objects that others share."""
         producer_id, previous = value.producer_id, value.previous_producer_id
         self.producer_id = producer_id
         self.previous_producer_id = producer_id if previous == producer_id else previous
@@ -80,17 +86,19 @@ class Transaction:
         self.last_producer_epoch = last_producer_epoch
         self.timeout_ms = timeout_ms
         self.state = IN_RECORDS[value.transaction_status]
-        rows = value.transaction_partitions
-        if rows and self.state != EMPTY:
-            partitions: dict[str, dict[int, None]] = {}
-            for row in rows:
-                partitions.setdefault(row.topic, {}).update(dict.fromkeys(row.partition_ids))
-            self.partitions = partitions
-        else:
-            self.partitions = NO_PARTITIONS
+        self.partitions = self._partitions_of(value) if partitions is None else partitions
         self.start_ms = value.transaction_start_timestamp_ms
         self.updated_ms = value.transaction_last_update_timestamp_ms
         self.version = value.client_transaction_version
+
+    def _partitions_of(self, value: TransactionLogValue) -> Partitions:
+        rows = value.transaction_partitions
+        if not rows or self.state == EMPTY:
+            return NO_PARTITIONS
+        partitions: dict[str, dict[int, None]] = {}
+        for row in rows:
+            partitions.setdefault(row.topic, {}).update(dict.fromkeys(row.partition_ids))
+        return partitions
 
 
 def is_exhausted(producer_epoch: int) -> bool:

@@ -124,6 +124,40 @@ def test_each_turn_has_a_slice_of_its_own_for_those_who_come() -> None:
     assert world.results == [None, "b"]
 
 
+def test_small_work_needs_no_job_and_takes_its_share_of_the_slice() -> None:
+    world = World()
+
+    def work() -> None:
+        world.clock._move_to(world.clock.mono_ms() + SLICE_MS // 2)
+        world.results.append("small")
+
+    assert [world.slices.run_small(work) for _ in range(3)] == [True, True, False]
+    world.run(world.job(1, result="large"))
+    assert world.results == ["small", "small"]
+    world.clock.advance(0)
+    assert world.results == ["small", "small", "large"]
+    world.clock.advance(0)
+    assert world.slices.run_small(work)
+    world.slices.stop()
+    assert not world.slices.run_small(work)
+
+
+def test_a_result_for_a_job_comes_behind_small_work() -> None:
+    world, later = World(), Later()
+
+    def waiting() -> Job[str]:
+        return f"after {(yield later)}"
+
+    def work() -> None:
+        later("small")
+        world.results.append("end of small")
+
+    world.run(waiting())
+    world.slices.run_small(work)
+    world.clock.advance(0)
+    assert world.results == ["end of small", "after small"]
+
+
 def test_work_apart_is_done_elsewhere_and_its_result_comes_back() -> None:
     class Elsewhere:
         def __init__(self) -> None:

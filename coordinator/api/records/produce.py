@@ -9,11 +9,13 @@ anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
 from importlib import import_module
+from typing import Any
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.api.version_rules import (
     produce_adds_partitions,
@@ -43,7 +45,7 @@ from muster.protocol.messages.produce import (
 )
 
 NO_OFFSET = -1
-_WITHOUT_START = frozenset(
+WITHOUT_START = frozenset(
     (
         ErrorCode.INVALID_REQUIRED_ACKS,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -63,27 +65,39 @@ ACKS_LEADER = 1
 ACKS_ALL = -1
 
 
+def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
+    """Append each partition's batch. (`api.short` does nothing else, for one batch of a transaction.)"""
+    transactional_id = request.transactional_id
+    if transactional_id is None or not node.short_ways or not _short_way()(node, context, request, respond):
+        produce(node, context, request, respond)
+
+
+@cache
+def _short_way() -> Any:
+    return import_module("muster.coordinator.api.short.produce").take
+
+
 @in_slices
-def handle_produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
+def produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
     """Append each partition's batch; the answer leaves when every append is as durable as the topic asks for."""
-    produce = _Produce(node, context, request.acks)
+    on_its_way = _Produce(node, context, request.acks)
     rows = len(request.topic_data)
     for topic in request.topic_data:
         rows += len(topic.partition_data)
     many = rows > ROWS_AT_ONCE
     try:
         firsts, transactional_id = yield from _first_batches(node, context, request, many)
-        accepted = yield from produce.look_at(request, firsts, many)
+        accepted = yield from on_its_way.look_at(request, firsts, many)
         if transactional_id is not None:
-            accepted = yield from produce.verify(transactional_id, accepted)
+            accepted = yield from on_its_way.verify(transactional_id, accepted)
     except (ApiError, CorruptBatch) as refusal:
-        yield from produce.refuse_all(request, refusal)
+        yield from on_its_way.refuse_all(request, refusal)
     else:
-        yield from produce.append(accepted)
-    produce.one_done()
-    if not produce.all_done.is_there:
-        yield produce.all_done
-    return produce.answer()
+        yield from on_its_way.append(accepted)
+    on_its_way.one_done()
+    if not on_its_way.all_done.is_there:
+        yield on_its_way.all_done
+    return on_its_way.answer()
 
 
 def _first_batches(
@@ -231,7 +245,7 @@ class _Produce:
         for one in accepted:
             verdict = found.get((one.topic.name, one.answer.index)) if one.header.is_transactional else None
             if isinstance(verdict, ApiError | LogError):
-                _fail(one.answer, verification.as_produce_error(verdict, knows))
+                fail(one.answer, verification.as_produce_error(verdict, knows))
             else:
                 one.guard = verdict
                 verified.append(one)
@@ -255,8 +269,8 @@ class _Produce:
                 log_start_offset = partition.log.start_offset
                 yield from self._append(partition, one)
             except (ApiError, LogError) as error:
-                _fail(answer, error)
-                if error.error_code not in _WITHOUT_START:
+                fail(answer, error)
+                if error.error_code not in WITHOUT_START:
                     answer.log_start_offset = log_start_offset
 
     def _append(self, partition: Partition, one: _Accepted) -> Job[None]:
@@ -283,7 +297,7 @@ class _Produce:
 
             def durable(failure: LogOffline | None) -> None:
                 if failure is not None:
-                    _fail(answer, failure)
+                    fail(answer, failure)
                 self.one_done()
 
             partition.log.when_flushed(appended.end_offset, durable)
@@ -359,11 +373,12 @@ def _little(check: Callable[[Allowed], Checked], batch: Batch, header: BatchHead
 
 def _refused(index: int, error: ApiError | LogError) -> PartitionProduceResponse:
     answer = PartitionProduceResponse(index)
-    _fail(answer, error)
+    fail(answer, error)
     return answer
 
 
-def _fail(answer: PartitionProduceResponse, error: ApiError | LogError) -> None:
+def fail(answer: PartitionProduceResponse, error: ApiError | LogError) -> None:
+    """Say in the answer for a partition why nothing was appended."""
     answer.error_code = error.error_code
     if isinstance(error, ProducerError):
         answer.error_message = None  # as on Kafka, which says no more than the code

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, ask_each, in_pieces
-from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.api.transactions.verification import Knows, Wanted, verifying
 from muster.coordinator.api.version_rules import txn_commit_adds_partitions, txn_commit_knows_abortable
 from muster.coordinator.core.interface import Producer
@@ -38,8 +39,21 @@ _Topics = dict[str, TxnOffsetCommitResponseTopic]
 """The rows of an answer, by topic; one that is named twice has one."""
 
 
-@in_slices
 def handle_txn_offset_commit(
+    node: Node, context: RequestContext, request: TxnOffsetCommitRequest, respond: Respond
+) -> None:
+    """Write the positions to the log of the group's shard. (`api.short` does nothing else, for a few of them.)"""
+    if not node.short_ways or not _short_way()(node, context, request, respond):
+        txn_offset_commit(node, context, request, respond)
+
+
+@cache
+def _short_way() -> Any:
+    return import_module("muster.coordinator.api.short.txn_offset_commit").take
+
+
+@in_slices
+def txn_offset_commit(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Job[TxnOffsetCommitResponse]:
     """Write the positions to the log of the group's shard, then answer; each partition has its own error."""
@@ -60,7 +74,8 @@ def handle_txn_offset_commit(
 
 
 @cache
-def _knows(version: int) -> Knows:
+def knows_of(version: int) -> Knows:
+    """What a client knows that sends this version."""
     return Knows(txn_commit_adds_partitions(version), txn_commit_knows_abortable(version))
 
 
@@ -119,7 +134,7 @@ def _verified(
         return None, ErrorCode.INVALID_GROUP_ID
     if not shard.active:
         return None, 0  # which the shard says itself
-    knows = _knows(context.api_version)
+    knows = knows_of(context.api_version)
     wanted = Wanted(GROUP_OFFSETS_TOPIC, shard.partition, shard.runtime.log, -1)
     found = yield from verifying(node, context.client, transactional_id, producer, (wanted,), knows, again=False)
     verdict = found[GROUP_OFFSETS_TOPIC, shard.partition]

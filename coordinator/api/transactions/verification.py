@@ -7,9 +7,9 @@ the coordinator when that is durable. Used by Produce and TxnOffsetCommit: what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.version_rules import transaction_version
@@ -137,14 +137,28 @@ def _ask(
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST
         return {(topic, index): error for topic in topics for index in topics[topic]}
     answer = Later()
+    question(node, client, transactional_id, producer, topics, knows, answer)
+    response: PartitionErrors = yield answer
+    return {place: heard(error, knows) for place, error in response.errors.items()}
+
+
+def question(
+    node: Node,
+    client: Client,
+    transactional_id: str,
+    producer: Producer,
+    topics: Mapping[str, Sequence[int]],
+    knows: Knows,
+    answer: Callable[[Any], object],
+) -> None:
+    """Ask the coordinator of the id: `answer` gets its `PartitionErrors`."""
     asked = PartitionsAsked(transactional_id, *producer, not knows.adds, topics)
     command = TransactionCommand(asked, answer, client, transaction_version(knows.adds))
     node.transactions.submit(transactional_id, command)
-    response: PartitionErrors = yield answer
-    return {place: _heard(error, knows) for place, error in response.errors.items()}
 
 
-def _heard(error: int, knows: Knows) -> int:
+def heard(error: int, knows: Knows) -> int:
+    """An error of the coordinator as a client of this kind is told it."""
     if error == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH  # which producers expect from a partition's leader
     if error == ErrorCode.TRANSACTION_ABORTABLE and not knows.knows_abortable:

@@ -123,7 +123,7 @@ def test_a_log_that_fails_costs_events_and_nothing_else(desk: Desk) -> None:
 
 def test_a_load_is_told_and_what_waits_at_the_end_is_written(desk: Desk) -> None:
     logged: list[Event] = []
-    observers = TransactionObservers(desk.journal, logged.append)
+    observers = TransactionObservers(desk.journal, logged.extend)
     observers.loaded(desk.clock.now(), transactional_ids=3, records=9, took_ms=4)
     observers.tell((begun(), refused()), desk.clock.now())
     observers.flush()
@@ -137,7 +137,7 @@ def test_a_load_is_told_and_what_waits_at_the_end_is_written(desk: Desk) -> None
 
 def test_without_a_journal_only_the_log_is_told() -> None:
     logged: list[Event] = []
-    observers = TransactionObservers(None, logged.append)
+    observers = TransactionObservers(None, logged.extend)
     now = ManualClock().now()
     observers.loaded(now, transactional_ids=0, records=0, took_ms=0)
     observers.tell((begun(),), now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.transaction_coordinator.log_lines import log_event
+from muster.coordinator.transaction_coordinator.log_lines import log_events
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
 from tests.coordinator.observe import happenings as happened
@@ -25,7 +25,7 @@ from tests.coordinator.observe import happenings as happened
 )
 def test_what_an_operator_wants_to_know(event: Event, line: str) -> None:
     with capture_logs() as lines:
-        log_event(event)
+        log_events([event])
     (told,) = lines
     assert (told["event"], told["log_level"]) == (line, "info")
     assert (told["transactional_id"], told["producer_id"]) == ("pay-1", 4000)
@@ -33,7 +33,7 @@ def test_what_an_operator_wants_to_know(event: Event, line: str) -> None:
 
 def test_a_cause_in_words() -> None:
     with capture_logs() as lines:
-        log_event(happened.ending(events.TIMED_OUT, is_committed=False))
+        log_events([happened.ending(events.TIMED_OUT, is_committed=False)])
     assert lines[0]["cause"] == "it was open for longer than its timeout"
     assert "client_id" not in lines[0]
 
@@ -41,5 +41,5 @@ def test_a_cause_in_words() -> None:
 def test_what_goes_by_itself_is_for_debugging() -> None:
     with capture_logs() as lines:
         for event in (happened.begun(), happened.ended(), happened.fenced(), happened.initialized()):
-            log_event(event)
+            log_events([event])
     assert [line["log_level"] for line in lines] in ([], ["debug"] * 4)

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.slices import Job, Slices
+from muster.coordinator.slices import SLICE_MS, Job, Slices
 from muster.coordinator.transaction_coordinator.markers import RETRY_MS, MarkerSender
 from muster.coordinator.transactions.commands import MarkersWritten
 from muster.protocol.errors import ErrorCode
@@ -27,6 +27,9 @@ class Writer:
         self.written: list[tuple[Any, str, int]] = []
         self.errors: dict[tuple[str, int], int | None] = {}
         self.waiting: list[Any] = []
+
+    def is_ready(self, topic: str, index: int) -> bool:
+        return topic != "cold"
 
     def writing(self, marker: Any, topic: str, index: int, ended: Any) -> Job[None]:
         self.write(marker, topic, index, ended)
@@ -166,6 +169,30 @@ def test_many_partitions_take_several_turns(bench: Bench) -> None:
     assert 0 < len(bench.writer.written) < 30
     bench.clock.advance(1_000)
     assert len(bench.writer.written) == 100
+    assert bench.done == DONE
+
+
+def test_few_of_many_transactions_share_the_turns(bench: Bench) -> None:
+    slow = bench.writer.write
+
+    def write(*given: Any) -> None:
+        bench.clock._move_to(bench.clock.mono_ms() + 1)
+        slow(*given)
+
+    bench.writer.write = write  # type: ignore[method-assign]
+    for number in range(20):
+        bench.send(("t", [0, 1]), transactional_id=str(number))
+    assert len(bench.writer.written) == SLICE_MS
+    bench.clock.advance(1_000)
+    assert len(bench.writer.written) == 40
+    assert [done.transactional_id for done in bench.done] == [str(number) for number in range(20)]
+
+
+def test_a_log_that_must_be_read_first_holds_up_no_other(bench: Bench) -> None:
+    bench.writer.errors["cold", 0] = None
+    bench.send(("cold", [0]), ("t", [0]))
+    assert [row[1:] for row in bench.writer.written] == [("cold", 0), ("t", 0)]
+    bench.writer.waiting[0](ErrorCode.NONE)
     assert bench.done == DONE
 
 

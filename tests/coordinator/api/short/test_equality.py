@@ -1,0 +1,274 @@
+"""Random histories on two nodes, one of which takes the short ways: every byte answered or written is the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.records import produce as plain_produce
+from muster.coordinator.api.short import produce, txn_offset_commit
+from muster.coordinator.api.transactions import txn_offset_commit as plain_commit
+from muster.coordinator.clock import ManualClock
+from muster.coordinator.group_coordinator.settings import ShardSettings
+from muster.coordinator.group_coordinator.shards import group_shards
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.slices import Slices, at_once
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.transaction_coordinator.transactions import Transactions
+from muster.coordinator.transactions.settings import TransactionSettings
+from muster.protocol import shapes
+from muster.protocol.api import api_named
+from muster.protocol.messages.end_txn import EndTxnRequest
+from muster.protocol.messages.init_producer_id import InitProducerIdRequest
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.coordinator.api.data_plane import send
+from tests.coordinator.api.harness import Answers, Refusing, make_context, make_node
+from tests.coordinator.topics.support import add_topic, batch, make_topics, started_with
+
+IDS = ["x", "y", "z"]
+GROUPS = ["g", "h"]
+LOGS = [("t", 3), ("u", 1), (GROUP_OFFSETS_TOPIC, 2), (TRANSACTION_STATE_TOPIC, 2)]
+taken: Counter[str] = Counter()
+"""How many requests took the short way."""
+
+
+class Side:
+    """One of the two nodes, whole, over logs in memory."""
+
+    def __init__(self, *, short_ways: bool, verifies: bool, linger_ms: int) -> None:
+        self.clock = clock = ManualClock()
+        topics = make_topics(
+            clock=clock,
+            offsets_topic_num_partitions=2,
+            transaction_state_log_num_partitions=2,
+            transaction_partition_verification_enable=verifies,
+        )
+        for name in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
+            at_once(topics.ensuring(name))
+        add_topic(topics, "t", 3)
+        add_topic(topics, "u", 1, cleanup_policy="compact", max_message_bytes="400")
+        shards = group_shards(topics, clock, GroupSettings(), ShardSettings(), lambda _: None)  # type: ignore[arg-type, return-value]  # nobody observes
+        for shard in shards:
+            for _ in shard.start():
+                pass
+        slices = Slices(clock)
+        transactions = Transactions(topics, clock, slices, shards, TransactionSettings, linger_ms=linger_ms)
+        transactions.start(100)
+        self.node: Node = make_node(
+            clock=clock, topics=topics, routing=Routing(shards), transactions=transactions, config=started_with({}),
+            slices=slices,
+        )  # fmt: skip
+        self.node.short_ways = short_ways
+
+    def ask(self, request: Any, version: int) -> Any:
+        """The answer as bytes, and as it is."""
+        served = api_named(type(request).__name__.removesuffix("Request"))
+        answers = send(self.node, request, version, make_context(served.key, version))
+        for _ in range(60):
+            self.clock.advance(0)
+            if answers.all:
+                break
+            self.clock.advance(20)  # a client that is told to wait
+        response = answers.one()
+        if response is None:
+            return None, None
+        lowered = (
+            shapes.lower_response(served.key, version, response)
+            if shapes.converted(served.key, version)[1]
+            else response
+        )
+        encoded = served.encode_response(version, lowered)
+        return encoded if isinstance(encoded, bytes) else b"".join(encoded), response
+
+    def written(self) -> list[bytes]:
+        found = []
+        for name, count in LOGS:
+            for partition in self.node.topics.by_name[name].partitions[:count]:
+                assert partition is not None
+                found.append(bytes(partition.log.read(0, 1 << 24)) if partition.log.end_offset else b"")
+        return found
+
+
+class Pair:
+    """Both sides, and what the producers know."""
+
+    def __init__(self, seed: int, *, verifies: bool = True, linger_ms: int = -1) -> None:
+        self.random = Random(seed)
+        self.sides = [Side(short_ways=short, verifies=verifies, linger_ms=linger_ms) for short in (True, False)]
+        self.producers: dict[str, tuple[int, int]] = {}
+        self.sequences: Counter[tuple[str, int, int, int]] = Counter()
+
+    def both(self, make: Any, version: int) -> Any:
+        """`make` gives the request anew for each side: handlers may keep or change it."""
+        answers = [side.ask(make(), version) for side in self.sides]
+        assert answers[0][0] == answers[1][0]
+        assert self.sides[0].written() == self.sides[1].written()
+        return answers[0][1]
+
+    def step(self) -> None:
+        what = self.random.choice([self.init, *[self.produce] * 5, *[self.commit] * 3, *[self.end] * 2, self.wait])
+        what()
+
+    def wait(self) -> None:
+        ms = self.random.choice([1, 50, 150])
+        for side in self.sides:
+            side.clock.advance(ms)
+
+    def init(self) -> None:
+        name = self.random.choice(IDS)
+        answer = self.both(lambda: InitProducerIdRequest(name, 60_000), 4)
+        if not answer.error_code:
+            self.producers[name] = answer.producer_id, answer.producer_epoch
+
+    def producer(self) -> tuple[str, tuple[int, int]]:
+        name = self.random.choice(IDS)
+        if name not in self.producers:
+            self.init()
+        producer_id, epoch = self.producers.get(name, (77, 0))
+        if self.random.random() < 0.08:
+            epoch += self.random.choice([-1, 1])
+        if self.random.random() < 0.03:
+            producer_id += 1
+        return name if self.random.random() > 0.03 else "", (producer_id, max(epoch, 0))
+
+    def produce(self) -> None:
+        random = self.random
+        name, (producer_id, epoch) = self.producer()
+        version = random.choice([3, 9, 11, 12, 12, 12])
+        topic = random.choice(["t", "t", "t", "u", "nowhere", "__consumer_offsets"] if random.random() < 0.3 else ["t"])
+        rows = []
+        for index in random.sample(range(4), 2 if random.random() < 0.1 else 1):
+            place = topic, index, producer_id, epoch
+            sequence = self.sequences[place] + (random.choice([-1, 1]) if random.random() < 0.05 else 0)
+            values = [b"v" * random.randrange(300) for _ in range(random.randint(1, 3))]
+            data = batch(
+                *values, key=random.choice([b"k", None]), transactional=random.random() > 0.05, producer_id=producer_id,
+                producer_epoch=epoch, base_sequence=max(sequence, 0), at_ms=self.sides[0].clock.now().wall_ms,
+            )  # fmt: skip
+            if random.random() < 0.05:
+                data = data[: random.randrange(len(data))]
+            elif random.random() < 0.03:
+                data = data[:-1] + bytes([data[-1] ^ 1])
+            rows.append((index, data))
+            self.sequences[place] += len(values)
+        acks = random.choice([-1, -1, -1, -1, -1, -1, 1, 7])
+        self.both(
+            lambda: ProduceRequest(
+                name or None,
+                acks,
+                1_000,
+                [TopicProduceData(topic, partition_data=[PartitionProduceData(*row) for row in rows])],
+            ),
+            version,
+        )
+
+    def commit(self) -> None:
+        random = self.random
+        name, producer = self.producer()
+        group = random.choice(GROUPS) if random.random() > 0.03 else ""
+        topics = {"t": [0], "u": [0], "nowhere": [0]} if random.random() < 0.1 else {"t": random.sample(range(4), 2)}
+        generation = -1 if random.random() > 0.1 else 3
+        offset, metadata = random.randrange(100), "m" * (5_000 if random.random() < 0.05 else 0)
+        repeats = 2 if random.random() < 0.05 else 1
+        self.both(
+            lambda: TxnOffsetCommitRequest(
+                name, group, *producer, generation,
+                topics=[
+                    TxnOffsetCommitRequestTopic(
+                        topic, [TxnOffsetCommitRequestPartition(one, offset, -1, metadata) for one in indexes]
+                    )
+                    for topic, indexes in topics.items()
+                ] * repeats,
+            ),
+            random.choice([3, 4, 5, 5, 5]),
+        )  # fmt: skip
+
+    def end(self) -> None:
+        name, producer = self.producer()
+        version, commits = self.random.choice([3, 5, 5, 5]), self.random.random() > 0.3
+        answer = self.both(lambda: EndTxnRequest(name, *producer, commits), version)
+        if not answer.error_code and version == 5:
+            self.producers[name] = answer.producer_id, answer.producer_epoch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def counted() -> Any:
+    """Count what takes the short ways."""
+
+    def counting(name: str, take: Any) -> Any:
+        def count(*given: Any) -> bool:
+            is_taken: bool = take(*given)
+            taken[name, is_taken] += 1  # type: ignore[index]
+            return is_taken
+
+        return count
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(produce, "take", counting("produce", produce.take))
+    patch.setattr(txn_offset_commit, "take", counting("commit", txn_offset_commit.take))
+    for module in (plain_produce, plain_commit):
+        module._short_way.cache_clear()
+    yield
+    patch.undo()
+    for module in (plain_produce, plain_commit):
+        module._short_way.cache_clear()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_history_is_the_same_on_both_ways(seed: int) -> None:
+    pair = Pair(seed, linger_ms=-(seed % 2))
+    for _ in range(250):
+        pair.step()
+
+
+def test_so_it_is_where_nothing_is_verified() -> None:
+    pair = Pair(7, verifies=False)
+    for _ in range(150):
+        pair.step()
+
+
+@pytest.mark.parametrize(
+    "refused", [(4, 2, "t"), (3, 2, "t"), (4, 5, "x"), (3, 3, "g")], ids=["write", "read", "id", "group"]
+)  # fmt: skip
+def test_what_is_not_allowed_is_refused_on_both_ways(refused: tuple[int, int, str]) -> None:
+    pair = Pair(8)
+    for _ in range(30):
+        pair.step()
+    for side in pair.sides:
+        side.node.authorizer = Refusing(refused)
+    for _ in range(60):
+        pair.step()
+
+
+def test_both_were_taken_often_and_left_often() -> None:
+    pair = Pair(9)
+    for _ in range(300):
+        pair.step()
+    assert min(taken[name, is_taken] for name in ("produce", "commit") for is_taken in (True, False)) > 20  # type: ignore[index]
+
+
+def test_a_client_that_has_gone_gets_nothing_written() -> None:
+    pair = Pair(1)
+    pair.init()
+    name, (producer_id, epoch) = next(iter(pair.producers.items()))
+    before = pair.sides[0].written()
+    for side in pair.sides:
+        context = make_context(0, 12)
+        records = batch(transactional=True, producer_id=producer_id, producer_epoch=epoch, base_sequence=0)
+        topic = TopicProduceData("t", partition_data=[PartitionProduceData(0, records)])
+        answers: Answers = send(side.node, ProduceRequest(name, -1, 1_000, [topic]), 12, context)
+        context.channel.close()
+        side.clock.advance(0)
+        assert answers.all == []
+        assert side.written()[:4] == before[:4]
+    assert pair.sides[0].written() == pair.sides[1].written()
