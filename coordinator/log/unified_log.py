@@ -133,7 +133,10 @@ class UnifiedLog:
         if found is None:
             # the only place that imports what keeps them: a start without producers does not pay for it
             tracker = import_module("muster.coordinator.log.producers.tracker")
-            found = self._producers = tracker.ProducerTracker(self.segments, self.durability.in_background)
+            durability = self.durability
+            found = self._producers = tracker.ProducerTracker(
+                self.segments, durability.in_background, lambda: durability.durable_offset
+            )
             assert found is not None
         return found
 

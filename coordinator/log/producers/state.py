@@ -158,14 +158,22 @@ class Producers:
 
     def first_unstable_offset(self, durable_offset: int) -> int | None:
         """Where the oldest transaction begins that is open, or whose marker is not durable yet; None: there is none."""
-        ended = self._ended
-        if ended:
-            ended[:] = [(start, last) for start, last in ended if last >= durable_offset]
+        if self._ended:
+            self.forget_ended(durable_offset)
         first = next(iter(self._open), None)
-        if not ended:
+        if not self._ended:
             return first
-        waiting = min(ended)[0]
+        waiting = min(self._ended)[0]
         return waiting if first is None else min(first, waiting)
+
+    @property
+    def ended_count(self) -> int:
+        """How many transactions are remembered that have ended just now."""
+        return len(self._ended)
+
+    def forget_ended(self, durable_offset: int) -> None:
+        """The markers before `durable_offset` are durable."""
+        self._ended = [(start, last) for start, last in self._ended if last >= durable_offset]
 
     def expire(self, now_ms: int, after_ms: int) -> int:
         """Forget producers silent for `after_ms` that have no open transaction; how many went."""

@@ -47,6 +47,8 @@ FEW_ABORTED: Final = 100
 """Fewer aborted transactions of one index are no reason to let others have their turn."""
 MUCH_BYTES: Final = 64 * 1024 * 1024
 """Who had to read so much of a log writes a snapshot at once: the next start shall not have to."""
+MOST_ENDED: Final = 500
+"""When more transactions have ended, those whose markers are durable are forgotten: nobody may read this log."""
 _STABLE_OFFSET: Final = attrgetter("last_stable_offset")
 
 
@@ -54,11 +56,15 @@ class ProducerTracker:
     """What one log knows of its producers, up to its end."""
 
     __slots__ = (
-        "_at", "_files", "_loading", "_position", "_producers", "_seen", "_segments", "is_loaded", "verifications",
+        "_at", "_durable_offset", "_files", "_loading", "_most_ended", "_position", "_producers", "_seen", "_segments",
+        "is_loaded", "verifications",
     )  # fmt: skip
 
-    def __init__(self, segments: LogSegments, in_background: InBackground) -> None:
+    def __init__(self, segments: LogSegments, in_background: InBackground, durable_offset: Callable[[], int]) -> None:
+        """`durable_offset`: up to where the log is durable now."""
         self._segments = segments
+        self._durable_offset = durable_offset
+        self._most_ended = MOST_ENDED
         self.is_loaded = False
         """The state reaches to the end of the log; each append keeps it so."""
         self.verifications = Verifications()
@@ -185,7 +191,11 @@ class ProducerTracker:
         """A transaction's end marker stands in the log at this offset. OSError when it cannot be noted. Only once
         `is_loaded`.
         """
-        aborted = self._producers.marked(marker, offset, timestamp_ms)
+        producers = self._producers
+        aborted = producers.marked(marker, offset, timestamp_ms)
+        if producers.ended_count > self._most_ended:
+            producers.forget_ended(self._durable_offset())
+            self._most_ended = max(MOST_ENDED, 2 * producers.ended_count)
         self.verifications.marked(marker.producer_id, marker.producer_epoch)
         if aborted is not None:
             self._files.aborted(aborted)

@@ -368,3 +368,25 @@ def test_a_long_index_is_looked_up_in_its_file(count: int) -> None:
         again.truncate(10 * number + 5)
         assert again.count == number
         assert again.last_offset == (10 * number - 5 if number else -1)
+
+
+def test_ends_of_transactions_are_forgotten_though_nobody_reads(storage: MemoryStorage) -> None:
+    manager, log = opened(storage)
+    for number in range(2 * tracker.MOST_ENDED):
+        send(log, 7, number)
+        end(log, 7, committed=True)
+    assert log.producers.producers.ended_count <= tracker.MOST_ENDED
+    manager.close(clean=False)
+    _, again = opened(storage)
+    assert again.producers.producers.ended_count <= tracker.MOST_ENDED
+
+
+def test_those_that_are_not_durable_are_kept(storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker, "MOST_ENDED", 2)
+    _, log = opened(storage)
+    for number in range(6):
+        send(log, 7, number)
+        log.durability.waits_for_sync = number >= 2
+        end(log, 7, committed=True)
+    assert (log.durable_offset, log.producers.producers.ended_count) == (5, 4)
+    assert log.producers.last_stable_offset(log.durable_offset) == 4
