@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError
 
+from muster.coordinator.cli import main
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -59,7 +61,7 @@ class Company:
 
     def __init__(self, server: ServerProcess, topic: str, group: str, partitions: int = PARTITIONS) -> None:
         self.bootstrap, self.topic, self.group, self.partitions = server.bootstrap, topic, group, partitions
-        self.ledger = Ledger()
+        self.address, self.ledger = server.address, Ledger()
         self.sent = 0
         self.admin = confluent_admin(server.bootstrap)
         create_topic(server, topic, partitions)
@@ -159,11 +161,11 @@ class Stay:
         return set().union(*(partitions for kind, partitions in told if kind == what))
 
 
-def joins_and_is_silent(server: ServerProcess, company: Company) -> None:
+def joins_and_is_silent(company: Company) -> None:
     """One more member of the consumer protocol, that is never heard of again."""
     join = ConsumerGroupHeartbeatRequest(company.group, "ghost", 0, None, None, 10000, [company.topic], None, None, [])
     heartbeat = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
-    with socket.create_connection(server.address, timeout=30) as connection:
+    with socket.create_connection(company.address, timeout=30) as connection:
         connection.sendall(frames.request_frame(heartbeat, 1, 1, join, "ghost"))
         data = wire.receive_exactly(connection, int.from_bytes(wire.receive_exactly(connection, 4), "big"))
     answer = heartbeat.decode_response(1, data, frames.decode_response_header(heartbeat, 1, data, 0, len(data))[1])
@@ -220,6 +222,39 @@ def test_administrators_see_it(company: Company) -> None:
     assert company.described().state == ConsumerGroupState.EMPTY
     admin.delete_consumer_groups([company.group])[company.group].result(10)
     assert company.group not in {one.group_id for one in admin.list_consumer_groups().result(10).valid}
+
+
+def test_muster_groups_shows_who_waits_for_whom(company: Company, capsys: pytest.CaptureFixture[str]) -> None:
+    """A member that took all and is silent keeps half of it from the next one."""
+
+    def command(*words: str) -> list[str]:
+        capsys.readouterr()
+        assert main(["groups", *words, "--bootstrap-server", company.bootstrap]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    joins_and_is_silent(company)
+    with thread_members(company.native("a", group_instance_id="i-a")):
+        eventually_sync(lambda: len(company.described().members) == 2, "the second one to join")
+        listed = [line.split() for line in command("list", "--type", "consumer", "--state", "reconciling")]
+        assert [company.group, "consumer", "Reconciling", "consumer"] in listed
+        head, columns, first, second, waiting = command("describe", company.group)
+        text = (
+            f"group {company.group}: Reconciling, 2 members (type consumer, protocol type consumer, uniform, epoch 3)"
+        )
+        assert head == text
+        assert columns.split() == ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PROTOCOL", "EPOCH", "PARTITIONS", "TARGET"]
+        rows = {cells[2]: cells for cells in (first.split(), second.split())}
+        topic = company.topic
+        assert rows["ghost"][3:] == ["127.0.0.1", "consumer", "2", f"{topic}:0-7", f"{topic}:0-3"]
+        member, *more = rows["a"]
+        assert more == ["i-a", "a", "127.0.0.1", "consumer", "3", "-", f"{topic}:4-7"]
+        assert waiting == f"{member} waits for {topic}:4-7: ghost has it, and is to give it up"
+        (told,) = (json.loads(line) for line in command("describe", company.group, "--json"))
+        assert (told["state"], told["epoch"], told["assignment_epoch"]) == ("Reconciling", 3, 3)
+        by_client = {one["client_id"]: one for one in told["members"]}
+        assert by_client["a"]["target"] == {topic: [4, 5, 6, 7]}
+        assert by_client["a"]["subscribed"] == [topic]
+        assert by_client["ghost"]["assignment"] == {topic: [*range(8)]}
 
 
 @pytest.mark.parametrize(("assignor", "shares"), [("uniform", [3, 3]), ("range", [2, 4])])
@@ -361,7 +396,7 @@ def test_who_is_silent_is_missed_and_who_stays_gets_its_share(start_server: Star
     company = Company(server, "topic", "group")
     with thread_members(a := company.native("a")):
         company.shared(a)
-        joins_and_is_silent(server, company)
+        joins_and_is_silent(company)
         eventually_sync(lambda: len(a.assignment) == PARTITIONS // 2, "half to be given up")
         stay = Stay(a)
         company.shared(a)

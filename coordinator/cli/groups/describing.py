@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
 from muster.coordinator.cli.groups.verdicts import verdict_of
@@ -17,6 +17,12 @@ from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 
+PROTOCOLS: Final = {0: "classic", 1: "consumer"}
+"""What ConsumerGroupDescribe calls a member's type."""
+AWAY: Final = -2
+SAME: Final = "="
+"""In the column of targets: it has what it shall have."""
+
 
 class Member(NamedTuple):
     """One row."""
@@ -26,11 +32,19 @@ class Member(NamedTuple):
     client_id: str
     host: str
     assignment: dict[str, list[int]] | None
-    """None: it is not an assignment of partitions."""
+    """What it has, also what it is giving up. None: it is not an assignment of partitions."""
+    protocol: str | None = None
+    """Of a consumer group: "consumer", or "classic" for a member that uses JoinGroup; None: an old server is silent."""
+    epoch: int | None = None
+    """Of a consumer group, as far as this member has come. -2: a static member that says it will be back."""
+    target: dict[str, list[int]] | None = None
+    """Of a consumer group: what it shall have."""
+    subscribed: list[str] | None = None
+    pattern: str | None = None
 
 
 class Description(NamedTuple):
-    """One group. `epoch` is that of a KIP-848 group; a classic group's generation is not told by any request."""
+    """One group. The epochs are those of a KIP-848 group; a classic group's generation is not told by any request."""
 
     group: str
     type: str
@@ -38,6 +52,8 @@ class Description(NamedTuple):
     protocol_type: str
     protocol: str
     epoch: int | None
+    assignment_epoch: int | None
+    """The targets are those of this epoch."""
     members: list[Member]
 
 
@@ -84,7 +100,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Description:
                _assignment(row.protocol_type, one.member_assignment))
         for one in row.members
     ]  # fmt: skip
-    return Description(group_id, "classic", row.group_state, row.protocol_type, row.protocol_data, None, members)
+    return Description(group_id, "classic", row.group_state, row.protocol_type, row.protocol_data, None, None, members)
 
 
 def _consumer_group(node: Connection, group_id: str) -> Description | None:
@@ -94,11 +110,17 @@ def _consumer_group(node: Connection, group_id: str) -> Description | None:
     if row.error_code:
         raise AskingFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
     members = [
-        Member(one.member_id, one.instance_id, one.client_id, one.client_host,
-               {topic.topic_name: list(topic.partitions) for topic in one.assignment.topic_partitions})
+        Member(one.member_id, one.instance_id, one.client_id, one.client_host, _by_topic(one.assignment),
+               PROTOCOLS.get(one.member_type), one.member_epoch, _by_topic(one.target_assignment),
+               list(one.subscribed_topic_names), one.subscribed_topic_regex)
         for one in row.members
     ]  # fmt: skip
-    return Description(group_id, "consumer", row.group_state, "consumer", row.assignor_name, row.group_epoch, members)
+    return Description(group_id, "consumer", row.group_state, "consumer", row.assignor_name, row.group_epoch,
+                       row.assignment_epoch, members)  # fmt: skip
+
+
+def _by_topic(assignment: Any) -> dict[str, list[int]]:
+    return {topic.topic_name: sorted(topic.partitions) for topic in assignment.topic_partitions}
 
 
 def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
@@ -116,12 +138,56 @@ def _print(found: Description) -> None:
     known = ", ".join(one for one in about if one)
     count = len(found.members)
     say(f"group {found.group}: {found.state}, {count} member{'' if count == 1 else 's'} ({known})")
-    if found.members:
-        rows = [
-            (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment))
-            for one in sorted(found.members)
-        ]
-        print_table(("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"), rows)
+    if not found.members:
+        return
+    rows: list[tuple[object, ...]] = [
+        (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment))
+        for one in sorted(found.members, key=lambda one: one.member)
+    ]
+    head: tuple[str, ...] = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
+    if found.epoch is not None:
+        head = (*head[:4], "PROTOCOL", "EPOCH", "PARTITIONS", "TARGET")
+        for number, one in enumerate(sorted(found.members, key=lambda one: one.member)):
+            target = SAME if one.target == one.assignment else _partitions(one.target)
+            rows[number] = (*rows[number][:4], one.protocol, one.epoch, rows[number][4], target)
+    print_table(head, rows)
+    for line in what_is_awaited(found):
+        say(line)
+
+
+def what_is_awaited(found: Description) -> list[str]:
+    """What keeps a consumer group from being Stable, a sentence each: who has what another one shall have."""
+    if found.epoch is None or found.assignment_epoch is None:
+        return []
+    told = []
+    if found.assignment_epoch < found.epoch:
+        told.append(
+            f"the targets are those of epoch {found.assignment_epoch}: those of {found.epoch} are not there yet"
+        )
+    members = sorted(found.members, key=lambda one: one.member)
+    holders = {
+        (topic, number): one
+        for one in members
+        for topic, numbers in (one.assignment or {}).items()
+        for number in numbers
+    }
+    for one in members:
+        waits: dict[str, dict[str, list[int]]] = {}
+        for topic, numbers in (one.target or {}).items():
+            for number in numbers:
+                holder = holders.get((topic, number))
+                if holder is not one:
+                    name = "" if holder is None else holder.member
+                    waits.setdefault(name, {}).setdefault(topic, []).append(number)
+        for name, partitions in sorted(waits.items()):
+            what = _partitions(partitions)
+            if not name:
+                told.append(f"{one.member} gets {what} with its next heartbeat")
+            elif next(holder.epoch for holder in members if holder.member == name) == AWAY:
+                told.append(f"{one.member} waits for {what}: {name} has it, and is away")
+            else:
+                told.append(f"{one.member} waits for {what}: {name} has it, and is to give it up")
+    return told
 
 
 def _partitions(assignment: dict[str, list[int]] | None) -> str:

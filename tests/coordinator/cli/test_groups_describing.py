@@ -1,0 +1,46 @@
+"""`muster groups describe` of consumer groups: who has what, who shall have it, who waits for whom."""
+
+from __future__ import annotations
+
+from muster.coordinator.cli.groups.describing import Description, Member, what_is_awaited
+
+Partitions = dict[str, list[int]]
+
+
+def member(name: str, epoch: int, has: Partitions, shall: Partitions) -> Member:
+    return Member(name, None, name, "/127.0.0.1", has, "consumer", epoch, shall)
+
+
+def group(epoch: int, assignment_epoch: int, *members: Member) -> Description:
+    return Description("g", "consumer", "Reconciling", "consumer", "uniform", epoch, assignment_epoch, [*members])
+
+
+def test_nothing_is_awaited_when_all_have_what_they_shall_have() -> None:
+    has = {"t": [0, 1]}
+    assert what_is_awaited(group(3, 3, member("a", 3, has, has))) == []
+
+
+def test_who_waits_for_whom() -> None:
+    found = group(
+        4,
+        4,
+        member("a", 3, {"t": [0, 1, 2, 3]}, {"t": [0, 1]}),
+        member("b", 4, {}, {"t": [2, 3], "u": [0]}),
+        member("c", -2, {"u": [1]}, {}),
+        member("d", 4, {}, {"u": [1]}),
+    )
+    assert what_is_awaited(found) == [
+        "b gets u:0 with its next heartbeat",
+        "b waits for t:2-3: a has it, and is to give it up",
+        "d waits for u:1: c has it, and is away",
+    ]
+
+
+def test_targets_that_are_not_there_yet() -> None:
+    found = group(5, 4, member("a", 4, {"t": [0]}, {"t": [0]}))
+    assert what_is_awaited(found) == ["the targets are those of epoch 4: those of 5 are not there yet"]
+
+
+def test_a_classic_group_has_no_targets() -> None:
+    classic = Member("a", None, "a", "/127.0.0.1", {"t": [0]})
+    assert what_is_awaited(Description("g", "classic", "Stable", "consumer", "range", None, None, [classic])) == []
