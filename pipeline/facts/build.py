@@ -119,7 +119,7 @@ _TABLES: Final[_Plans] = {
     "stalls": lambda of: stalls(of["commits"], of.inputs.ends),
     "lag": lambda of: lag(of["commits"], of.inputs.ends),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
-    "static_candidates": lambda of: static_candidates(of["memberships"], of["rebalances"], of["generations"]),
+    "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
     "episodes": lambda of: of.told("episodes"),
     "verdicts": lambda of: of.told("verdicts"),
     "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),

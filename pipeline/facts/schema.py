@@ -80,7 +80,7 @@ _COLUMNS: Final = {
         "top_trigger_client_id string, top_trigger_share double, short_generations long, score double"
     ),
     "static_candidates": (
-        "group string, client_id string, host string, returns long, rebalances_spared long, moves_spared long, "
+        "group string, client_id string, host string, returns long, "
         "median_absent_ms long, max_absent_ms long, session_timeout_ms_needed long"
     ),
     "episodes": (
@@ -100,6 +100,10 @@ _COLUMNS: Final = {
     ),
     "fidelity": (
         "group string, source string, generations long, reproduced long, share double, withheld boolean, why string"
+    ),
+    "advice": (
+        "group string, setting string, settings_json string, source string, spared long, rebalances long, "
+        "gain_s double, unread_s double, uncertainty_s double, told string"
     ),
     "whatif": (
         "group string, setting string, settings_json string, rebalances long, moved_partitions long, "

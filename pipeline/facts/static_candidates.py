@@ -1,4 +1,6 @@
-"""The table `static_candidates`: members that came back, and what a `group.instance.id` (KIP-345) would have spared."""
+"""The table `static_candidates`: members that came back. What a `group.instance.id` (KIP-345) would have spared them is
+a question for the what-if, which counts the time in which they are dead too.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,9 @@ _RETURNS: Final = pa.schema(
     )
 )
 
-_GOING: Final = ("member_left", "session_expired")
-_COMING: Final = "member_joined"
 
-
-def static_candidates(memberships: DataFrame, rebalances: DataFrame, generations: DataFrame) -> DataFrame:
-    """Rows of the table `static_candidates` out of those of three others."""
+def static_candidates(memberships: DataFrame, generations: DataFrame) -> DataFrame:
+    """Rows of the table `static_candidates` out of those of two others."""
     found = _stays(memberships, generations).groupBy("group").applyInArrow(_returns_of, from_arrow_schema(_RETURNS))
     place = ["group", "client_id", "host"]
     totals = found.groupBy(*place).agg(
@@ -35,25 +34,7 @@ def static_candidates(memberships: DataFrame, rebalances: DataFrame, generations
         F.max("absent_ms").alias("max_absent_ms"),
         F.max("needed_ms").alias("session_timeout_ms_needed"),
     )
-    # its departure and its return; its first arrival is spared by nothing
-    caused = F.explode(
-        F.array(
-            *(F.struct(F.col("gone_member_id").alias("member_id"), F.lit(cause).alias("cause")) for cause in _GOING),
-            F.struct(F.col("back_member_id").alias("member_id"), F.lit(_COMING).alias("cause")),
-        )
-    )
-    triggers = found.select(*place, caused.alias("by"))
-    spared = (
-        triggers.select(*place, F.col("by.member_id").alias("trigger_member_id"), F.col("by.cause").alias("cause"))
-        .join(
-            rebalances.select("group", "trigger_member_id", "cause", "moved"), ["group", "trigger_member_id", "cause"]
-        )
-        .groupBy(*place)
-        .agg(F.count("*").alias("rebalances_spared"), F.sum("moved").alias("moves_spared"))
-    )
-    return conform(
-        totals.join(spared, place, "left").fillna(0, ["rebalances_spared", "moves_spared"]), "static_candidates"
-    )
+    return conform(totals, "static_candidates")
 
 
 def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:

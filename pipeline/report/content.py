@@ -79,15 +79,15 @@ class Chosen:
     stalls: Some
     lag: Some
     static_candidates: Some
-    spared: int
-    """Rebalances that all of them together would have spared."""
     grid: Sequence[Row]
-    """Of each setting: setting, settings_json, groups, rebalances, moved_partitions, paused_partition_s,
+    """Of each setting: setting, settings_json, groups, fewer and more (groups with fewer and more rebalances), less and
+    longer (with less and more unread time), rebalances, moved_partitions, paused_partition_s,
     silent_partition_s, unread_partition_s (both together), detect_ms, and the same with `actual_` before it, over the
     groups that could be replayed."""
-    better: Some
-    """group, setting, settings_json, rebalances, actual_rebalances, unread_partition_s, actual_unread_partition_s: what
-    helps most, of the groups for which something helps."""
+    advice: Some
+    """Rows of the table `advice`: what would have helped most, of the groups for which something sure would."""
+    answers: Some = field(default_factory=Some)
+    """If few settings were asked for, rows of the table `whatif`, of all groups: those that it helps most first."""
     fidelity: Sequence[Row] = ()
     """source, groups, generations, reproduced, withheld."""
     withheld: Some = field(default_factory=Some)

@@ -23,6 +23,8 @@ SHARES: Final = 2_000
 """Shares of members in one picture: of a long history the newest part is drawn."""
 REBALANCES: Final = 200
 """Rebalances of one group."""
+FEW_SETTINGS: Final = 3
+"""If no more were asked for, each is answered group by group."""
 LINES: Final = 40
 """Rows of any other table."""
 TRANSACTIONS: Final = 10
@@ -67,9 +69,8 @@ def select(tables: Tables, about: About) -> Chosen:
         _some(tables["regressions"], F.desc("back"), F.asc("time_ms")),
         _some(tables["stalls"].where("status <> 'OK'"), F.asc_nulls_first("end_ms"), F.desc("start_ms")),
         _some(tables["lag"].where("lag > 0"), F.desc("lag")),
-        _some(tables["static_candidates"], F.desc("rebalances_spared"), F.desc("returns")),
-        _row(tables["static_candidates"].agg(F.sum("rebalances_spared").alias("all")))["all"] or 0,
-        *_what_if(tables),
+        _some(tables["static_candidates"], F.desc("returns"), F.asc("group"), F.asc("client_id")),
+        *_what_if(tables, len(about.what_if)),
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
         odd_reasons=_reasons(tables),
         odd_times=_odd_times(tables["commits"]),
@@ -194,9 +195,9 @@ def _rebalances_of(rebalances: DataFrame, groups: list[str]) -> dict[str, Some]:
 _FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s", "unread_partition_s")
 
 
-def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
+def _what_if(tables: Tables, settings: int) -> tuple[list[Row], Some, Some, list[Row], Some]:
     if "whatif" not in tables:
-        return [], Some(), [], Some()
+        return [], Some(), Some(), [], Some()
     # sums over groups for which all settings could be played: otherwise they cannot be compared
     rows = tables["whatif"]
     whole = rows.groupBy("group").agg(F.count("*").alias("n"), F.count("rebalances").alias("played"))
@@ -207,15 +208,15 @@ def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
         rows = rows.withColumn(f"{prefix}unread_partition_s", unread)
     sums = [F.sum(prefix + name).alias(prefix + name) for prefix in ("", "actual_") for name in _FIGURES]
     detects = [F.avg(prefix + "detect_ms").alias(prefix + "detect_ms") for prefix in ("", "actual_")]
-    by_setting = rows.groupBy("setting", "settings_json").agg(F.count("*").alias("groups"), *sums, *detects)
-    grid = _rows(by_setting.orderBy("unread_partition_s", "rebalances", "setting").limit(GROUPS))
-    helps = rows.where(
-        "unread_partition_s < actual_unread_partition_s "
-        "or rebalances < actual_rebalances and unread_partition_s = actual_unread_partition_s"
+    unread, was = F.col("unread_partition_s"), F.col("actual_unread_partition_s")
+    changed = (
+        F.count_if(F.col("rebalances") < F.col("actual_rebalances")).alias("fewer"),
+        F.count_if(F.col("rebalances") > F.col("actual_rebalances")).alias("more"),
+        F.count_if(unread < was).alias("less"),
+        F.count_if(unread > was).alias("longer"),
     )
-    best = Window.partitionBy("group").orderBy("unread_partition_s", "rebalances", "moved_partitions", "setting")
-    better = helps.withColumn("place", F.row_number().over(best)).where("place = 1")
-    saved = F.desc(F.col("actual_unread_partition_s") - F.col("unread_partition_s"))
+    by_setting = rows.groupBy("setting", "settings_json").agg(F.count("*").alias("groups"), *changed, *sums, *detects)
+    grid = _rows(by_setting.orderBy("unread_partition_s", "rebalances", "setting").limit(GROUPS))
     fidelity = tables["fidelity"]
     judged = fidelity.groupBy("source").agg(
         F.count("*").alias("groups"),
@@ -224,7 +225,18 @@ def _what_if(tables: Tables) -> tuple[list[Row], Some, list[Row], Some]:
         F.sum(F.col("withheld").cast("long")).alias("withheld"),
     )
     withheld = _some(fidelity.where("withheld"), F.desc_nulls_last("generations"), F.asc("group"))
-    return grid, _some(better, saved, F.asc("group")), _rows(judged.orderBy("source")), withheld
+    best = _some(tables["advice"], F.desc("gain_s"), F.desc("spared"), F.asc("group"))
+    answers = Some()
+    if 0 < settings <= FEW_SETTINGS:
+        paused, silent = (f"actual_{kind}_partition_s - {kind}_partition_s" for kind in ("paused", "silent"))
+        answers = _some(
+            tables["whatif"],
+            F.desc_nulls_last(F.expr(f"{paused} + {silent}")),
+            F.desc_nulls_last(F.expr("actual_rebalances - rebalances")),
+            *("group", "setting"),
+            limit=GROUPS,
+        )
+    return grid, best, answers, _rows(judged.orderBy("source")), withheld
 
 
 def _transactions(tables: Tables) -> dict[str, Any]:
@@ -273,7 +285,7 @@ def _odd_times(commits: DataFrame) -> Some:
     return _some(counted, F.desc("commits"), F.asc("group"))
 
 
-def _some(rows: DataFrame, *order: Column, limit: int = LINES) -> Some:
+def _some(rows: DataFrame, *order: Column | str, limit: int = LINES) -> Some:
     first = _rows(rows.orderBy(*order).limit(limit))
     return Some(first, len(first) if len(first) < limit else rows.count())
 

@@ -18,7 +18,51 @@ def sections(chosen: Chosen) -> Html | None:
     """None if no what-if was asked for."""
     if not chosen.grid and not chosen.fidelity:
         return None
-    return section("What if", _all(chosen), _best(chosen), _withheld(chosen), id_="what-if")
+    return section(
+        "What if", _answers(chosen), _all(chosen), _best(chosen), _each(chosen), _withheld(chosen), id_="what-if"
+    )
+
+
+def answer(row: Row, withheld: int) -> str:
+    """What a setting would have changed, over all groups, in a sentence. `row`: of `Chosen.grid`."""
+    unread, was = _seconds(row["unread_partition_s"]), _seconds(row["actual_unread_partition_s"])
+    parts = [
+        f"{number(row['rebalances'])} instead of {plural(row['actual_rebalances'] or 0, 'rebalance')} "
+        f"(fewer in {number(row['fewer'])} of {plural(row['groups'], 'group')}, more in {number(row['more'])})",
+        f"partitions unread for {unread} instead of {was} "
+        f"(less in {number(row['less'])}, longer in {number(row['longer'])})",
+    ]
+    if withheld:
+        parts.append(f"{plural(withheld, 'group')} cannot be told")
+    return f"{row['setting']}: {'; '.join(parts)}"
+
+
+def untold(chosen: Chosen) -> int:
+    """Groups whose what-if is withheld."""
+    return sum(row["withheld"] or 0 for row in chosen.fidelity)
+
+
+def _answers(chosen: Chosen) -> Html | None:
+    """Sentences, if few settings were asked for."""
+    return join([tag("p", answer(row, untold(chosen))) for row in chosen.grid]) if chosen.answers.rows else None
+
+
+def _each(chosen: Chosen) -> Html | None:
+    if not chosen.answers.rows:
+        return None
+    columns: Columns = {
+        Column("group"): itemgetter("group"),
+        Column("setting"): itemgetter("setting"),
+        Column("rebalances", True): lambda row: _instead(row, "rebalances", number),
+        Column("paused", True): lambda row: _instead(row, "paused_partition_s", _seconds),
+        Column("silent", True): lambda row: _instead(row, "silent_partition_s", _seconds),
+        Column("not told, because"): itemgetter("why"),
+    }
+    return join([tag("h3", "Group by group"), listing(columns, chosen.answers.rows, chosen.answers.left)])
+
+
+def _instead(row: Row, name: str, shown: Callable[[float | None], str]) -> str | None:
+    return None if row[name] is None else f"{shown(row[name])} instead of {shown(row[f'actual_{name}'])}"
 
 
 def _all(chosen: Chosen) -> Html:
@@ -70,20 +114,16 @@ def _setting(row: Row) -> Content:
 
 
 def _best(chosen: Chosen) -> Html | None:
-    if not chosen.better.rows:
+    if not chosen.advice.rows:
         return None
     columns: Columns = {
         Column("group"): itemgetter("group"),
-        Column("setting"): _setting,
-        Column("rebalances", True): lambda row: _instead(row, "rebalances", number),
-        Column("unread", True): lambda row: _instead(row, "unread_partition_s", _seconds),
+        Column("advice"): itemgetter("told"),
+        Column("spared, partitions added up", True): lambda row: _seconds(row["gain_s"]),
+        Column("± at most", True): lambda row: _seconds(row["uncertainty_s"]),
     }
-    found = listing(columns, chosen.better.rows, chosen.better.left)
+    found = listing(columns, chosen.advice.rows, chosen.advice.left)
     return join([tag("h3", "What would have helped most"), found])
-
-
-def _instead(row: Row, name: str, shown: Callable[[float | None], str]) -> str:
-    return f"{shown(row[name])} instead of {shown(row[f'actual_{name}'])}"
 
 
 def _withheld(chosen: Chosen) -> Html:

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
 from muster.pipeline.facts.schema import LOG
-from muster.pipeline.report import transactions
+from muster.pipeline.report import settings, transactions
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import cause_words, plain
 from muster.pipeline.wording import duration, moment, number, plural
@@ -35,12 +35,14 @@ def text(chosen: Chosen) -> str:
         *_block(f"partitions that stood still: {number(chosen.stalls.total)}", chosen.stalls.rows, _stall),
     ]
     lines += _block("transactions", chosen.transaction_ends, transactions.line)
-    if chosen.static_candidates.total:
-        members, spared = plural(chosen.static_candidates.total, "member"), plural(chosen.spared, "rebalance")
-        lines += ["", f"static membership of {members} would have spared {spared}"]
     estimated = any(row["source"] == LOG and row["groups"] > (row["withheld"] or 0) for row in chosen.fidelity)
     told = "; times of groups without events are estimates" if estimated else ""
-    lines += _block(f"what if (without rebalances that left nobody{told})", chosen.grid, _setting)
+    if chosen.answers.rows:
+        left = settings.untold(chosen)
+        lines += ["", "what if", *(line for row in chosen.grid for line in _wrapped(settings.answer(row, left)))]
+    else:
+        lines += _block(f"what if (without rebalances that left nobody{told})", chosen.grid, _setting)
+    lines += _block("what would have helped most", chosen.advice.rows, _advice)
     odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
     if odd:
         lines += ["", f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"]
@@ -88,13 +90,25 @@ _LEVELS = {HELP: "in need of help", LOOK: "to look at", FINE: "fine"}
 
 
 def _group(row: Row) -> str:
+    return _named(row["group"], row["verdict"])
+
+
+def _advice(row: Row) -> str:
+    return _named(row["group"], row["told"])
+
+
+def _named(group: str, sentence: str) -> str:
     indent = " " * (_NAME + 3)
-    told = f"\n{indent}".join(wrap(plain(row["verdict"]), _WIDTH - len(indent)))
-    return f"{plain(row['group'], _NAME):<{_NAME}} {told}"
+    told = f"\n{indent}".join(wrap(plain(sentence), _WIDTH - len(indent)))
+    return f"{plain(group, _NAME):<{_NAME}} {told}"
 
 
 def _place(row: Row) -> str:
     return f"{plain(row['group'], _NAME)} {plain(row['topic'], _NAME)}-{row['partition']}"
+
+
+def _wrapped(sentence: str) -> list[str]:
+    return wrap(plain(sentence), _WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _setting(row: Row) -> str:

@@ -23,6 +23,7 @@ from muster.pipeline.persist import keep
 from muster.pipeline.schema import CLASSIC_GROUP
 from muster.pipeline.tables import table
 from muster.pipeline.whatif import from_events, from_log
+from muster.pipeline.whatif.advice import advice
 from muster.pipeline.whatif.compare import Comparison, compare
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.fidelity import withheld
@@ -33,14 +34,14 @@ LONGEST_HISTORY: Final = 32_000_000
 """Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
 _ENDS: Final = "ends"
 _STARTS: Final = "starts"
+_MADE: Final = ("fidelity", "whatif", "advice")
 _RESULT: Final = pa.schema(
     [
-        ("is_whatif", pa.bool_()),
-        *TABLES["fidelity"],
-        *(field for field in TABLES["whatif"] if field.name not in TABLES["fidelity"].names),
+        ("table", pa.string()),
+        *{field.name: field for name in _MADE for field in TABLES[name]}.values(),
     ]
 )
-"""A row of either table."""
+"""A row of one of these tables."""
 
 
 def what_if(
@@ -49,7 +50,7 @@ def what_if(
     memberships: DataFrame | None = None,
     rebalances: DataFrame | None = None,
 ) -> dict[str, DataFrame]:
-    """The tables `fidelity` and `whatif` (facts.schema.TABLES), computed once when the first of them is read.
+    """The tables `fidelity`, `whatif` and `advice` (facts.schema.TABLES), computed once when the first of them is read.
 
     Groups with a rebalance in `inputs.events` are read from there, others from the offsets log alone; then the tables
     `memberships` (which members left or expired) and `rebalances` (when each began) are used. The real settings are
@@ -66,10 +67,7 @@ def what_if(
     # a number of one's own, else Spark would put these few bytes, and all the work, into one task
     spread = rows.repartition(tasks, "group").groupBy("group")
     result = keep(spread.applyInArrow(play, from_arrow_schema(_RESULT)))
-    return {
-        "fidelity": conform(result.where(~F.col("is_whatif")), "fidelity"),
-        "whatif": conform(result.where(F.col("is_whatif")), "whatif"),
-    }
+    return {name: conform(result.where(F.col("table") == name), name) for name in _MADE}
 
 
 def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
@@ -106,10 +104,10 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
 
 
 def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
-    """A comparison as rows of both tables."""
+    """A comparison as rows of the tables."""
     fidelity = found.fidelity
     yield {
-        "is_whatif": False,
+        "table": "fidelity",
         "group": history.group,
         **asdict(fidelity),
         "share": fidelity.share if fidelity.generations else None,
@@ -117,13 +115,28 @@ def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
     actual = {f"actual_{name}": value for name, value in _figures(found.actual).items()}
     for row in found.whatif:
         yield {
-            "is_whatif": True,
+            "table": "whatif",
             "group": history.group,
             "setting": row.setting.name,
             "settings_json": row.setting.to_json(),
             "why": row.why,
             **actual,
             **({} if row.figures is None else _figures(row.figures)),
+        }
+    told = advice(history, found)
+    if told is not None:
+        yield {
+            "table": "advice",
+            "group": history.group,
+            "source": history.source,
+            "setting": told.setting.name,
+            "settings_json": told.setting.to_json(),
+            "spared": told.spared,
+            "rebalances": found.actual.rebalances,
+            "gain_s": told.gain_ms / 1000,
+            "unread_s": (found.actual.paused_partition_ms + found.actual.silent_partition_ms) / 1000,
+            "uncertainty_s": told.uncertainty_ms / 1000,
+            "told": told.told,
         }
 
 

@@ -2,12 +2,14 @@
 
 A setting is written as on a command line, `static,session.timeout.ms=45000`, or as a JSON object,
 `{"name": "patient", "static": true, "session.timeout.ms": 45000}`. If a value is a list, the object means all
-combinations. Keys are Kafka's own names where Kafka has one; `consumer` alone is `group.protocol=consumer`.
+combinations. Keys are Kafka's own names where Kafka has one. On a command line there are short words too: `consumer`
+is `group.protocol=consumer`, `session=60s` a timeout, and `session` alone several ones.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
@@ -98,10 +100,33 @@ def parse(text: str) -> list[Setting]:
             raise BadSetting(
                 f"{text!r} has an empty part; key=value with commas between was expected, as in {_EXAMPLE}"
             )
-        if key in _PROTOCOLS and not equals:
-            key, equals, value = "group.protocol", "=", key
-        told[key] = value.strip() if equals else True
+        told |= _in_short(key, value.strip() if equals else None)
     return from_json(told)
+
+
+_QUESTIONS: Final[Mapping[str, tuple[str, Any]]] = {
+    "cooperative": ("assignor", "cooperative-sticky"),
+    "assignor": ("assignor", list(CLIENT_ASSIGNORS)),
+    "session": ("session.timeout.ms", [6_000, 10_000, 30_000, 45_000, 60_000, 120_000]),
+    "delay": ("group.initial.rebalance.delay.ms", [0, 10_000, 30_000]),
+    "heartbeat": ("heartbeat.interval.ms", [1_000, 3_000]),
+    "poll": ("max.poll.interval.ms", [60_000, 300_000, 900_000]),
+    "deploy": ("deploy", ["rolling:1", "all"]),
+}
+"""Short words for a setting, and the values that are tried if none is given."""
+_TIME: Final = re.compile(r"(\d+) *(ms|s|min)")
+_UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000}
+
+
+def _in_short(key: str, value: str | None) -> dict[str, Any]:
+    """A part of a text, as JSON would have it: `static`, `cooperative`, `session=60s`, `assignor`."""
+    if key in _PROTOCOLS and value is None:
+        return {"group.protocol": key}
+    name, usual = _QUESTIONS.get(key, (key, True))
+    if value is None:
+        return {name: usual}
+    time = _TIME.fullmatch(value) if name.endswith(".ms") else None
+    return {name: value if time is None else int(time[1]) * _UNITS[time[2]]}
 
 
 def from_json(value: Any) -> list[Setting]:

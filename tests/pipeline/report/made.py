@@ -194,10 +194,8 @@ def chosen(**given: Any) -> Chosen:
                     "client_id": "payments-2",
                     "host": "/10.0.0.2",
                     "returns": 4,
-                    "rebalances_spared": 8,
                 }
                 | {
-                    "moves_spared": 40,
                     "median_absent_ms": 4_000,
                     "max_absent_ms": 9_000,
                     "session_timeout_ms_needed": 12_000,
@@ -205,13 +203,18 @@ def chosen(**given: Any) -> Chosen:
             ],
             1,
         ),
-        "spared": 8,
         "grid": [
             setting("static", 1, 20.0, '{"static":true}'),
             setting("as it was", 3, 153.6, "{}"),
             setting("slow", 9, 400.0),
         ],
-        "better": Some([setting("static", 1, 20.0, '{"static":true}') | {"group": "payments"}], 1),
+        "advice": Some(
+            [
+                {"group": "payments", "told": "static ids would have spared 2 of 3 rebalances", "gain_s": 134.0}
+                | {"uncertainty_s": 7.7}
+            ],
+            1,
+        ),
         "fidelity": [{"source": "events", "groups": 2, "generations": 4, "reproduced": 3, "withheld": 1}],
         "withheld": Some([{"group": EVIL, "share": 0.5, "why": "1 of 2 generations came out"}], 1),
         "odd_rows": {"malformed": 2, "unknown": 0},
@@ -239,4 +242,5 @@ def setting(name: str, rebalances: int, paused_s: float, text: str = '{"session.
         "actual_unread_partition_s": 203.6,
         "actual_detect_ms": None,
     }
-    return {"setting": name, "settings_json": text, "groups": 1, **figures, **actual}
+    changed = {"fewer": int(rebalances < 3), "more": int(rebalances > 3), "less": 1, "longer": 0}
+    return {"setting": name, "settings_json": text, "groups": 1, **changed, **figures, **actual}

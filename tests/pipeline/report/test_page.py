@@ -78,7 +78,7 @@ def test_what_is_told() -> None:
         "zombie: a member that had lost the partition",
         "STOP: commits no more",
         "session.timeout 45 s",
-        "1 instead of 3",
+        "static ids would have spared 2 of 3 rebalances",
         "1 of 2 generations came out",
         "2 malformed rows could not be used",
         "Times of commits that cannot be, taken from the log around them: ",
@@ -90,7 +90,7 @@ def test_what_is_told() -> None:
 
 def test_a_page_without_events_ends_and_what_if_says_so() -> None:
     about = About("log", {}, False, False, since_ms=1_750_000_000_000, groups=("pay*",))
-    words = Reader(render(chosen(about=about, grid=[], better=Some(), fidelity=[], withheld=Some()))).words
+    words = Reader(render(chosen(about=about, grid=[], advice=Some(), fidelity=[], withheld=Some()))).words
     assert "rebalances are inferred" in words
     assert "Not known: the source has no ends of topics." in words
     assert "Only groups that match pay*." in words
@@ -132,7 +132,7 @@ def test_an_empty_log_makes_a_page_too() -> None:
 
 
 def test_nobody_could_be_replayed() -> None:
-    assert "No group's history could be replayed" in Reader(render(chosen(grid=[], better=Some()))).words
+    assert "No group's history could be replayed" in Reader(render(chosen(grid=[], advice=Some()))).words
 
 
 def test_bars_beside_what_was() -> None:

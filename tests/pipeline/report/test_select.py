@@ -123,7 +123,7 @@ def chosen(spark: SparkSession) -> Chosen:
                     for status in ("OK", "STOP")
                 ],
                 lag=[{"group": "calm", "topic": "t", "partition": 0, "lag": lag} for lag in (0, 3)],
-                static_candidates=[{"group": "wild", "rebalances_spared": 3} for _ in range(50)],
+                static_candidates=[{"group": "wild", "returns": 3} for _ in range(50)],
                 flapping=[{"group": "wild", "score": 50.0, "top_trigger_client_id": "a", "top_trigger_share": 0.5}],
                 whatif=[
                     whatif("wild", "static", 1, 2.0),
@@ -132,6 +132,11 @@ def chosen(spark: SparkSession) -> Chosen:
                     whatif("half", "static", 1, 2.0),
                     whatif("half", "patient", None, None),
                 ],
+                advice=[
+                    {"group": "wild", "gain_s": 2.0, "spared": 3, "told": "static ids would have helped"},
+                    {"group": "half", "gain_s": 9.0, "spared": 1, "told": "patience would have helped"},
+                ],
+                verdicts=[{"group": "wild", "level": "help", "verdict": "wild flaps"}],
                 fidelity=[
                     {"group": "wild", "source": "events", "generations": 4, "reproduced": 4, "withheld": False},
                     {"group": "odd", "source": "events", "generations": 2, "reproduced": 1, "withheld": True},
@@ -185,8 +190,7 @@ def test_offsets(chosen: Chosen) -> None:
     assert [row["back"] for row in chosen.regressions.rows] == [7, 1]
     assert [row["status"] for row in chosen.stalls.rows] == ["STOP"]
     assert [row["lag"] for row in chosen.lag.rows] == [3]
-    # also by those that the page has no room for
-    assert (len(chosen.static_candidates.rows), chosen.spared) == (40, 150)
+    assert (len(chosen.static_candidates.rows), chosen.static_candidates.total) == (40, 50)
 
 
 def test_settings_are_compared_over_the_same_groups(chosen: Chosen) -> None:
@@ -195,7 +199,10 @@ def test_settings_are_compared_over_the_same_groups(chosen: Chosen) -> None:
         ("patient", 1, 4),
         ("deaf", 1, 0),  # no pause at all, and dead owners for twice as long: that helps nobody
     ]
-    assert [(row["group"], row["setting"]) for row in chosen.better.rows] == [("wild", "static")]
+    counted = [(row["fewer"], row["more"], row["less"], row["longer"]) for row in chosen.grid]
+    assert counted == [(1, 0, 1, 0), (0, 0, 1, 0), (1, 0, 0, 1)]
+    assert [row["group"] for row in chosen.advice.rows] == ["half", "wild"]
+    assert chosen.answers.rows == ()
     assert [(row["groups"], row["generations"], row["reproduced"], row["withheld"]) for row in chosen.fidelity] == [
         (2, 6, 5, 1)
     ]
@@ -224,6 +231,13 @@ def test_odd_rows(chosen: Chosen) -> None:
 def test_it_can_be_shown(chosen: Chosen) -> None:
     assert "wild" in render(chosen)
     assert "wild" in text(chosen)
+
+
+def test_few_settings_are_answered_group_by_group(spark: SparkSession) -> None:
+    about = ABOUT._replace(what_if=("static",))
+    rows = [whatif("a", "static", 4, 9.0), whatif("b", "static", 1, 2.0), whatif("c", "static", None, None)]
+    answers = select(tables(spark, whatif=rows, fidelity=[], commits=[]), about).answers
+    assert [row["group"] for row in answers.rows] == ["b", "a", "c"]
 
 
 def test_an_empty_log(spark: SparkSession) -> None:

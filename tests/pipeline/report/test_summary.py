@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.pipeline.report.content import About, Some
 from muster.pipeline.report.summary import text
-from tests.pipeline.report.made import chosen, group
+from tests.pipeline.report.made import chosen, group, setting
 
 
 def test_the_summary() -> None:
@@ -18,7 +18,7 @@ def test_the_summary() -> None:
     assert "  payments                         payments-2 died and nobody took its place: 1 rebalance" in lines
     assert "  2025-06-15 15:06:40  payments orders-3: 1,200 → 900 (zombie)" in lines
     assert "  2025-06-15 15:06:40  payments orders-3: STOP to the end" in lines
-    assert "static membership of 1 member would have spared 8 rebalances" in lines
+    assert "  payments                         static ids would have spared 2 of 3 rebalances" in lines
     assert "  static                           1 rebalance (was 3), unread 25 s (was 3 min 24 s)" in lines
     assert lines[-4:-1] == [
         "rows that could not be used: 2 malformed (tables malformed, unknown)",
@@ -27,6 +27,16 @@ def test_the_summary() -> None:
     ]
     assert lines[-1].endswith(": 3 commits, as of 1970-01-01 00:00:00")
     assert max(map(len, lines)) <= 120
+
+
+def test_few_settings_are_answered_in_a_sentence() -> None:
+    static = setting("static", 1, 20.0, '{"static":true}')
+    lines = text(chosen(grid=[static], answers=Some([static | {"group": "payments", "why": None}], 1))).splitlines()
+    at = lines.index("what if")
+    assert " ".join(line.strip() for line in lines[at + 1 : at + 3]) == (
+        "static: 1 instead of 3 rebalances (fewer in 1 of 1 group, more in 0); partitions unread for 25 s instead of "
+        "3 min 24 s (less in 1, longer in 0); 1 group cannot be told"
+    )
 
 
 def test_long_lists_and_names_are_cut() -> None:

@@ -82,7 +82,7 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
     rebalances = frame(spark, starts, TABLES["rebalances"])
     found = what_if(inputs, parse('[{}, {"static": true}, {"session.timeout.ms": 45000}]'), memberships, rebalances)
     assert {name: rows.schema for name, rows in found.items()} == {
-        name: from_arrow_schema(TABLES[name]) for name in ("fidelity", "whatif")
+        name: from_arrow_schema(TABLES[name]) for name in ("fidelity", "whatif", "advice")
     }
     return {
         name: [row.asDict() for row in rows.orderBy("group", *(["setting"] if name == "whatif" else [])).collect()]
@@ -112,6 +112,15 @@ def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) 
     assert by_setting["as it was"]["paused_partition_s"] == by_setting["as it was"]["actual_paused_partition_s"] > 0
 
 
+def test_advice_is_what_one_of_the_settings_did(tables: dict[str, list[dict[str, Any]]]) -> None:
+    by_group = {row["group"]: row for row in tables["whatif"] if row["setting"] == "static"}
+    assert [row["group"] for row in tables["advice"]] == ["one", "only-in-the-log", "two"]
+    for row in tables["advice"]:
+        would = by_group[row["group"]]
+        assert (row["setting"], row["spared"]) == ("static", would["actual_rebalances"] - would["rebalances"])
+        assert row["told"].startswith("static ids would have spared 2 of 4 rebalances")
+
+
 def test_what_happened_is_what_the_facts_say(tables: dict[str, list[dict[str, Any]]]) -> None:
     paused = {row["actual_paused_partition_s"] for row in tables["whatif"] if row["group"] == "only-in-the-log"}
     assert paused == {4 * PARTITIONS * TOOK_MS / 1000}
@@ -125,7 +134,7 @@ def test_an_odd_history_costs_no_other_group_its_what_if() -> None:
         for at, value in enumerate(events)
     ]
     (row,) = played(pa.Table.from_pylist(rows), parse("static"))
-    assert (row["is_whatif"], row["withheld"]) == (False, True)
+    assert (row["table"], row["withheld"]) == ("fidelity", True)
     assert row["why"] == "its history cannot be replayed: KeyError: 'protocol_type'"
 
 

@@ -1,0 +1,131 @@
+"""What a group is advised, and when it is advised nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from muster.pipeline.whatif import from_events, from_log
+from muster.pipeline.whatif.advice import Advice, advice, words
+from muster.pipeline.whatif.compare import Comparison, WhatIf, compare
+from muster.pipeline.whatif.costs import Figures
+from muster.pipeline.whatif.fidelity import Fidelity
+from muster.pipeline.whatif.history import EVENTS, LOG, Generation, History
+from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
+from tests.pipeline.whatif.reality import GROUP
+from tests.pipeline.whatif.test_compare import restart, running
+
+ACTUAL = Figures(14, 40, 200_000, 100_000, 10_000.0)
+
+
+def history(source: str = EVENTS, emptied: int = 0, generations: int = 14) -> History:
+    made = [Generation(number, number, "range", None, {}, number) for number in range(generations)]
+    return History(GROUP, source, given=None, generations=made, emptied=list(range(emptied)))
+
+
+def found(*rows: tuple[str, Figures | None], source: str = EVENTS, share: int = 100, held: bool = False) -> Comparison:
+    whatif = [WhatIf(parse(text)[0] if text else Setting(), figures) for text, figures in rows]
+    return Comparison(Fidelity(source, 100, share, held), ACTUAL, whatif)
+
+
+def told(comparison: Comparison, **given: object) -> str | None:
+    source = comparison.fidelity.source
+    got: Advice | None = advice(history(source, **given), comparison)  # type: ignore[arg-type]
+    return None if got is None else got.told
+
+
+STATIC = "static,session.timeout.ms=60000"
+HELPS = Figures(4, 3, 20_000, 130_000, 60_000.0)
+
+
+def test_one_sentence_with_what_it_spares_and_its_price() -> None:
+    assert told(found((STATIC, HELPS))) == (
+        "static ids and session.timeout.ms=60000 would have spared 10 of 14 rebalances and 2 min 30 s of 5 min in "
+        "which partitions were unread; a crash would have stayed unnoticed 50 s longer"
+    )
+
+
+def test_a_gain_within_its_uncertainty_is_none() -> None:
+    slight = replace(ACTUAL, paused_partition_ms=150_000)
+    assert told(found(("assignor=sticky", slight))) is not None
+    assert told(found(("assignor=sticky", slight), source=LOG)) is None  # times of a log are estimates
+    assert told(found(("assignor=sticky", slight), share=85)) is None  # the replay is not that true
+
+
+def test_dead_time_that_a_setting_adds_is_taken_off() -> None:
+    dear = Figures(4, 3, 20_000, 400_000, 60_000.0)
+    assert told(found((STATIC, dear))) is None
+
+
+def test_fewer_rebalances_at_the_same_price_help() -> None:
+    calm = replace(ACTUAL, rebalances=4)
+    assert told(found(("static", calm))) == "static ids would have spared 10 of 14 rebalances"
+    assert told(found(("static", replace(ACTUAL, rebalances=13)))) is None
+
+
+def test_nothing_is_advised_without_fidelity_or_without_anything_to_spare() -> None:
+    assert told(found((STATIC, HELPS), held=True)) is None
+    assert told(found((STATIC, None))) is None
+    assert told(found((STATIC, HELPS)), generations=2) is None
+    assert told(found((STATIC, HELPS)), generations=4, emptied=2) is None  # it stopped on purpose, twice
+    assert told(found(("", HELPS))) is None
+
+
+def test_no_heartbeat_of_an_inferred_log_and_no_other_deploy_for_a_stop_on_purpose() -> None:
+    assert told(found(("heartbeat.interval.ms=1000", HELPS))) is not None
+    assert told(found(("heartbeat.interval.ms=1000", HELPS), source=LOG)) is None
+    assert told(found(("deploy=rolling:1", HELPS))) is not None
+    assert told(found(("deploy=rolling:1", HELPS)), emptied=1) is None
+
+
+def test_epochs_of_the_consumer_protocol_are_not_counted_as_rebalances() -> None:
+    assert told(found(("consumer", replace(HELPS, rebalances=40)))) == (
+        "group.protocol=consumer would have spared 2 min 30 s of 5 min in which partitions were unread; a crash would "
+        "have stayed unnoticed 50 s longer"
+    )
+
+
+def test_the_simplest_of_those_that_help_nearly_as_much() -> None:
+    best = replace(HELPS, paused_partition_ms=10_000)
+    got = told(
+        found(("static,assignor=sticky,session.timeout.ms=60000", best), ("static", HELPS), ("deploy=all", HELPS))
+    )
+    assert got is not None
+    assert got.startswith("static ids would")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("static,assignor=sticky", "static ids and the assignor sticky"),
+        ("deploy=rolling:2,session=10s", "session.timeout.ms=10000 and restarting 2 members at a time"),
+        ("deploy=all", "restarting all members at once"),
+        ("consumer", "group.protocol=consumer"),
+    ],
+)
+def test_settings_in_words(text: str, said: str) -> None:
+    assert words(parse(text)[0]) == said
+
+
+@pytest.mark.parametrize("source", [EVENTS, LOG])
+def test_a_group_that_restarts_its_members_is_advised_static_ids(source: str) -> None:
+    """The dead time of the restarts, 5 s each, costs less than the rebalances that they cause."""
+    world, members = running("a", "b", "c")
+    for name in ("a", "b", "c"):
+        restart(world, members[name], 5_000)
+        world.run(60_000)
+    if source == EVENTS:
+        played = from_events.history_of(GROUP, world.events, world.ms)
+    else:
+        played = from_log.history_of(GROUP, world.records, end_ms=world.ms)
+    got = advice(played, compare(played, parse('[{"static": true}, {"session.timeout.ms": 45000}]')))
+    assert got is not None
+    assert got.setting.static
+    assert got.told.startswith("static ids would have spared 6 of 7 rebalances")
+
+
+def test_a_group_at_rest_is_advised_nothing() -> None:
+    world, _ = running("a", "b")
+    played = from_events.history_of(GROUP, world.events, world.ms)
+    assert advice(played, compare(played, DEFAULT_GRID)) is None
