@@ -16,6 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline import arguments as args
 from muster.pipeline.delta import EXTENSION, NoDelta
 from muster.pipeline.facts.build import build, unusable
+from muster.pipeline.facts.comparison import Side, comparison, split
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.failure import reason
 from muster.pipeline.follow.command import follow
@@ -63,16 +64,18 @@ def run(
     wanted: Wanted = ALL,
     settings: Sequence[Setting] | None = None,
     progress: Progress | None = None,
+    compare: str | int | None = None,
 ) -> Analysis:
     """Analyse a source, and write tables and page into the folder `out`, which must stay while the analysis is used.
 
-    `settings`: of the what-if; None: the default grid; empty: none. Raises NotUsable (`out`), NoSource, ClusterError,
+    `settings`: of the what-if; None: the default grid; empty: none. `compare`: the folder of an earlier analysis, or a
+    time (ms) that parts this one. Raises NotUsable (`out`), NoSource, ClusterError,
     BadOption, ValueError (no Kafka rows), and Spark's own errors.
     """
     steps = progress if progress is not None else Progress(0, on=False)
     check_place(spark, out)
     try:
-        return _Run(spark, source, out, formats, steps).run(wanted, settings)
+        return _Run(spark, source, out, formats, steps).run(wanted, settings, compare)
     except BaseException:
         remove(spark, _stage_of(out))
         raise
@@ -100,7 +103,7 @@ class _Run:
         self._kept = f"{self._out}/tables" if PARQUET in formats else f"{self._stage}/tables"
         self._tables: dict[str, DataFrame] = {}
 
-    def run(self, wanted: Wanted, settings: Sequence[Setting] | None) -> Analysis:
+    def run(self, wanted: Wanted, settings: Sequence[Setting] | None, compare: str | int | None) -> Analysis:
         self._progress.steps = len(TABLES) + 3
         self._progress.begin(f"reading {self._source.name()}")
         staged = stage(self._spark, self._source, self._stage, wanted)
@@ -110,6 +113,8 @@ class _Run:
         for name, rows in facts.items():
             self._keep(name, rows)
         names = self._what_if(staged, settings)
+        if compare is not None:
+            self._keep("comparison", comparison(*self._sides(compare)))
         about = About(
             self._source.name(),
             staged.rows,
@@ -119,6 +124,7 @@ class _Run:
             wanted.until_ms,
             wanted.groups,
             names,
+            compare,
         )
         self._progress.begin("page")
         chosen = select(self._tables, about)
@@ -133,10 +139,19 @@ class _Run:
         self._progress.begin(f"table {name}")
         folder = f"{self._kept}/{name}"
         write_table(rows, folder, (PARQUET,))
-        kept = self._spark.read.schema(from_arrow_schema(TABLES[name])).parquet(folder)
+        kept = self._read(name, folder)
         texts = [one for one in self._formats if one not in (PARQUET, HTML)]
         write_table(kept, f"{self._out}/tables/{name}", texts, large=name in LARGE)
         self._tables[name] = kept
+
+    def _sides(self, compare: str | int) -> tuple[Side, Side]:
+        if isinstance(compare, int):
+            return split(self._tables, compare)
+        earlier = {name: self._read(name, f"{compare}/tables/{name}") for name in ("episodes", "verdicts")}
+        return Side(earlier["episodes"], earlier["verdicts"]), Side(self._tables["episodes"], self._tables["verdicts"])
+
+    def _read(self, name: str, folder: str) -> DataFrame:
+        return self._spark.read.schema(from_arrow_schema(TABLES[name])).parquet(folder)
 
     def _what_if(self, staged: Staged, settings: Sequence[Setting] | None) -> tuple[str, ...]:
         asked = DEFAULT_GRID if settings is None else settings
@@ -200,8 +215,9 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
     try:
         wanted = Wanted(asked.since_ms, asked.until_ms, asked.groups)
         analysis = run(
-            spark, source, asked.out, formats=asked.formats, wanted=wanted, settings=settings, progress=progress
-        )
+            spark, source, asked.out, formats=asked.formats, wanted=wanted, settings=settings, progress=progress,
+            compare=asked.compare,
+        )  # fmt: skip
         print(summary(analysis))
         # where no Parquet was asked for the tables lay there until now
         remove(spark, _stage_of(asked.out))

@@ -28,6 +28,8 @@ examples:
   muster analyze s3://bucket/raw-offsets --format parquet,json
   muster analyze muster-data --group 'payments*' --since 2026-01-31T08:00 --until 2026-01-31T12:00
   muster analyze muster-data --what-if static,session.timeout.ms=45000
+  muster analyze muster-data --compare 2026-01-31T12:00      before and after that time
+  muster analyze muster-data --compare report-of-last-week   with the tables of an earlier analysis
   muster analyze --bootstrap-server broker.example:9092 --follow --trigger 10s
 """
 
@@ -52,6 +54,8 @@ class Arguments(NamedTuple):
     until_ms: int | None
     groups: tuple[str, ...]
     verbose: bool
+    compare: str | int | None = None
+    """The folder of an earlier analysis, or a time (ms) that parts this one; None: nothing is compared."""
     follow: following.Follow | None = None
     """None: what there is now is analysed, and that is all."""
 
@@ -92,6 +96,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "static,session.timeout.ms=45000 (default: %(default)s)",
     )
     parser.add_argument(
+        "--compare",
+        metavar="DIR|TIME",
+        help="each group before and after: with the --out of an earlier analysis, or before and after a time",
+    )
+    parser.add_argument(
         "--master", metavar="URL", help="of a Spark cluster (default: this machine, or what spark-submit says)"
     )
     parser.add_argument("--verbose", action="store_true", help="when it fails, say where in the code")
@@ -123,7 +132,7 @@ def read(options: argparse.Namespace) -> Arguments:
     groups = tuple(options.group)
     return Arguments(
         options.source, kafka, options.out, formats, master, _what_if(options.what_if), since_ms, until_ms, groups,
-        options.verbose, follow,
+        options.verbose, _compare(options), follow,
     )  # fmt: skip
 
 
@@ -140,6 +149,23 @@ def _times(options: argparse.Namespace) -> tuple[int | None, int | None]:
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         raise BadArgument(f"--until {options.until} is not after --since {options.since}: nothing lies between")
     return since_ms, until_ms
+
+
+def _compare(options: argparse.Namespace) -> str | int | None:
+    given = options.compare
+    if given is None:
+        return None
+    if options.follow:
+        raise BadArgument("--compare is for an analysis that ends: leave it out, or --follow")
+    if Path(given).is_dir() or "/" in given:
+        if not _is_url(given) and not (Path(given) / "tables" / "episodes").is_dir():
+            raise BadArgument(f"--compare {given}: the --out of an earlier analysis, with its tables, was expected")
+        return str(given).rstrip("/")
+    return _time("--compare", given)
+
+
+def _is_url(text: str) -> bool:
+    return "://" in text
 
 
 def _client(options: argparse.Namespace) -> dict[str, str]:

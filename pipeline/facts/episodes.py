@@ -16,6 +16,7 @@ from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
 from muster.pipeline.episodes.verdict import describe, verdict
+from muster.pipeline.facts.flapping import observed
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.persist import keep
 from muster.pipeline.schema import columns
@@ -34,7 +35,14 @@ _REBALANCE: Final = pa.struct(
         "at_once int"
     )
 )
-_GIVEN: Final = ("spell", "rebalance", "score", "end_ms")
+_GIVEN: Final[dict[str, Any]] = {
+    "spell": from_arrow_type(_SPELL),
+    "rebalance": from_arrow_type(_REBALANCE),
+    "score": "double",
+    "first_ms": "long",
+    "last_ms": "long",
+    "end_ms": "long",
+}
 _RESULT: Final = pa.schema(
     [
         ("is_verdict", pa.bool_()),
@@ -63,14 +71,8 @@ def episodes_and_verdicts(
 
 def _row(rows: DataFrame, at_ms: Column, **given: Column) -> DataFrame:
     """group, at_ms, and what is `given` of _GIVEN."""
-    types: dict[str, Any] = {
-        "spell": from_arrow_type(_SPELL),
-        "rebalance": from_arrow_type(_REBALANCE),
-        "score": "double",
-        "end_ms": "long",
-    }
-    empty = {name: F.lit(None) for name in _GIVEN} | given
-    return rows.select("group", at_ms.alias("at_ms"), *(empty[name].cast(types[name]).alias(name) for name in _GIVEN))
+    known = {name: given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _GIVEN.items()}
+    return rows.select("group", at_ms.alias("at_ms"), *known.values())
 
 
 def _struct(kind: pa.DataType, **known: Column) -> Column:
@@ -118,13 +120,10 @@ def _with_common(rebalances: DataFrame) -> DataFrame:
 
 
 def _groups(generations: DataFrame, commits: DataFrame, flapping: DataFrame) -> DataFrame:
-    """Every group, with its score and until when the log goes."""
-    seen = commits.groupBy("group").agg(F.max("time_ms").alias("last_ms"))
-    seen = seen.unionByName(generations.groupBy("group").agg(F.max("start_ms").alias("last_ms")))
-    groups = seen.groupBy("group").agg(F.max("last_ms").alias("last_ms"))
-    end = groups.agg(F.max("last_ms").alias("log_end_ms"))
-    rows = groups.crossJoin(F.broadcast(end)).join(flapping.select("group", "score"), "group", "left")
-    return _row(rows, F.lit(None).cast("long"), score=F.col("score"), end_ms=F.col("log_end_ms"))
+    """Every group, with its score, from when to when the log tells of it, and until when the log goes."""
+    rows = observed(generations, commits).join(flapping.select("group", "score"), "group", "left")
+    told = {name: F.col(name) for name in ("score", "first_ms", "last_ms", "end_ms")}
+    return _row(rows, F.lit(None).cast("long"), **told)
 
 
 # ---- Python's part
@@ -133,19 +132,19 @@ def _groups(generations: DataFrame, commits: DataFrame, flapping: DataFrame) -> 
 def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     spells: list[Spell] = []
     rebalances: list[Rebalance] = []
-    score, end_ms = None, 0
+    about: dict[str, Any] = {}
     for row in rows:
         if row["spell"] is not None:
             spells.append(spell_of(row["spell"]))
         elif row["rebalance"] is not None:
             rebalances.append(Rebalance(**row["rebalance"]))
         else:
-            score, end_ms = row["score"], row["end_ms"] or 0
-    end_ms = max([end_ms, *(one.end_ms for one in rebalances)])
+            about = row
+    end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
     found = found_in(spells, rebalances)
     for one in found:
         yield {"is_verdict": False, **row_of(group, one, end_ms)}
-    told = verdict(found, end_ms, score)
+    told = verdict(found, end_ms, about.get("score"))
     yield {
         "is_verdict": True,
         "group": group,
@@ -156,6 +155,8 @@ def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
         "trouble_ms": told.trouble_ms,
         "cost_ms": sum(one.cost_ms for one in rebalances),
         "rebalances": len(rebalances),
+        "first_ms": about.get("first_ms"),
+        "last_ms": about.get("last_ms"),
     }
 
 

@@ -22,15 +22,16 @@ _BY_REPEATS: Final = 0.3
 
 def flapping(rebalances: DataFrame, generations: DataFrame, commits: DataFrame) -> DataFrame:
     """Rows of the table `flapping`: one for each group of the table `rebalances`."""
-    rows = _triggers(rebalances).join(_observed(generations, commits), "group", "left")
+    hours = ((F.col("last_ms") - F.col("first_ms")) / HOUR_MS).alias("hours")
+    rows = _triggers(rebalances).join(observed(generations, commits).select("group", hours), "group", "left")
     rows = rows.join(_short(generations), "group", "left")
-    hours = F.coalesce("hours", F.lit(0.0))
+    known = F.coalesce("hours", F.lit(0.0))
     rows = rows.select(
         *("group", "rebalances", "distinct_triggers", "triggered"),
         F.col("top.client_id").alias("top_trigger_client_id"),
         (F.col("top.count") / F.col("rebalances")).alias("top_trigger_share"),
-        hours.alias("hours"),
-        (F.col("rebalances") / F.greatest(hours, F.lit(1.0))).alias("rebalances_per_hour"),
+        known.alias("hours"),
+        (F.col("rebalances") / F.greatest(known, F.lit(1.0))).alias("rebalances_per_hour"),
         F.coalesce("short_generations", F.lit(0)).alias("short_generations"),
     )
     return conform(rows.withColumn("score", _score()), "flapping")
@@ -56,8 +57,10 @@ def _triggers(rebalances: DataFrame) -> DataFrame:
     )
 
 
-def _observed(generations: DataFrame, commits: DataFrame) -> DataFrame:
-    """How many hours the log tells of each group: to the log's end if the last generation is still in force."""
+def observed(generations: DataFrame, commits: DataFrame) -> DataFrame:
+    """group; first_ms and last_ms: from when to when the log tells of it, to the log's end if the last generation is
+    still in force; end_ms: the log's end.
+    """
     of_group = generations.groupBy("group").agg(
         F.min("start_ms").alias("first_ms"),
         F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms"),
@@ -68,10 +71,9 @@ def _observed(generations: DataFrame, commits: DataFrame) -> DataFrame:
     spans = every.groupBy("group").agg(
         F.min("first_ms").alias("first_ms"), F.max("last_ms").alias("last_ms"), F.bool_or("in_force").alias("in_force")
     )
-    until = every.agg(F.max("last_ms").alias("until_ms"))
-    end = F.when(F.col("in_force"), F.col("until_ms")).otherwise(F.col("last_ms"))
-    rows = spans.crossJoin(F.broadcast(until))
-    return rows.select("group", ((end - F.col("first_ms")) / HOUR_MS).alias("hours"))
+    until = every.agg(F.max("last_ms").alias("end_ms"))
+    last = F.when(F.col("in_force"), F.col("end_ms")).otherwise(F.col("last_ms")).alias("last_ms")
+    return spans.crossJoin(F.broadcast(until)).select("group", "first_ms", last, "end_ms")
 
 
 def _short(generations: DataFrame) -> DataFrame:

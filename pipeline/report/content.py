@@ -28,6 +28,8 @@ class About(NamedTuple):
     """Only groups that match one of these patterns; none: all."""
     what_if: tuple[str, ...] = ()
     """The settings that were tried, by name."""
+    compare: str | int | None = None
+    """What it is compared with: the folder of an earlier analysis, or a time (ms) that parts this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,11 @@ class Chosen:
     """group, share, why."""
     levels: Mapping[str, int] = field(default_factory=dict)
     """How many groups have a verdict of each level (episodes.verdict.LEVELS)."""
+    comparison: Some = field(default_factory=Some)
+    """Rows of the table `comparison`: the significant ones first, then the greatest differences of cost."""
+    compared: Row | None = None
+    """The sums of all groups: rebalances, cost_ms, happenings and hours, each with _before and _after; significant:
+    how many groups differ by more than chance."""
     odd_rows: Mapping[str, int] = field(default_factory=dict)
     """How many rows of the log were malformed or unknown."""
     odd_reasons: Sequence[Row] = ()

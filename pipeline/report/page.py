@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.pipeline.episodes.verdict import HELP
-from muster.pipeline.report import offsets, settings, transactions
+from muster.pipeline.report import comparison, offsets, settings, transactions
 from muster.pipeline.report.content import Chosen, Row, Story
 from muster.pipeline.report.formatting import cause_words, odd_times, percent, why
 from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
@@ -28,6 +28,7 @@ def render(chosen: Chosen) -> str:
         _overview(chosen),
         _groups(chosen),
         [_story(story, chosen) for story in chosen.stories],
+        comparison.sections(chosen),
         offsets.sections(chosen),
         transactions.sections(chosen),
         settings.sections(chosen),

@@ -75,7 +75,7 @@ def select(tables: Tables, about: About) -> Chosen:
         odd_reasons=_reasons(tables),
         odd_times=_odd_times(tables["commits"]),
         levels={row["level"]: row["groups"] for row in _levels(tables["verdicts"])},
-        **_transactions(tables),
+        **(_transactions(tables) | _comparison(tables)),
     )
 
 
@@ -237,6 +237,24 @@ def _what_if(tables: Tables, settings: int) -> tuple[list[Row], Some, Some, list
             limit=GROUPS,
         )
     return grid, best, answers, _rows(judged.orderBy("source")), withheld
+
+
+def _comparison(tables: Tables) -> dict[str, Any]:
+    rows = tables.get("comparison")
+    if rows is None:
+        return {}
+    sums = [
+        F.sum(f"{name}_{side}").alias(f"{name}_{side}")
+        for name in ("rebalances", "happenings", "cost_ms", "hours")
+        for side in ("before", "after")
+    ]
+    significant = F.count_if("is_significant").alias("significant")
+    changed = F.abs(F.col("cost_ms_after") - F.col("cost_ms_before"))
+    order = (F.desc_nulls_last("is_significant"), F.desc_nulls_last(changed), F.asc_nulls_last("p"), F.asc("group"))
+    return {
+        "comparison": _some(rows, *order, limit=GROUPS),
+        "compared": _row(rows.agg(*sums, significant, F.count("*").alias("groups"))),
+    }
 
 
 def _transactions(tables: Tables) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
 from muster.pipeline.facts.schema import LOG
-from muster.pipeline.report import settings, transactions
+from muster.pipeline.report import comparison, settings, transactions
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import cause_words, plain
 from muster.pipeline.wording import duration, moment, number, plural
@@ -28,6 +28,7 @@ def text(chosen: Chosen) -> str:
         f"{plural(rebalances, 'rebalance')}{told}",
         f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC ({duration(chosen.last_ms - chosen.first_ms)})",
         *_verdicts(chosen),
+        *_compared(chosen),
         *_block("why groups rebalanced", chosen.causes, _cause),
         *_block(
             f"commits that went backwards: {number(chosen.regressions.total)}", chosen.regressions.rows, _regression
@@ -76,6 +77,18 @@ def _odd_time(row: Row) -> str:
 def _cause(row: Row) -> str:
     title = cause_words(row["cause"]).title
     return f"{row['rebalances']:>7,}  {title:<24} {duration(row['took_ms'])} in the mean"
+
+
+def _compared(chosen: Chosen) -> list[str]:
+    if chosen.compared is None:
+        return []
+    sure = [row for row in chosen.comparison.rows if row["is_significant"]]
+    sums = [_wrapped(comparison.total(chosen))] if chosen.comparison.rows else []
+    return ["", "before and after", *(line for lines in sums for line in lines), *_block("", sure, _change)[2:]]
+
+
+def _change(row: Row) -> str:
+    return _named(row["group"], comparison.sentence(row))
 
 
 def _verdicts(chosen: Chosen) -> list[str]:

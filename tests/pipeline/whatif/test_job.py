@@ -114,7 +114,8 @@ def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) 
 
 def test_advice_is_what_one_of_the_settings_did(tables: dict[str, list[dict[str, Any]]]) -> None:
     by_group = {row["group"]: row for row in tables["whatif"] if row["setting"] == "static"}
-    assert [row["group"] for row in tables["advice"]] == ["one", "only-in-the-log", "two"]
+    # of the third one the times are estimates, and the gain is not greater than what may be wrong of them
+    assert [row["group"] for row in tables["advice"]] == ["one", "two"]
     for row in tables["advice"]:
         would = by_group[row["group"]]
         assert (row["setting"], row["spared"]) == ("static", would["actual_rebalances"] - would["rebalances"])

@@ -1,0 +1,85 @@
+"""Before and after a change: is the difference of two counts more than chance? Pure; docs/pipeline-episodes.md tells.
+
+Things that happen at random with a steady rate are Poisson distributed. Given how many there were in both spans
+together, each of them lies in the first one with the probability that its share of the time is: a binomial
+distribution, and an exact test. Rebalances of one episode do not happen independently, so happenings are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import exp, lgamma, log
+from typing import Final, NamedTuple
+
+from muster.pipeline.episodes import model
+
+LIKELY: Final = 0.05
+"""A difference that chance makes at most so often, by the number of groups that are compared, is significant."""
+HOUR_MS: Final = 3_600_000
+_OUT_AND_BACK: Final = 2
+_LOOPS: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW})
+_CLOSE: Final = 1e-7
+"""Probabilities that differ by less are equal."""
+
+
+class Episode(NamedTuple):
+    """What of an episode is compared."""
+
+    kind: str
+    rebalances: int
+    cost_ms: int
+
+
+class Span(NamedTuple):
+    """One group in one of the two spans."""
+
+    observed_ms: int
+    """How long the log tells of it."""
+    rebalances: int
+    happenings: int
+    cost_ms: int
+    kinds: tuple[str, ...]
+    """`2 rolling_restart`, …"""
+
+
+def span(observed_ms: int, episodes: Sequence[Episode]) -> Span:
+    """The sums. A first formation is no happening: it is where the log begins."""
+    told = [one for one in episodes if one.kind != model.FORMATION]
+    counted = Counter(one.kind for one in told)
+    return Span(
+        max(observed_ms, 0),
+        sum(one.rebalances for one in told),
+        sum(map(happenings, told)),
+        sum(one.cost_ms for one in told),
+        tuple(f"{counted[kind]} {kind}" for kind in model.KINDS if counted[kind]),
+    )
+
+
+def happenings(episode: Episode) -> int:
+    """An episode happens once; of a loop each time that a member went counts."""
+    return max(1, -(-episode.rebalances // _OUT_AND_BACK)) if episode.kind in _LOOPS else 1
+
+
+def chance(before: Span, after: Span) -> float | None:
+    """How likely a difference of happenings like this one, or a greater one, is if nothing has changed; None: a span
+    has no time.
+    """
+    count, time_ms = before.happenings + after.happenings, before.observed_ms + after.observed_ms
+    if not before.observed_ms or not after.observed_ms:
+        return None
+    return _two_sided(before.happenings, count, before.observed_ms / time_ms)
+
+
+def _two_sided(seen: int, count: int, share: float) -> float:
+    """The exact binomial test: all outcomes that are no likelier than the one that was seen."""
+    logs = [
+        lgamma(count + 1)
+        - lgamma(one + 1)
+        - lgamma(count - one + 1)
+        + one * log(share)
+        + (count - one) * log(1 - share)
+        for one in range(count + 1)
+    ]
+    most = logs[seen] + _CLOSE
+    return min(1.0, sum(exp(one) for one in logs if one <= most))

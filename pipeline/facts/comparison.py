@@ -1,0 +1,91 @@
+"""The table `comparison`: each group before and after a change, by its episodes in two spans or two analyses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+
+from muster.pipeline.episodes.comparison import LIKELY, Episode, chance, span
+from muster.pipeline.facts.episodes import episodes_and_verdicts
+from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.persist import keep
+from muster.pipeline.tables import by_group
+
+_SIDES: Final = ("before", "after")
+_RESULT: Final = pa.schema([field for field in TABLES["comparison"] if field.name != "is_significant"])
+
+
+class Side(NamedTuple):
+    """One of the two: rows of the table `episodes`; and group, first_ms, last_ms of the table `verdicts`."""
+
+    episodes: DataFrame
+    seen: DataFrame
+
+
+def comparison(before: Side, after: Side) -> DataFrame:
+    """Rows of the table `comparison`: of every group that is told of on one side."""
+    rows = None
+    for number, side in enumerate((before, after)):
+        some = side.seen.select(
+            "group",
+            F.lit(number).alias("side"),
+            (F.col("last_ms") - F.col("first_ms")).alias("observed_ms"),
+            *(F.lit(None).cast(kind).alias(name) for name, kind in _EPISODE.items()),
+        )
+        some = some.unionByName(
+            side.episodes.select(
+                "group", F.lit(number).alias("side"), F.lit(None).cast("long").alias("observed_ms"), *_EPISODE
+            )
+        )
+        rows = some if rows is None else rows.unionByName(some)
+    assert rows is not None
+    made = keep(by_group(rows, "side", _compare, _RESULT))
+    limit = made.agg((F.lit(LIKELY) / F.greatest(F.count("p"), F.lit(1))).alias("limit"))
+    told = made.crossJoin(F.broadcast(limit)).withColumn("is_significant", F.col("p") < F.col("limit"))
+    return conform(told, "comparison")
+
+
+_EPISODE: Final = {"kind": "string", "rebalances": "int", "cost_ms": "long"}
+
+
+def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
+    """The tables of one analysis as two spans. An episode that goes on over the time is told on both sides."""
+    sides = []
+    for number in (0, 1):
+        times = tables["rebalances"]
+        is_there = F.col("end_ms") < at_ms if number == 0 else F.col("end_ms") >= at_ms
+        found = episodes_and_verdicts(
+            times.where(is_there), *(tables[name] for name in ("memberships", "generations", "commits", "flapping"))
+        )["episodes"]
+        # static restarts without a rebalance stand on both sides
+        started = F.col("from_ms") < at_ms if number == 0 else F.col("until_ms") >= at_ms
+        end = F.least("last_ms", F.lit(at_ms)) if number == 0 else F.col("last_ms")
+        begin = F.col("first_ms") if number == 0 else F.greatest("first_ms", F.lit(at_ms))
+        seen = tables["verdicts"].select("group", begin.alias("first_ms"), end.alias("last_ms"))
+        sides.append(Side(found.where(started), seen.where("last_ms > first_ms")))
+    return sides[0], sides[1]
+
+
+def _compare(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    observed = [0, 0]
+    episodes: tuple[list[Episode], list[Episode]] = [], []
+    for row in rows:
+        if row["kind"] is None:
+            observed[row["side"]] = row["observed_ms"] or 0
+        else:
+            episodes[row["side"]].append(Episode(row["kind"], row["rebalances"], row["cost_ms"]))
+    before, after = (span(observed[number], episodes[number]) for number in (0, 1))
+    told: dict[str, Any] = {"group": group, "p": chance(before, after)}
+    for side, one in zip(_SIDES, (before, after), strict=True):
+        told |= {
+            f"hours_{side}": one.observed_ms / 3_600_000,
+            f"rebalances_{side}": one.rebalances,
+            f"happenings_{side}": one.happenings,
+            f"cost_ms_{side}": one.cost_ms,
+            f"episodes_{side}": list(one.kinds),
+        }
+    yield told
