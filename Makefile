@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -103,10 +103,13 @@ bench-pipeline: venv ## measure the pipeline on Spark: bench/pipeline.md (ARGS='
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors
 
-conformance: conformance-random conformance-random-transactions conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline conformance-pyspark ## everything that is checked against real Kafka or its clients
+conformance: conformance-random conformance-random-consumers conformance-random-transactions conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline conformance-pyspark ## everything that is checked against real Kafka or its clients
 
 conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000')
 	@$(BIN)/python -m tests.stories.random $(ARGS)
+
+conformance-random-consumers: venv ## random histories of consumer groups and mixed ones on both: epochs, regular expressions, migration, topics that come and go
+	@$(BIN)/python -m tests.stories.random --consumers $(ARGS)
 
 conformance-random-transactions: venv ## random histories of transactions on both: two producers of one id, timeouts, fencing, lost answers
 	@$(BIN)/python -m tests.stories.random --transactions $(ARGS)

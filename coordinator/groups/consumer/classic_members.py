@@ -132,7 +132,7 @@ def _join(
     is_new = said.topics != before.topics or is_pattern_new
     heartbeat.refresh(step, group, bump=is_new, cause=cause, member=member)
     if not is_last:
-        target.bring_up_to_date(step, group)
+        target.bring_up_to_date(step, group, said.assignor)
     is_stale = is_last and group.assignment_epoch < group.epoch
     if not is_stale:
         owned = ConsumerGroupHeartbeatRequest(topic_partitions=_owned(subscription, step.state.image))

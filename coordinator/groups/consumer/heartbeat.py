@@ -105,7 +105,7 @@ def _beat(
         story.joined(step, group, member)
     cause = events.NEW_MEMBER if is_new else events.SUBSCRIPTION_CHANGED
     refresh(step, group, bump=is_subscription_new or is_known, cause=cause, member=member)
-    target.bring_up_to_date(step, group)
+    target.bring_up_to_date(step, group, said.assignor)
     had = member.at.assigned
     state = step.state
     state.deadlines.set(member, step.now.mono_ms + state.configs.of(group.group_id).session_timeout_ms)

@@ -26,11 +26,13 @@ AT_ONCE: Final = 500
 """Members and partitions of a target that is computed on the spot: some 2 ms."""
 
 
-def bring_up_to_date(step: Step, group: ConsumerGroup) -> None:
-    """Compute the targets of the group's epoch, or have it done, if they are older and it is time."""
+def bring_up_to_date(step: Step, group: ConsumerGroup, wish: str | None = None) -> None:
+    """Compute the targets of the group's epoch, or have it done, if they are older and it is time. `wish`: the assignor
+    that the member wants which has just spoken.
+    """
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
-    wanted = wanted_assignment(step, group)
+    wanted = wanted_assignment(step, group, wish)
     helpers = step.state.helpers
     partitions = sum([topic.partitions for topic in wanted.topics.values()])
     if helpers is None or (len(wanted.members) + partitions <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
@@ -47,7 +49,7 @@ def _is_due(step: Step, group: ConsumerGroup) -> bool:
     return not group.assignment_ms or not interval_ms or step.now.wall_ms >= group.assignment_ms + interval_ms
 
 
-def wanted_assignment(step: Step, group: ConsumerGroup) -> AssignmentWanted:
+def wanted_assignment(step: Step, group: ConsumerGroup, wish: str | None = None) -> AssignmentWanted:
     """All that an assignor needs."""
     image = step.state.image
     by_name, by_id = image.by_name, image.by_id
@@ -66,19 +68,22 @@ def wanted_assignment(step: Step, group: ConsumerGroup) -> AssignmentWanted:
         }
         names = tuple(group.topics_of(said))
         members.append(Member(member.member_id, names, owned, -1, said.instance_id, said.rack_id))
-    assignor = preferred_assignor(group, step.state.settings)
+    assignor = preferred_assignor(group, step.state.settings, wish)
     return AssignmentWanted(group.group_id, group.epoch, assignor, members, topics, group.waiting)
 
 
-def preferred_assignor(group: ConsumerGroup, settings: GroupSettings) -> str:
-    """The one that most members wish for; the first of them as Java walks its table. In a log that came from elsewhere
-    they may wish for one that is not there.
+def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
+    """The one that most members wish for. Of several the first as Java walks its table; but for an assignment it is the
+    `wish` of the member that brings it about, if nobody else has it: Kafka takes it out of the table and puts it back
+    in front. In a log that came from elsewhere members may wish for one that is not there.
     """
     there = names_of(settings.group_consumer_assignors)
     counts = {name: count for name, count in group.assignors.items() if name in there}
     if not counts:
         return there[0]
     most = max(counts.values())
+    if most == 1 and wish in counts:
+        return str(wish)
     return next(name for name in string_order(counts) if counts[name] == most)
 
 

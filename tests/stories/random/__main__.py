@@ -1,6 +1,7 @@
 """Random histories on a real Kafka and on Muster, compared reply by reply: `make conformance-random`.
 
     make conformance-random ARGS='--seed 7 --steps 10000'
+    make conformance-random-consumers                     histories of consumer groups (KIP-848) and mixed ones
     make conformance-random-transactions                  histories of transactions
     python -m tests.stories.random --only 700012          one history again, by its number
 
@@ -20,7 +21,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.stories.random.session import GROUPS, TRANSACTIONS, Found, Session, Stopwatch, numbered
+from tests.stories.random.session import GROUPS, MIXED, TRANSACTIONS, Found, Session, Stopwatch, numbered
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
 
 COMMON = {"group.min.session.timeout.ms": "100"}
@@ -35,6 +36,25 @@ OF_TRANSACTIONS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 """Of histories of transactions."""
+OF_BOTH = {
+    **COMMON,
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "100",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.assignment.interval.ms": "0",
+}
+OF_CONSUMERS: Mapping[str, Mapping[str, str]] = {
+    "consumers": {**OF_BOTH, "group.consumer.max.size": "4"},
+    "brief": {
+        **OF_BOTH,
+        "group.consumer.session.timeout.ms": "1500",
+        "group.consumer.heartbeat.interval.ms": "300",
+    },
+    "interval": {**OF_BOTH, "group.consumer.assignment.interval.ms": "700"},
+    "upgrade": {**OF_BOTH, "group.consumer.migration.policy": "upgrade"},
+    "downgrade": {**OF_BOTH, "group.consumer.migration.policy": "downgrade"},
+}
+"""Of histories of consumer groups, each with its part of the steps."""
 NOT_TOLD = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "5"}
 """Settings that no story can see."""
 
@@ -47,8 +67,11 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=10_000, help="how many steps at least (default: 10000)")
     parser.add_argument("--seconds", type=float, default=480, help="how long at most, for all steps (default: 480)")
     parser.add_argument("--at-once", type=int, default=20, help="histories side by side (default: 20)")
-    parser.add_argument("--settings", choices=[*SETTINGS, "all"], default="all", help="the servers' (default: all)")
+    parser.add_argument(
+        "--settings", choices=[*SETTINGS, *OF_CONSUMERS, "all"], default="all", help="the servers' (default: all)"
+    )
     parser.add_argument("--transactions", action="store_true", help="histories of transactions")
+    parser.add_argument("--consumers", action="store_true", help="histories of consumer groups and mixed ones")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="play this one history only, and print it")
     parser.add_argument("--differences", type=int, default=5, help="stop after so many (default: 5)")
     parser.add_argument("--shrink", type=float, default=90, metavar="SECONDS", help="for each difference (default: 90)")
@@ -129,8 +152,8 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     print(f"seed {args.seed}", flush=True)
     found: list[Found] = []
-    chosen = SETTINGS if args.settings == "all" else {args.settings: SETTINGS[args.settings]}
-    campaign = GROUPS
+    known, campaign = (OF_CONSUMERS, MIXED) if args.consumers else (SETTINGS, GROUPS)
+    chosen = known if args.settings == "all" else {args.settings: known[args.settings]}
     if args.transactions:
         chosen, campaign = {"transactions": OF_TRANSACTIONS}, TRANSACTIONS
     try:

@@ -7,10 +7,12 @@ Order is compared where Kafka's order means something, and not where it is that 
 from __future__ import annotations
 
 import json
+import struct
 import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tests.stories import kafka_codec as codec
 from tests.stories.stage import UUID
 from tests.stories.story import Reply
 
@@ -21,8 +23,18 @@ UNORDERED: Mapping[str, Mapping[str, str]] = {
     "DeleteGroups": {"Results": "GroupId"},
     "OffsetCommit": {"Topics": "Name TopicId"},
     "OffsetDelete": {"Topics": "Name"},
+    "ConsumerGroupHeartbeat": {"TopicPartitions": "TopicId", "Partitions": ""},
+    "ConsumerGroupDescribe": {
+        "Groups": "GroupId",
+        "Members": "MemberId",
+        "SubscribedTopicNames": "",
+        "TopicPartitions": "TopicName",
+        "Partitions": "",
+    },
 }
-"""Lists whose order is open: API -> field -> the fields that its rows are sorted by."""
+"""Lists whose order is open: API -> field -> the fields that its rows are sorted by; none: of plain values."""
+ASSIGNMENTS = ("Assignment", "MemberAssignment")
+"""Fields with the bytes of an assignment, in which topics have the order of a hash map when the server has made it."""
 ALL_OFFSETS = {"Topics": "Name TopicId", "Partitions": "PartitionIndex"}
 """Of an OffsetFetch that names no topics."""
 OF_THE_MACHINE = ("NodeId", "Host", "Port")
@@ -43,9 +55,10 @@ class Names:
         producer = reply.body.get("ProducerId", -1)
         if producer != -1:
             self.producers.setdefault(producer, f"<producer of request {index}>")
-        new = reply.body.get("MemberId") if reply.api == "JoinGroup" else None
+        new = reply.body.get("MemberId") if reply.api in ("JoinGroup", "ConsumerGroupHeartbeat") else None
         if new and new != reply.request["MemberId"]:
-            self.members.setdefault(new, f"<{UUID.sub('', new)} of request {index}>")
+            of_client = UUID.sub("", new) if UUID.search(new) else ""  # a consumer group gives bare ids, in base64
+            self.members.setdefault(new, f"<{of_client} of request {index}>")
 
     def member(self, name: str) -> str | None:
         """The id that goes by this name."""
@@ -56,7 +69,11 @@ class Names:
         name = self.members.get(text)
         if name is not None:
             return name
-        return UUID.sub("<uuid>", text.replace(self.suffix, "") if self.suffix else text)
+        for real, known in self.members.items():
+            text = text.replace(real, known)
+        if self.suffix:
+            text = text.replace(self.suffix, "").replace(self.suffix.replace("~", "-"), "")
+        return UUID.sub("<uuid>", text)
 
 
 def plain(reply: Reply, names: Names, unseen: Collection[str] = ()) -> object:
@@ -68,7 +85,7 @@ def plain(reply: Reply, names: Names, unseen: Collection[str] = ()) -> object:
     if reply.api == "OffsetFetch":
         asked = reply.request.get("Groups", [reply.request])
         rows = ALL_OFFSETS if any(one["Topics"] is None for one in asked) else {}
-    if reply.api in ("ListGroups", "DescribeGroups"):
+    if reply.api in ("ListGroups", "DescribeGroups", "ConsumerGroupDescribe"):
         mine = [row for row in reply.body["Groups"] if row["GroupId"].endswith(names.suffix)]
         seen = [row for row in mine if names.text(row["GroupId"]) not in unseen]
         return plain_value({**reply.body, "Groups": seen}, names, rows)
@@ -85,15 +102,37 @@ def plain_value(value: Any, names: Names, rows: Mapping[str, str]) -> Any:
             if key == "ProducerId":
                 out[key] = names.producers.get(one, one)
                 continue
-            out[key] = plain_value(one, names, rows)
+            if key in ASSIGNMENTS and isinstance(one, bytes):
+                out[key] = plain_assignment(one, names)
+                continue
             if key in rows and isinstance(one, list):
-                out[key] = sorted(out[key], key=lambda row: [str(row[name]) for name in rows[key].split()])
+                by = rows[key].split()
+
+                def order(row: Any, by: list[str] = by) -> Any:
+                    return [str(row[name]) for name in by] if by else row
+
+                # by their real names first: two ids may have one plain name
+                one = sorted((plain_value(row, names, rows) for row in sorted(one, key=order)), key=order)
+                out[key] = one
+                continue
+            out[key] = plain_value(one, names, rows)
         return out
     if isinstance(value, list):
         return [plain_value(one, names, rows) for one in value]
     if isinstance(value, uuid.UUID):
         return names.topics.get(value, "an id of no topic")
     return names.text(value) if isinstance(value, str) else value
+
+
+def plain_assignment(raw: bytes, names: Names) -> object:
+    """What a consumer is assigned, by topic; other bytes as they are."""
+    try:
+        version = int.from_bytes(raw[:2], "big")
+        body = codec.decode("ConsumerProtocolAssignment", min(version, 3), raw, 2)
+    except (ValueError, IndexError, struct.error):
+        return raw
+    rows = {names.text(row["Topic"]): sorted(row["Partitions"]) for row in body["AssignedPartitions"]}
+    return {"Version": version, "AssignedPartitions": dict(sorted(rows.items())), "UserData": body["UserData"]}
 
 
 def differences(theirs: object, ours: object, path: str = "") -> list[str]:

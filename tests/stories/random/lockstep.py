@@ -39,8 +39,9 @@ class Outcome:
 class Lockstep:
     """One history on its way."""
 
-    def __init__(self, sides: Sequence[Side], clock: Clock) -> None:
-        self.sides, self.clock = sides, clock
+    def __init__(self, sides: Sequence[Side], clock: Clock, most_ms: int = NEVER_MS) -> None:
+        """`most_ms`: no step begins later."""
+        self.sides, self.clock, self.most_ms = sides, clock, most_ms
         self.lines: list[str] = []
 
     async def play(self, story: Story) -> Outcome:
@@ -48,6 +49,8 @@ class Lockstep:
         outcome = Outcome(story)
         try:
             for item in story.items:
+                if self.clock.now_ms() >= self.most_ms:
+                    break
                 outcome.at += 1
                 if isinstance(item, Step):
                     outcome.steps += await self._step(item.line)
@@ -110,6 +113,9 @@ class Lockstep:
             due_ms = side.mirror.due_ms()
             if due_ms is not None and due_ms <= now_ms + MARGIN_MS:
                 clear_ms = max(clear_ms, due_ms + MARGIN_MS)
+            for at_ms in side.mirror.boundaries_ms():
+                if at_ms - MARGIN_MS <= now_ms < at_ms + MARGIN_MS:
+                    clear_ms = max(clear_ms, at_ms + MARGIN_MS)
         return clear_ms
 
     def _next_due_ms(self) -> int:

@@ -6,21 +6,32 @@ passed, so that sessions and rebalances end in the mirror when they end on the s
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from typing import Any
+
 from muster.coordinator.core.interface import Output
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.patterns import AGAIN_MS
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from tests.stories.random.ways import OwnWays
 from tests.stories.story import Body, Drop, Reply, Send, Story
 from tests.stories.virtual import START, VirtualDriver
 
+OWN_ID = re.compile("00000000-0000-0000-0000-[0-9a-f]{12}$")
+"""An id that a mirror has drawn by itself."""
+
 
 class Mirror(VirtualDriver):
     """One core beside one server. `ways`: whose; its replies wait in `replies`."""
 
-    def __init__(self, story: Story, ways: OwnWays) -> None:
-        super().__init__(story)
+    def __init__(self, story: Story, ways: OwnWays, topics: TopicsImage | None = None) -> None:
+        super().__init__(story, topics)
         self.ways = ways
+        ways.attach(self.core)
         self.rang_ms = -(10**9)
         """When a deadline fell due last."""
 
@@ -28,6 +39,17 @@ class Mirror(VirtualDriver):
         """When the next deadline may fall due, in ms since the history began."""
         due = self.core.next_deadline_ms()
         return None if due is None else due - START.mono_ms
+
+    def boundaries_ms(self) -> Iterator[int]:
+        """When something is due that happens with the next request only, past or to come."""
+        settings, offset_ms = self.core.state.settings, START.wall_ms
+        for group in self.core.state.groups.values():
+            if not isinstance(group, ConsumerGroup):
+                continue
+            if group.assignment_epoch < group.epoch and group.assignment_ms:
+                yield group.assignment_ms + settings.group_consumer_assignment_interval_ms - offset_ms
+            for resolved in group.resolved.values():
+                yield resolved.timestamp_ms + AGAIN_MS - offset_ms
 
     def live_until(self, ms: int) -> None:
         """So many ms have passed since the history began."""
@@ -41,6 +63,7 @@ class Mirror(VirtualDriver):
     def ask(self, send: Send) -> None:
         """A request, now."""
         with self.ways.in_force():
+            self.ways.asked()
             self.send(send)
 
     def drop(self, actor: str) -> None:
@@ -57,6 +80,18 @@ class Mirror(VirtualDriver):
         """The replies since this was asked last."""
         replies, self.replies = self.replies, []
         return replies
+
+    # ---- ids
+
+    def adopt(self, group_id: str, instance_id: str, theirs: str, replies: list[Reply]) -> None:
+        """The server has given a static member this id, long after it asked: so does the mirror, if it drew one."""
+        group = classic_group(self.core.state, group_id)
+        mine = None if group is None else group.static_ids.get(instance_id)
+        if group is None or mine is None or not OWN_ID.search(mine):
+            return
+        group.rename(instance_id, theirs)
+        for reply in replies:
+            reply.body = renamed(reply.body, mine, theirs)
 
     # ---- who leads, when that is open
 
@@ -86,6 +121,15 @@ class Mirror(VirtualDriver):
             }
             for one in group.members.values()
         ]
+
+
+def renamed(value: Any, mine: str, theirs: str) -> Any:
+    """A body with one id in place of another."""
+    if isinstance(value, dict):
+        return {key: renamed(one, mine, theirs) for key, one in value.items()}
+    if isinstance(value, list):
+        return [renamed(one, mine, theirs) for one in value]
+    return theirs if value == mine else value
 
 
 def tells_leader(reply: Reply) -> bool:

@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from tests.stories import tcp
-from tests.stories.random import histories, transaction_histories
+from tests.stories.random import histories, mixed_histories, transaction_histories
+from tests.stories.random.following import HEARD_MS, Following
 from tests.stories.random.lockstep import Lockstep, Outcome
 from tests.stories.random.pair import Half, Pair
 from tests.stories.random.shrinking import Shrinking
@@ -27,6 +28,10 @@ AGAIN = 3
 """How often a history that showed a difference is played once more, before it is said not to show it again."""
 WARM_UP = 20
 """So many histories are played before those that count."""
+MOST_MS = 9_000
+"""So long a history of consumer groups takes: Kafka looks for the topics of patterns again after ten seconds, when
+anybody has made a topic.
+"""
 WAYS: Mapping[str, Callable[[], OwnWays]] = {"kafka": KafkaWays, "muster": OwnWays}
 
 Address = tuple[str, int]
@@ -60,11 +65,41 @@ async def play_transactions(
     return await Pair(halves).play(story)
 
 
+async def play_mixed(
+    servers: Mapping[str, Address], story: Story, topic_ids: Mapping[str, Mapping[str, uuid.UUID]]
+) -> Outcome:
+    """One history of consumer groups, beside mirrors that follow the servers' ids; with topics of its own."""
+    suffix = _suffix()
+    own = {name + suffix.replace("~", "-"): count for name, count in story.own_topics.items()}
+    drivers = [tcp.Driver(*address) for address in servers.values()]
+    made = await asyncio.gather(*(driver.create_topics(own) for driver in drivers)) if own else [{}] * len(drivers)
+    clock = RealClock()
+    sides = [
+        Side(
+            ServerWorld(name, *address),
+            WAYS[name](),
+            story,
+            clock,
+            suffix,
+            {**topic_ids[name], **{label: ids[real] for label, real in zip(story.own_topics, own, strict=True)}},
+            Following(),
+        )
+        for (name, address), ids in zip(servers.items(), made, strict=True)
+    ]
+    try:
+        await clock.sleep(HEARD_MS if own else 0)
+        return await Lockstep(sides, clock, MOST_MS).play(story)
+    finally:
+        if own:
+            await asyncio.gather(*(driver.delete_topics([*own]) for driver in drivers))
+
+
 def _suffix() -> str:
     return "~" + secrets.token_hex(4)
 
 
 GROUPS = Campaign(histories.TOPICS, histories.history, play_groups)
+MIXED = Campaign(mixed_histories.TOPICS, mixed_histories.history, play_mixed)
 TRANSACTIONS = Campaign(transaction_histories.TOPICS, transaction_histories.history, play_transactions)
 
 

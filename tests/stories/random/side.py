@@ -6,8 +6,10 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 
+from muster.coordinator.groups.classic.group import classic_group
 from tests.stories import playing
 from tests.stories.random.comparing import Names, differences, dumped, plain
+from tests.stories.random.following import Following
 from tests.stories.random.mirror import Mirror, tells_leader
 from tests.stories.random.ways import LEADER, OwnWays
 from tests.stories.random.worlds import Clock, World
@@ -42,14 +44,23 @@ class Side:
         clock: Clock,
         suffix: str = "",
         topic_ids: Mapping[str, uuid.UUID] | None = None,
+        following: Following | None = None,
     ) -> None:
-        self.world, self.ways, self.clock = world, ways, clock
-        self.mirror = Mirror(story, ways)
+        """`following`: the mirror's ids are those of the server, as far as that is possible: of topics and members."""
+        self.world, self.ways, self.clock, self._following = world, ways, clock, following
+        self.mirror = Mirror(
+            story, ways, None if following is None else following.topics(story, suffix, topic_ids or {})
+        )
         mirror_ids = {name: uuid.UUID(bytes=one.topic_id) for name, one in self.mirror.topics.by_name.items()}
+        twin_suffix = ""
+        if following is not None:
+            mirror_ids, twin_suffix = dict(topic_ids or {}), suffix
         self.stage = Stage(story, suffix, dict(topic_ids or mirror_ids))
-        self.twin = Stage(story, "", mirror_ids)
+        self.twin = Stage(story, twin_suffix, mirror_ids)
+        if following is not None:
+            self.stage.draw, self.twin.draw = following.draws(suffix), following.draws(suffix)
         self._names = Names(suffix, self.stage.topic_ids)
-        self._twin_names = Names("", mirror_ids)
+        self._twin_names = Names(twin_suffix, mirror_ids)
         self._plays: tuple[playing.Part, playing.Part] | None = None
         self._actions: tuple[Action, Action] | None = None
         self._held: tuple[list[Reply], list[Reply]] = ([], [])
@@ -87,16 +98,25 @@ class Side:
                 return self._go_on(([], []))
             assert isinstance(action, Send)
             assert isinstance(twin_action, Send)
-            self.mirror.live_until(self.clock.now_ms())
-            self.mirror.ask(twin_action)
-            self.mirror.live_until(self.clock.now_ms())  # what is due at once
-            await self.world.transmit(action)
+            if self._following is not None:
+                await self._following.before(self, action, twin_action)
+            else:
+                self.ask_mirror(twin_action)
+                await self.world.transmit(action)
             real, expected = await self.catch_up(len(self.stage.sent) - 1)
+            if self._following is not None:
+                await self._following.after(self, action)
             held, self._held = self._held, ([], [])
             return self._go_on((held[0] + real, held[1] + expected))
         except UNTELLABLE:
             self._plays = self._actions = None
             return []
+
+    def ask_mirror(self, action: Send) -> None:
+        """The mirror is asked now."""
+        self.mirror.live_until(self.clock.now_ms())
+        self.mirror.ask(action)
+        self.mirror.live_until(self.clock.now_ms())  # what is due at once
 
     def _go_on(self, replies: tuple[list[Reply], list[Reply]] | None) -> list[str]:
         assert self._plays is not None
@@ -131,7 +151,9 @@ class Side:
         try:
             self._compare(real, expected)
         except Difference:
-            groups = [group for group in self.mirror.core.state.groups if len(self.ways.candidates(group)) > 1]
+            state = self.mirror.core.state
+            classic = [group for group in state.groups if classic_group(state, group) is not None]
+            groups = [group for group in classic if len(self.ways.candidates(group)) > 1]
             if groups:
                 self.ways.met[LEADER] += 1
                 raise OpenQuestion(LEADER) from None
@@ -139,6 +161,9 @@ class Side:
         return list(real.values()), list(expected.values())
 
     def _compare(self, real: dict[int, Reply], expected: dict[int, Reply]) -> None:
+        if self._following is not None:
+            for reply in real.values():
+                self._following.adopt(self.mirror, reply, list(expected.values()))
         for names, replies in ((self._names, real), (self._twin_names, expected)):
             for index, reply in replies.items():
                 names.learn(index, reply)
@@ -152,7 +177,7 @@ class Side:
                 text = "answered, not parked" if there is None else "not answered"
                 names = self._names if there is None else self._twin_names
                 raise Difference(f"{self.world.name}: {what} was {text}: {dumped(plain(reply, names))}")
-            unseen = self.ways.unseen()
+            unseen = {self._twin_names.text(group) for group in self.ways.unseen()}
             body = plain(here, self._names, unseen)
             lines = differences(body, plain(there, self._twin_names, unseen))
             if lines:

@@ -9,16 +9,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
-from muster.coordinator.groups import dispatch
+from muster.assignors.java_order import string_order
+from muster.assignors.target_group import TargetGroup
+from muster.assignors.uniform import UniformAssignor
+from muster.assignors.uniform_equal import equal_shares
+from muster.assignors.uniform_general import GeneralShares
+from muster.coordinator.groups import dispatch, migration
 from muster.coordinator.groups.classic import group as classic
 from muster.coordinator.groups.classic import parked_requests, rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.vote import Support, elect
+from muster.coordinator.groups.consumer import heartbeat, target
+from muster.coordinator.groups.consumer.commands import AssignmentWanted
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets import commit
+from muster.protocol.hashing import java_string_hash
+from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 LEADER = "Which member leads after a leader is lost"
@@ -27,14 +40,19 @@ PARKED = "Nothing stays parked for ever"
 UNSYNCED = "A static member that restarts before it synced"
 REFUSED = "A commit refused only for its metadata"
 DELAY = "The initial delay"
-PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY)
+COLLIDING = "Members whose ids collide"
+ALIKE = "Which way `uniform` goes"
+FORGOTTEN = "An empty consumer group that an unknown member joins"
+PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY, COLLIDING, ALIKE, FORGOTTEN)
 """The paragraphs of docs/conformance.md that are followed here."""
 
 JAVA_TABLE = 16
 """Buckets of a small java.util.HashMap."""
 
 _remove, _rename, _keep_or_elect = ClassicGroup.remove, ClassicGroup.rename, ClassicGroup.keep_or_elect_leader
-_elect = elect
+_elect, _wanted_assignment = elect, target.wanted_assignment
+_describe_member, _remove_member = ConsumerGroup.describe_member, ConsumerGroup.remove_member
+_refresh = heartbeat.refresh
 _begin, _complete, _on_sync_deadline = rebalance.begin, rebalance.complete, rebalance.on_sync_deadline
 
 
@@ -59,11 +77,59 @@ def elect_by_hash(support: Support, members: Iterable[Member], size: int) -> str
     return max(java_order(name for name in candidates if votes[name]), key=lambda name: votes[name])
 
 
+def alike(group: ConsumerGroup) -> bool:
+    """Whether Kafka thinks that all members subscribe alike: by how often each name and pattern is named."""
+    count = len(group.members)
+    names = Counter(name for one in group.members.values() for name in one.said.topics)
+    if not group.patterns:
+        return all(number == count for number in names.values())
+    found = Counter(name for resolved in group.resolved.values() for name in resolved.topics)
+    first = Timeline().follow(group.patterns)[0]
+    return group.patterns[first] == count and not names and all(number == 1 for number in found.values())
+
+
+class Timeline:
+    """The order in which Kafka's TimelineHashMap holds the members of a group: by a hash, in a table that never gets
+    smaller.
+    """
+
+    def __init__(self) -> None:
+        self._slots: list[list[str]] = [[], []]
+
+    def follow(self, members: Iterable[str]) -> list[str]:
+        """The members are these now, the new ones in the order of coming: they, in its order."""
+        now = list(members)
+        self._slots = [[one for one in slot if one in now] for slot in self._slots]
+        held = sum(map(len, self._slots))
+        for one in now:
+            if any(one in slot for slot in self._slots):
+                continue
+            if (held + 1) * 0.75 > len(self._slots):
+                self._grow()
+            self._slots[self._slot(one)].append(one)
+            held += 1
+        return [one for slot in self._slots for one in reversed(slot)]
+
+    def _grow(self) -> None:
+        before = [one for slot in self._slots for one in slot]
+        self._slots = [[] for _ in range(2 * len(self._slots))]
+        for one in before:
+            self._slots[self._slot(one)].append(one)
+
+    def _slot(self, member_id: str) -> int:
+        return (java_string_hash(member_id) * -7046029254386353131 & (1 << 64) - 1) >> 64 - (
+            len(self._slots).bit_length() - 1
+        )
+
+
 class OwnWays:
     """A core as it is. `met`: how often which accepted difference came up."""
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
+
+    def attach(self, core: GroupCore) -> None:
+        """This is the core."""
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -84,6 +150,9 @@ class OwnWays:
     def recorded(self, group_id: str) -> None:
         """A record of that group was written."""
 
+    def asked(self) -> None:
+        """A request is about to be handled."""
+
 
 class KafkaWays(OwnWays):
     """Kafka's ways, for one core: what they remember is of its groups."""
@@ -93,7 +162,11 @@ class KafkaWays(OwnWays):
         self._possible: dict[str, set[str]] = {}  # who may be the leader that was chosen when the last one was lost
         self._candidates: dict[str, frozenset[str]] = {}
         self._carried: set[str] = set()  # groups in which "a member was added" is still remembered
-        self._recordless: set[str] = set()  # groups that were made by a refused commit
+        self._recordless: set[str] = set()  # groups that were made by a refused commit, or forgotten by a refused join
+        self._timelines: dict[str, Timeline] = {}
+        self._alike: dict[str, bool] = {}  # whether Kafka thinks that all members subscribe alike
+        self._alike_before: dict[str, bool] = {}  # the same before the request that is being handled
+        self._bumped: set[str] = set()
         self._patches = [
             (classic, "elect", self.elect),
             (parked_requests, "_orphan", self.leave_behind),
@@ -102,7 +175,18 @@ class KafkaWays(OwnWays):
             (ClassicGroup, "keep_or_elect_leader", lambda group: self.keep_or_elect_leader(group)),
             (rebalance, "begin", self.begin),
             (rebalance, "complete", self.complete),
+            (target, "wanted_assignment", self.wanted_assignment),
+            (heartbeat, "refresh", self.refresh),
+            (ConsumerGroup, "describe_member", lambda group, *rest: self.describe_member(group, *rest)),
+            (ConsumerGroup, "remove_member", lambda group, member_id: self.remove_member(group, member_id)),
+            (UniformAssignor, "assign", lambda _, members, topics: self.uniform(members, topics)),
         ]
+
+    def attach(self, core: GroupCore) -> None:
+        known = core.state.downgrade
+        core.state.downgrade = known._replace(
+            after_leave=partial(self.downgrade, known.after_leave), after_join=partial(self.downgrade, known.after_join)
+        )
 
     @contextmanager
     def in_force(self) -> Iterator[None]:
@@ -110,6 +194,8 @@ class KafkaWays(OwnWays):
             for owner, name, way in self._patches:
                 stack.enter_context(mock.patch.object(owner, name, way))
             stack.enter_context(mock.patch.dict(dispatch.REQUESTS, {OffsetCommitRequest: self.commit}))
+            joins = {**dispatch.MEMBER_REQUESTS[JoinGroupRequest], ConsumerGroup: self.join_consumer_group}
+            stack.enter_context(mock.patch.dict(dispatch.MEMBER_REQUESTS, {JoinGroupRequest: joins}))
             stack.enter_context(mock.patch.dict(dispatch.DEADLINES, {classic.SYNC_PHASE: on_sync_deadline}))
             yield
 
@@ -184,6 +270,75 @@ class KafkaWays(OwnWays):
 
     def recorded(self, group_id: str) -> None:
         self._recordless.discard(group_id)
+
+    # ---- COLLIDING
+
+    def wanted_assignment(self, step: Any, group: ConsumerGroup, wish: str | None = None) -> AssignmentWanted:
+        """Members in the order of Kafka's table, and last the one that is about to come into it."""
+        wanted = _wanted_assignment(step, group, wish)
+        newest = [member_id for member_id, one in group.members.items() if not one.at.epoch]
+        timeline = self._timelines.setdefault(group.group_id, Timeline())
+        known = timeline.follow(member_id for member_id in group.members if member_id not in newest)
+        by_id = {one.member_id: one for one in wanted.members}
+        wanted.members = [by_id[member_id] for member_id in (*known, *newest)]
+        fresh = group.group_id in self._bumped
+        self._is_alike = alike(group) if fresh else self._alike_before.get(group.group_id, self._alike[group.group_id])
+        self.met[COLLIDING] += [*string_order(by_id)] != [*string_order(one.member_id for one in wanted.members)]
+        return wanted
+
+    # ---- ALIKE
+
+    def asked(self) -> None:
+        self._alike_before.clear()
+        self._bumped.clear()
+
+    def refresh(self, step: Any, group: ConsumerGroup, **rest: Any) -> None:
+        """Whether the group has a new epoch."""
+        before = group.epoch
+        _refresh(step, group, **rest)
+        if group.epoch != before:
+            self._bumped.add(group.group_id)
+
+    def describe_member(self, group: ConsumerGroup, *rest: Any) -> None:
+        """Kafka looks when a member is recorded, not when topics of patterns are found."""
+        if group.group_id in self._alike:
+            self._alike_before.setdefault(group.group_id, self._alike[group.group_id])
+        _describe_member(group, *rest)
+        self._alike[group.group_id] = alike(group)
+
+    def remove_member(self, group: ConsumerGroup, member_id: str) -> ConsumerMember | None:
+        """The same when one goes."""
+        gone = _remove_member(group, member_id)
+        self._alike[group.group_id] = alike(group)
+        return gone
+
+    def uniform(self, members: Any, topics: Any) -> Any:
+        """As Kafka thinks, also where it is wrong."""
+        group = TargetGroup(members, topics)
+        self.met[ALIKE] += self._is_alike != group.all_subscribed_alike()
+        return (
+            group.by_name(equal_shares(group) if self._is_alike else GeneralShares(group).shares()) if members else {}
+        )
+
+    # ---- FORGOTTEN
+
+    def join_consumer_group(self, step: Any, command: Any, request: Any, group: ConsumerGroup) -> None:
+        """Kafka removes an empty consumer group before it looks who joins; when it refuses, nothing is recorded."""
+        migration.join_consumer_group(step, command, request, group)
+        groups, group_id = step.state.groups, request.group_id
+        if groups.get(group_id) is group and not group.members and request.member_id:
+            del groups[group_id]
+            self._recordless.add(group_id)
+            self.met[FORGOTTEN] += 1
+
+    # ---- LEADER
+
+    def downgrade(self, way: Any, step: Any, group: ConsumerGroup, *rest: Any) -> None:
+        """Of a group that becomes a classic one the first member leads, as the table has them."""
+        way(step, group, *rest)
+        made = step.state.groups.get(group.group_id)
+        if isinstance(made, ClassicGroup):
+            self._possible[group.group_id] = set(made.members)
 
     # ---- DELAY
 

@@ -15,7 +15,7 @@ from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescri
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.share_group_metadata import ShareGroupMetadataKey, ShareGroupMetadataValue
 from muster.protocol.messages.list_groups import ListGroupsRequest
-from tests.coordinator.groups.consumer.harness import Hall, given, topics
+from tests.coordinator.groups.consumer.harness import NAMES, Hall, given, topics
 
 ALL = "t0+1+2+3+4+5+6+7"
 
@@ -396,3 +396,20 @@ def test_a_static_member_that_goes_while_it_gives_up_is_not_fenced_for_that() ->
     assert given(hall.cast("B", owned={})) is not None
     assert hall.cast("A", -1, instance="i").member_epoch == -1
     assert list(hall.consumers().members) == ["B"]
+
+
+def test_of_two_wishes_that_is_followed_which_only_the_member_has_that_speaks() -> None:
+    hall = Hall()
+    hall.enter("A", "t", "u", assignor="uniform")
+    hall.enter("B", "t", assignor="range")
+    consumers = hall.consumers()
+    assert given_share(consumers, "A") == {"t": 4, "u": 2}, "as range does it"
+    hall.cast("A", names=["t", "u", "v"])
+    assert given_share(consumers, "A") == {"t": 3, "u": 2}, "as uniform does it"
+    hall.enter("C", "v", assignor="range")
+    assert given_share(consumers, "A") == {"t": 4, "u": 2}, "most members wish for it"
+
+
+def given_share(group: ConsumerGroup, member: str) -> dict[str, int]:
+    """How many partitions of each topic are meant for a member."""
+    return {NAMES[topic_id]: len(partitions) for topic_id, partitions in group.targets[member]}

@@ -1,0 +1,147 @@
+"""A mirror that takes over the ids of its server: where assignments go by the order of ids, as in consumer groups.
+
+The server is asked first. What it draws is then drawn in the mirror too; the id of a static member that waits for its
+first answer is taken over when that comes. What changes topics is not compared: the mirror gets the topics that the
+server has then.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from tests.stories import tcp
+from tests.stories.random.mirror import Mirror
+from tests.stories.random.worlds import ServerWorld
+from tests.stories.stage import Stage
+from tests.stories.story import Reply, Send, Story
+
+if TYPE_CHECKING:
+    from tests.stories.random.side import Side
+
+OF_TOPICS = ("CreateTopics", "CreatePartitions", "DeleteTopics")
+NAMES_SENDER = ("JoinGroup", "ConsumerGroupHeartbeat")
+"""Requests whose answers tell the sender's id."""
+ID_MS = 60
+"""So long an answer that tells a new id is waited for."""
+HEARD_MS = 250
+"""So long after a change of topics the groups have surely heard of it, and topics of patterns are found."""
+PATIENCE_S = 5.0
+BARE = 22
+"""Letters of an id in base64, as members of consumer groups get it."""
+
+
+class Following:
+    """How one side's mirror follows its server."""
+
+    def __init__(self) -> None:
+        self._searches = 0
+
+    def topics(self, story: Story, suffix: str, ids: Mapping[str, uuid.UUID]) -> TopicsImage:
+        """The topics at the beginning, as the server has them."""
+        stage = Stage(story, suffix, dict(ids))
+        counts = {**story.topics, **story.own_topics}
+        rows = {
+            stage.topic(name): TopicImage(stage.topic(name), ids[name].bytes, count) for name, count in counts.items()
+        }
+        return TopicsImage(rows, 1)
+
+    def draws(self, suffix: str) -> Callable[[], uuid.UUID]:
+        """The ids that members give themselves: on both sides the same."""
+        dice = random.Random(suffix)
+        return lambda: uuid.UUID(int=dice.getrandbits(128), version=4)
+
+    async def before(self, side: Side, action: Send, twin_action: Send) -> None:
+        """Ask the server, then the mirror."""
+        await side.world.transmit(action)
+        if action.api in OF_TOPICS:
+            await self._change_topics(side, action, twin_action)
+            return
+        self._searches = side.mirror.searches
+        joins = action.api == "ConsumerGroupHeartbeat" and not action.body["MemberEpoch"]
+        names = action.api in NAMES_SENDER and not action.body["MemberId"]
+        if names or joins:
+            waits = not joins and action.body.get("GroupInstanceId") is not None
+            await side.world.until(lambda: _reply_to(side, action) is not None, ID_MS / 1000 if waits else PATIENCE_S)
+        if joins:  # it may end what classic members wait for
+            for reply in side.world.arrived():
+                self.adopt(side.mirror, reply, [])
+        if names:
+            reply = _reply_to(side, action)
+            told = "" if reply is None else reply.body["MemberId"] or ""
+            side.mirror.drawn_id = drawn(told) if action.api == "JoinGroup" else told or None
+        side.ask_mirror(twin_action)
+        side.mirror.drawn_id = None
+
+    async def after(self, side: Side, action: Send) -> None:
+        """Topics that were looked for beside are found."""
+        if side.mirror.searches != self._searches:
+            self._searches = side.mirror.searches
+            await side.clock.sleep(HEARD_MS)
+
+    def adopt(self, mirror: Mirror, real: Reply, replies: list[Reply]) -> None:
+        """A static member hears its id at last, in one of the server's answers; the mirror's are these."""
+        request = real.request
+        if real.api == "JoinGroup" and not request["MemberId"] and request["GroupInstanceId"] and real.body["MemberId"]:
+            mirror.adopt(request["GroupId"], request["GroupInstanceId"], real.body["MemberId"], replies)
+
+    async def _change_topics(self, side: Side, action: Send, twin_action: Send) -> None:
+        await side.world.until(lambda: _reply_to(side, action) is not None, PATIENCE_S)
+        reply = _reply_to(side, action)
+        assert reply is not None, "topics are changed at once"
+        names = {topic["Name"] for topic in action.body["Topics"]}
+        rows = dict(side.mirror.topics.by_name)
+        deleted = {rows.pop(name).topic_id: name for name in names & rows.keys()}
+        rows |= await found(side, names, counts(action, reply))
+        there = {one.topic_id for one in rows.values()}
+        gone = {**side.mirror.topics.deleted, **{one: name for one, name in deleted.items() if one not in there}}
+        await side.clock.sleep(HEARD_MS)
+        side.mirror.live_until(side.clock.now_ms())
+        side.mirror.change_topics(TopicsImage(rows, side.mirror.topics.version + 1, gone))
+        mirrored = Reply(reply.actor, reply.api, reply.version, twin_action.body, reply.body, 0)
+        side.mirror.replies.append(mirrored)
+
+
+def counts(action: Send, reply: Reply) -> dict[str, int]:
+    """How many partitions a topic has when what was asked is done, if it is: 0 for none."""
+    rows = next(reply.body[name] for name in ("Topics", "Results", "Responses") if name in reply.body)
+    done = {row["Name"] for row in rows if not row["ErrorCode"]}
+    asked = {topic["Name"]: topic.get("NumPartitions", topic.get("Count", 0)) for topic in action.body["Topics"]}
+    return {name: count for name, count in asked.items() if name in done}
+
+
+async def found(side: Side, names: set[str], wanted: Mapping[str, int]) -> dict[str, TopicImage]:
+    """Those topics as the server has them, when it has done what is wanted."""
+    assert isinstance(side.world, ServerWorld), "topics change on servers only"
+    runner = await tcp.Connection.to(side.world.host, side.world.port)
+    asked = [{"TopicId": uuid.UUID(int=0), "Name": name} for name in sorted(names)]
+    now: dict[str, tuple[bytes, int]] = {}
+    try:
+        for _ in range(100):
+            body = await runner.ask("Metadata", 12, {"Topics": asked, "AllowAutoTopicCreation": False})
+            now = {
+                topic["Name"]: (topic["TopicId"].bytes, len(topic["Partitions"]))
+                for topic in body["Topics"]
+                if not topic["ErrorCode"]
+            }
+            if all(now.get(name, (b"", 0))[1] == count for name, count in wanted.items()):
+                break
+            await side.clock.sleep(20)
+    finally:
+        await runner.close()
+    return {name: TopicImage(name, topic_id, count) for name, (topic_id, count) in now.items()}
+
+
+def drawn(member_id: str) -> str | None:
+    """The random part of an id, as a UUID is written."""
+    if len(member_id) == BARE:
+        return str(uuid.UUID(bytes=base64.urlsafe_b64decode(member_id + "==")))
+    return member_id[-36:] if len(member_id) >= 36 else None
+
+
+def _reply_to(side: Side, action: Send) -> Reply | None:
+    return next((reply for reply in side.world.arrived() if reply.request is action.body), None)
