@@ -30,6 +30,13 @@ def reconciled(value: Value, why: str, others: str, topics: Sequence[Value]) -> 
     return f"{_epochs(value)}: {told}"
 
 
+def emptied(value: Value) -> str:
+    """The last member has gone. One that was removed has a line of its own."""
+    trigger = value["trigger"]
+    left = f": {who(trigger)} left" if value["cause"] == "member_left" and trigger is not None else ""
+    return f"the group is empty (epoch {value['epoch']}){left}"
+
+
 def _epochs(value: Value) -> str:
     took = "" if value["took_ms"] is None else f", {seconds(value['took_ms'])}"
     first, last = value["first_epoch"], value["epoch"]

@@ -40,7 +40,7 @@ class Timeline:
         elif tell is None:
             text = _unknown(value) if self._everything else None
         elif kind == "epoch_bumped" and not value["members"]:
-            text = f"the group is empty (epoch {value['epoch']}){self._who_left()}"
+            text = epoch_words.emptied(value)
         elif kind in _DETAILS and not self._everything:
             text = None
         elif kind == "group_emptied" and not self._everything:

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Final
 
 from muster.pipeline.whatif.costs import Costs, Figures
+from muster.pipeline.whatif.epoch_costs import EpochCosts
 from muster.pipeline.whatif.epoch_replay import EpochReplay
 from muster.pipeline.whatif.fidelity import Fidelity, judge, withheld
-from muster.pipeline.whatif.history import CLASSIC, CONSUMER, EMPTIED, REPLACED, Generation, History, Owned
+from muster.pipeline.whatif.history import CLASSIC, CONSUMER, EMPTIED, REPLACED, Generation, Happening, History, Owned
 from muster.pipeline.whatif.leader import Book, NoAssignment, is_cooperative
 from muster.pipeline.whatif.processes import Cast
 from muster.pipeline.whatif.replay import NoRest, Outcome, Replay
@@ -87,6 +88,8 @@ def _play(schedule: Schedule, book: Book) -> Outcome:
 def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:
     """The figures of the real generations, by the rules that hold for replayed ones. `wanted`: see Schedule."""
     history = cast.history
+    if history.protocol == CONSUMER:
+        return _what_happened_in_epochs(history, wanted)
     costs = Costs(wanted)
     names = {spell.member_id: spell.instance_id or spell.member_id for spell in history.spells}
     if history.given is not None:
@@ -95,6 +98,26 @@ def what_happened(cast: Cast, wanted: Sequence[tuple[int, int]]) -> Figures:
         tell()
     unassigned = sum(history.counts[-1][1].values()) if history.counts else 0
     return costs.figures(history.end_ms, unassigned=unassigned)
+
+
+def _what_happened_in_epochs(history: History, wanted: Sequence[tuple[int, int]]) -> Figures:
+    costs = EpochCosts(wanted)
+    names = {spell.member_id: spell.instance_id or spell.member_id for spell in history.spells}
+    if history.given is not None:
+        costs.given(_named(history.given, names))
+    tell: Mapping[str, Callable[[Happening], None]] = {
+        "back": lambda one: costs.back(one.who, one.ms),
+        "vanished": lambda one: costs.vanished(one.who, one.ms),
+        "gone": lambda one: costs.gone(one.who, one.ms),
+        "target": lambda _: costs.target(),
+        "took": lambda one: costs.took(one.who, one.place or ("", 0), one.ms, one.paused_ms),
+        "settled": lambda _: costs.settled(),
+        "emptied": lambda one: costs.emptied(one.ms),
+    }
+    order = {what: rank for rank, what in enumerate(tell)}
+    for one in sorted(history.happened, key=lambda one: (one.ms, order[one.what])):
+        tell[one.what](one)
+    return costs.figures(history.end_ms)
 
 
 def _named(generation: Generation, names: Mapping[str, str]) -> dict[str, Owned]:

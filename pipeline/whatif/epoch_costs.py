@@ -69,6 +69,22 @@ class EpochCosts:
             self._last[place] = who
         self._owned[who] = places
 
+    def took(self, who: str, place: Partition, ms: int, paused_ms: int | None) -> None:
+        """A member has this partition now, and nobody else; `paused_ms`: since it was taken from the one before."""
+        last = self._last.get(place)
+        self._hush(who, ms)
+        if last is not None and last != who:
+            self._hush(last, ms)
+            self._owned[last] = self._owned.get(last, _NOTHING) - {place}
+        self._free.pop(place, None)
+        if place in self._orphans:
+            self._orphans.discard(place)
+            self._silent += wanted_ms(self._wanted, self._orphans_ms, ms)
+        self._paused += paused_ms or 0
+        self._moved += self._last.setdefault(place, who) != who
+        self._last[place] = who
+        self._owned[who] = self._owned.get(who, _NOTHING) | {place}
+
     def settled(self) -> None:
         """All members have what they are to have: a partition without an owner is wanted by nobody."""
         self._free.clear()

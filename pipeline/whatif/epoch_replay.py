@@ -28,15 +28,12 @@ from muster.pipeline.whatif.epoch_member import EpochActor
 from muster.pipeline.whatif.history import FAR, Generation, Owned
 from muster.pipeline.whatif.leader import NoAssignment
 from muster.pipeline.whatif.replay import STEPS, STEPS_FOR_EACH, Made, NoRest, Outcome
-from muster.pipeline.whatif.schedule import Act, Fact, Schedule
+from muster.pipeline.whatif.schedule import ON_THE_SERVER, Act, Fact, Schedule
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
 
-UNIFORM: Final = "uniform"
-ON_THE_SERVER: Final = (UNIFORM, "range")
-"""What a server assigns by."""
 _DURING: Final = 1
 _NEVER_LOOK_MS: Final = 2**53
 _BEATS: Final = 40
@@ -48,7 +45,7 @@ class EpochReplay:
 
     def __init__(self, schedule: Schedule) -> None:
         history, setting = schedule.cast.history, schedule.setting
-        assignor = setting.assignor or UNIFORM
+        assignor = setting.assignor or ON_THE_SERVER[0]
         if assignor not in ON_THE_SERVER:
             raise NoAssignment(f"in a KIP-848 group the server assigns, by uniform or range, not by {assignor}")
         self.schedule, self.cast = schedule, schedule.cast

@@ -119,6 +119,9 @@ class _Reader:
             old.end, old.end_ms = REPLACED, value["time"]
         self._new(value["member"], value["time"])
 
+    def was_a_consumer_group(self, _: Value) -> None:
+        self.history.unusable = "it was a KIP-848 group for a time"
+
     def left(self, value: Value) -> None:
         self._ends(value, LEFT).reason = value["reason"]
 
@@ -294,6 +297,7 @@ _TELL: Final = {
     "rebalance_completed": _Reader.completed,
     "rebalance_failed": _Reader.failed,
     "group_emptied": _Reader.emptied,
+    "epoch_bumped": _Reader.was_a_consumer_group,
     "group_deleted": _Reader.deleted,
     "requests_refused": _Reader.refused,
     "member_fenced": _Reader.refused,

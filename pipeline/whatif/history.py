@@ -137,6 +137,16 @@ class Refusal(NamedTuple):
     host: str
 
 
+class Happening(NamedTuple):
+    """Something in a KIP-848 group that costs: a method of `epoch_costs.EpochCosts`, and what it is told."""
+
+    ms: int
+    what: str
+    who: str = ""
+    place: tuple[str, int] | None = None
+    paused_ms: int | None = None
+
+
 @dataclass(slots=True)
 class History:
     """One group's."""
@@ -166,6 +176,10 @@ class History:
     """Partition counts of topics, from when on."""
     deleted: list[int] = field(default_factory=list)
     """When the group was deleted."""
+    happened: list[Happening] = field(default_factory=list)
+    """Of a KIP-848 group."""
+    overtaken: set[int] = field(default_factory=set)
+    """Epochs of it that another one followed before all members had come to them; in a replay they may."""
     refusals: list[Refusal] = field(default_factory=list)
     initial_delay_ms: int = INITIAL_DELAY_MS
     max_size: int = 2**31 - 1

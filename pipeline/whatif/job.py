@@ -17,12 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.coordinator.groups.common import events
+from muster.pipeline.facts.epoch_values import TARGET_EPOCH
 from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
 from muster.pipeline.facts.schema import INFERRED, TABLES, conform
 from muster.pipeline.persist import keep
-from muster.pipeline.schema import CLASSIC_GROUP
+from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP
 from muster.pipeline.tables import table
-from muster.pipeline.whatif import from_events, from_log
+from muster.pipeline.whatif import from_epochs, from_events, from_log
 from muster.pipeline.whatif.advice import advice
 from muster.pipeline.whatif.compare import Comparison, compare
 from muster.pipeline.whatif.costs import Figures
@@ -35,6 +36,8 @@ LONGEST_HISTORY: Final = 32_000_000
 _ENDS: Final = "ends"
 _STARTS: Final = "starts"
 _MADE: Final = ("fidelity", "whatif", "advice")
+_EPOCHS: Final = "epochs"
+_TARGETS: Final = "targets"
 _RESULT: Final = pa.schema(
     [
         ("table", pa.string()),
@@ -90,6 +93,8 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
     if source == EVENTS:
         return from_events.history_of(group, (json.loads(value.as_py()) for value in values), end_ms)
     ends: dict[str, str] = {}
+    epochs: list[dict[str, Any]] = []
+    targets: list[int] = []
     starts: dict[tuple[int, int], int] = {}
     records: list[dict[str, Any]] = []
     for kind, value in zip(rows.column("source"), values, strict=True):
@@ -98,8 +103,17 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
             ends[parsed["member_id"]] = EXPIRED
         elif kind.as_py() == _STARTS:
             starts[parsed["generation"], parsed["end_ms"]] = parsed["start_ms"]
+        elif kind.as_py() == _EPOCHS:
+            epochs.append(parsed)
+        elif kind.as_py() == _TARGETS:
+            targets.append(parsed["at_ms"])
         else:
             records.append(parsed)
+    if epochs:
+        history = from_epochs.history_of(group, epochs, ends, end_ms, targets)
+        if any(not one["is_tombstone"] and one["members"] for one in records):
+            history.unusable = "it was a classic group for a time"
+        return history
     return from_log.history_of(group, records, ends, end_ms, starts)
 
 
@@ -162,7 +176,7 @@ def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFr
     if memberships is not None:
         expired = memberships.where(F.col("end_cause") == EXPIRED)
         ends = _row(
-            expired.where(F.col("source") == LOG).withColumn("log_offset", F.lit(-1).cast("long")),
+            expired.withColumn("log_offset", F.lit(-1).cast("long")),
             _ENDS,
             F.to_json(F.struct("member_id")),
         )
@@ -175,12 +189,28 @@ def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFr
             F.to_json(F.struct("generation", "end_ms", "start_ms")),
         )
         records = records.unionByName(starts)
+    if inputs.epochs is not None:
+        records = records.unionByName(_epochs(inputs.epochs, inputs.decoded))
     if inputs.events is None:
         return records
     told = inputs.events.where(F.col("group").isNotNull() & F.col("kind").isin(*from_events.KINDS))
     groups = told.where(F.col("kind") == events.REBALANCE_COMPLETED).select("group").distinct()
     told = _row(told.join(groups, "group", "left_semi"), EVENTS, F.col("value"))
     return told.unionByName(records.join(groups, "group", "left_anti"))
+
+
+def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
+    """The epochs of KIP-848 groups, and when their target assignments were made."""
+    wanted = ("at_ms", "is_tombstone", "generation", "state_timestamp_ms", "members", "owners", "takes", "change")
+    known = epochs.where(F.col("is_tombstone").isNotNull())
+    rows = _row(known, _EPOCHS, F.to_json(F.struct(*wanted), {"ignoreNullFields": "false"}))
+    targets = table(decoded, CONSUMER_GROUP).where((F.col("key_type") == TARGET_EPOCH) & ~F.col("is_tombstone"))
+    made = _row(
+        targets.withColumn("log_offset", F.lit(-1).cast("long")),
+        _TARGETS,
+        F.to_json(F.struct(F.col("log_timestamp_ms").alias("at_ms"))),
+    )
+    return rows.unionByName(made.join(known.select("group").distinct(), "group", "left_semi"))
 
 
 def _end(inputs: Inputs) -> DataFrame:

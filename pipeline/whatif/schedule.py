@@ -18,6 +18,10 @@ USUAL_STRATEGY: Final = "range"
 """The one by which classic consumers assign that were not told another."""
 
 
+ON_THE_SERVER: Final = ("uniform", "range")
+"""What a server assigns by."""
+
+
 class Act(Enum):
     """What happens in a fact: Act.LEAD is that the leader joins again, Act.COUNTS that topics have other partitions."""
 
@@ -80,7 +84,10 @@ class Schedule:
     @property
     def protocol(self) -> str:
         """Of the group, in this replay."""
-        return self.setting.protocol or self.cast.history.protocol
+        setting = self.setting
+        if setting.protocol is None and setting.assignor not in (None, *ON_THE_SERVER):
+            return CLASSIC  # no server has this strategy
+        return setting.protocol or self.cast.history.protocol
 
     def wanted(self) -> list[tuple[int, int]]:
         """When a process wants to read, or is being restarted, as intervals in order."""

@@ -14,7 +14,7 @@ from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import ConsumerMember, Position
+from muster.coordinator.groups.consumer.member import AWAY, ConsumerMember, Position
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held, Share, same_partitions
 from muster.coordinator.groups.consumer.states import STABLE, STABLE_GROUP, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 
@@ -129,6 +129,10 @@ def replaced(step: Step, group: ConsumerGroup, old: ConsumerMember, member: Cons
 def gone_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
     """A static member has said that it will be back."""
     step.event(events.MEMBER_AWAY, group.group_id, member=_facts(step, member))
+    if group.story is not None:
+        _released(group.story, member.member_id, step.now.mono_ms)
+        if _is_settled(group):
+            _finished(step, group, group.story)
 
 
 def gone(step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None) -> None:
@@ -253,7 +257,7 @@ def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Posi
         if way is not None:
             del story.ways[member_id]
             _arrived(step, group, story, way, member)
-        if group.state == STABLE_GROUP:
+        if _is_settled(group):
             _finished(step, group, story)
 
 
@@ -334,6 +338,18 @@ def _arrived(step: Step, group: ConsumerGroup, story: Story, way: _Way, member: 
         epoch=member.at.epoch,
         gave_up=_listed(way.revoked, step.state.image),
         waited_for=waits_for,
+    )
+
+
+def _is_settled(group: ConsumerGroup) -> bool:
+    """Whether all members have come to their targets. Nobody waits for static members that are away."""
+    if group.state == STABLE_GROUP:
+        return True
+    epoch = group.assignment_epoch
+    return (
+        bool(group.static_ids)
+        and group.epoch == epoch
+        and all(one.at.epoch == AWAY or one.is_reconciled_to(epoch) for one in group.members.values())
     )
 
 

@@ -18,6 +18,8 @@ from muster.pipeline.facts.epoch_states import epoch_states, epochs_in, topic_na
 from muster.pipeline.facts.events import events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.schema import CONSUMER_GROUP, DECODED
+from muster.pipeline.whatif.job import what_if
+from muster.pipeline.whatif.settings import parse
 from tests.pipeline.facts.epoch_model import Server, decoded_row
 from tests.pipeline.facts.history import START_MS, Log, member, raw_events
 from tests.pipeline.facts.test_epochs import LOG
@@ -197,3 +199,8 @@ def test_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert told["mi"][5:7] == [(2, "member_joined"), (3, "member_joined")]
     assert (3, None) not in told["mi"]
+    faithful = what_if(inputs, parse("classic"), rebalances=rebalances)
+    judged = {row.group: (row.reproduced, row.generations, row.why) for row in faithful["fidelity"].collect()}
+    assert judged["g"] == (7, 7, None)
+    assert judged["mi"][2] == "it was a classic group for a time"
+    assert {"g", "rt", "sl"} <= {row.group for row in faithful["whatif"].where("rebalances > 0").collect()}

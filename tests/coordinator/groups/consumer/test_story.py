@@ -164,6 +164,32 @@ def test_a_static_member_goes_and_comes_back() -> None:
     ]
 
 
+def test_nobody_waits_for_who_is_away() -> None:
+    theatre = Theatre()
+    theatre.enter("A", "t", instance="i")
+    for other in ("B", "C"):
+        theatre.enter(other, "t")
+        for name in "ABC":
+            if name in theatre.consumers().members:
+                theatre.cast(name, owned={"t": []}, instance="i" if name == "A" else None)
+    assert theatre.consumers().state == "Stable"
+    theatre.cast("A", -2, instance="i")
+    theatre.lines()
+    theatre.cast("C", -1)
+    theatre.advance(10)
+    theatre.cast("B")
+    assert theatre.lines() == [
+        f"epoch 4 → 5, 10 ms: member C {C} left; 1 partition taken; 1 of 2 kept working untouched; 2 members, uniform"
+    ]
+
+
+def test_the_last_one_that_leaves() -> None:
+    theatre = Theatre()
+    theatre.enter("A", "t")
+    theatre.cast("A", -1)
+    assert theatre.lines()[-1] == f"the group is empty (epoch 3): member A {C} left"
+
+
 def test_large_targets_say_how_long_they_took() -> None:
     theatre = Theatre(helped=True)
     theatre.told(TopicsChanged(topics(t=600)))

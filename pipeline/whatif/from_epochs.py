@@ -1,0 +1,207 @@
+"""A KIP-848 group's history from its epochs in the offsets log (rows of `facts.epoch_states.EPOCHS`, as JSON).
+
+The records say who came and went, what each member subscribed to and had, and when each partition changed hands, to the
+ms. How a member ended comes from the table `memberships`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS, EPOCH_SESSION_MS, REBALANCE_TIMEOUT_MS
+from muster.pipeline.whatif.history import (
+    AFTER,
+    CONSUMER,
+    EXPIRED,
+    LEFT,
+    LOG,
+    REPLACED,
+    Generation,
+    Happening,
+    History,
+    Offer,
+    Owned,
+    Rejoin,
+    Spell,
+    with_assigned,
+)
+
+Row = Mapping[str, Any]
+"""`at_ms`, `is_tombstone`, `generation`, `state_timestamp_ms`, `members`, `owners`, `takes` and
+`change`."""
+SERVER: Final = "uniform"
+"""The strategy of members that do not assign."""
+
+
+def history_of(
+    group: str, rows: Iterable[Row], ends: Mapping[str, str] | None = None, end_ms: int = 0, targets: Sequence[int] = ()
+) -> History:
+    """The history. `ends`: how memberships ended, by member id, if not by leaving; `targets`: when target assignments
+    were made.
+    """
+    reader = _Reader(group, ends or {})
+    row: Row | None = None
+    for following in rows:
+        if row is not None:
+            reader.feed(row, following)
+        row = following
+    if row is not None:
+        reader.feed(row, None)
+    return reader.finish(end_ms, targets)
+
+
+class _Reader:
+    def __init__(self, group: str, ends: Mapping[str, str]) -> None:
+        self.history = History(group, LOG, CONSUMER)
+        self._ends = ends
+        self._spells: dict[str, Spell] = {}
+        self._members: dict[str, Row] = {}
+        self._counts: dict[str, int] = {}
+        self._is_first = True
+        self._number: int | None = None
+
+    def feed(self, row: Row, following: Row | None) -> None:
+        history, began_ms, at_ms = self.history, row["state_timestamp_ms"], row["at_ms"]
+        history.last_ms = max(history.last_ms, at_ms)
+        if row["is_tombstone"]:
+            self._end_of_group(at_ms)
+            return
+        members = {one["member_id"]: one for one in row["members"] or ()}
+        if any(one["session_timeout_ms"] is not None for one in members.values()):
+            history.unusable = "members of the classic protocol were in it"
+        shares = {name: _owned(one["assigned"]) for name, one in members.items()}
+        if self._is_first and _is_given(row):
+            self._begin(row, members, shares)
+            return
+        if self._is_first:
+            history.start_ms = began_ms
+            self._is_first = False
+        self._meet(row, members, began_ms)
+        counts = with_assigned(self._counts, shares)
+        if counts != self._counts:
+            self._counts = counts
+            history.counts.append((began_ms, counts))
+        self._take(row)
+        # else a static member came back under another id
+        is_new, self._number = row["generation"] != self._number, row["generation"]
+        is_overtaken = following is not None and following["state_timestamp_ms"] <= at_ms
+        if members and is_new and is_overtaken:
+            history.overtaken.add(row["generation"])
+        elif members and is_new:
+            history.generations.append(Generation(row["generation"], at_ms, SERVER, None, shares, began_ms))
+            history.happened.append(Happening(at_ms, "settled"))
+        elif not members:
+            history.emptied.append(began_ms)
+            history.happened.append(Happening(began_ms, "emptied"))
+        self._members = members
+
+    def finish(self, end_ms: int, targets: Sequence[int]) -> History:
+        history = self.history
+        history.end_ms = max(history.last_ms, end_ms)
+        # in a replay heartbeats come somewhere else in their interval, and what they bring about with them
+        history.last_ms = min(history.end_ms, history.last_ms + 2 * EPOCH_HEARTBEAT_MS)
+        history.spells = list(self._spells.values())
+        since_ms = history.start_ms if history.given is None else history.start_ms + 1
+        history.happened += [Happening(ms, "target") for ms in targets if since_ms <= ms]
+        if history.unusable is None and not history.generations and history.given is None:
+            history.unusable = "no epoch of it is in the log"
+        return history
+
+    def _begin(self, row: Row, members: Mapping[str, Row], shares: Mapping[str, Owned]) -> None:
+        """The log begins in the midst: what is there then is given."""
+        history, at_ms = self.history, row["at_ms"]
+        self._is_first, self._number = False, row["generation"]
+        history.start_ms, history.first_generation = at_ms, row["generation"]
+        for name, one in members.items():
+            self._new(name, one, None)
+        self._counts = with_assigned({}, shares)
+        history.counts.append((at_ms, self._counts))
+        if members:
+            history.given = Generation(row["generation"], at_ms, SERVER, None, shares, at_ms)
+        self._members = dict(members)
+
+    def _end_of_group(self, at_ms: int) -> None:
+        if not self._is_first:
+            self.history.deleted.append(at_ms)
+        self._members = {}
+
+    # ---- members
+
+    def _meet(self, row: Row, members: Mapping[str, Row], at_ms: int) -> None:
+        """Who came, who went, and who wants something else now."""
+        gone = {one["member"]["member_id"]: one for one in (row["change"] or {}).get("gone") or ()}
+        instances = {one["instance_id"]: name for name, one in self._members.items() if one["instance_id"] is not None}
+        for name, one in members.items():
+            if name not in self._members and name not in self._spells:
+                before = instances.get(one["instance_id"])
+                if before is not None and before not in members:
+                    self._replaced(before, at_ms)
+                    gone.pop(before, None)
+                self._new(name, one, at_ms)
+            elif _topics(one) != self._spells[name].offers[-1][1][0].topics:
+                self._spells[name].offers.append((at_ms, (Offer(SERVER, _topics(one)),)))
+                self.history.rejoins.append(Rejoin(at_ms, name, AFTER))
+        for name, how in gone.items():
+            # one that came and went between two states is not known
+            if name in self._spells and self._spells[name].end is None:
+                self._gone(name, how)
+        for name in self._members:
+            if name not in members and self._spells[name].end is None:
+                self._gone(name, {"at_ms": at_ms, "heard_ms": at_ms, "away_ms": None})
+
+    def _new(self, name: str, one: Row, joined_ms: int | None) -> None:
+        self._spells[name] = Spell(
+            name,
+            one["instance_id"],
+            one["client_id"] or "",
+            one["host"] or "",
+            EPOCH_SESSION_MS,
+            one["rebalance_timeout_ms"] or REBALANCE_TIMEOUT_MS,
+            joined_ms=joined_ms,
+            joined_rank=AFTER,
+            offers=[(joined_ms or 0, (Offer(SERVER, _topics(one)),))],
+        )
+
+    def _replaced(self, name: str, at_ms: int) -> None:
+        spell = self._spells[name]
+        spell.end, spell.end_ms = REPLACED, at_ms
+        self.history.happened.append(Happening(at_ms, "back", self._name(name)))
+
+    def _gone(self, name: str, how: Row) -> None:
+        spell, at_ms = self._spells[name], how["at_ms"]
+        spell.end, spell.end_ms, spell.end_rank = LEFT, at_ms, AFTER
+        if how["away_ms"] is not None or self._ends.get(name) == EXPIRED:
+            silent_ms = at_ms - EPOCH_SESSION_MS if how["away_ms"] is None else how["away_ms"]
+            spell.end, spell.heard_ms = EXPIRED, max(silent_ms, spell.joined_ms or 0)
+            self.history.happened.append(Happening(spell.heard_ms, "vanished", self._name(name)))
+        self.history.happened.append(Happening(at_ms, "gone", self._name(name)))
+
+    def _name(self, member_id: str) -> str:
+        """Under which a static member that comes back is the same."""
+        return self._spells[member_id].instance_id or member_id
+
+    def _take(self, row: Row) -> None:
+        """Partitions change hands."""
+        takes = row["takes"] or ()
+        # the owners end with those that took something in this epoch
+        owners = (row["owners"] or ())[-len(takes) :] if takes else ()
+        for take, owner in zip(takes, owners, strict=True):
+            who, place = owner["member_id"], (take["topic"], take["partition"])
+            if who in self._spells:
+                happening = Happening(take["at_ms"], "took", self._name(who), place, take["paused_ms"])
+                self.history.happened.append(happening)
+
+
+def _is_given(row: Row) -> bool:
+    """Does the log begin in the midst of a group's life?"""
+    change = row["change"]
+    return change is None or change["before"] is None or change["members_before"] > 0
+
+
+def _owned(assigned: Sequence[Row] | None) -> Owned:
+    return {share["topic"]: share["partitions"] for share in assigned or ()}
+
+
+def _topics(one: Row) -> tuple[str, ...]:
+    return tuple(sorted(one["topics"] or ()))
