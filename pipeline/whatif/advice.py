@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.whatif.compare import Comparison, WhatIf
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.history import EVENTS, LOG, History
+from muster.pipeline.whatif.history import CONSUMER, EVENTS, LOG, History
+from muster.pipeline.whatif.schedule import ON_THE_SERVER
 from muster.pipeline.whatif.settings import Setting
 from muster.pipeline.wording import duration, plural
 
@@ -82,6 +83,8 @@ def _may_be_told(setting: Setting, history: History) -> bool:
     """Not what the history cannot tell, and not another way to deploy for what was stopped on purpose."""
     if setting.heartbeat_interval_ms is not None and history.source == LOG:
         return False  # how often members sent heartbeats is not known
+    if setting.protocol is None and history.protocol == CONSUMER and setting.assignor not in (None, *ON_THE_SERVER):
+        return False  # such a group cannot have it
     return setting.deploy is None or not history.emptied
 
 
@@ -103,7 +106,11 @@ def _told(
     if gain_ms is not None:
         would.append(f"{duration(gain_ms)} of {duration(_unread_ms(actual))} in which partitions were unread")
     price = _price(setting, history, actual, figures)
-    return f"{words(setting)} would have spared {' and '.join(would)}{f'; {price}' if price else ''}"
+    change = words(setting)
+    if (setting.protocol or history.protocol) == CONSUMER:
+        for name in ("session.timeout.ms=", "heartbeat.interval.ms="):  # configurations of the group
+            change = change.replace(name, f"consumer.{name}")
+    return f"{change} would have spared {' and '.join(would)}{f'; {price}' if price else ''}"
 
 
 def _price(setting: Setting, history: History, actual: Figures, figures: Figures) -> str:

@@ -72,6 +72,17 @@ def test_nothing_is_advised_without_fidelity_or_without_anything_to_spare() -> N
     assert told(found(("", HELPS))) is None
 
 
+def test_a_group_of_the_consumer_protocol_is_told_what_it_can_have() -> None:
+    group = replace(history(), protocol="consumer")
+    assert advice(group, found(("assignor=sticky", HELPS))) is None
+    got = advice(group, found(("session.timeout.ms=20000", HELPS)))
+    assert got is not None
+    assert got.told.startswith("consumer.session.timeout.ms=20000 would have spared ")
+    got = advice(history(), found(("consumer", HELPS)))
+    assert got is not None
+    assert got.told.startswith("group.protocol=consumer would have spared 2 min 30 s of 5 min in which partitions ")
+
+
 def test_no_heartbeat_of_an_inferred_log_and_no_other_deploy_for_a_stop_on_purpose() -> None:
     assert told(found(("heartbeat.interval.ms=1000", HELPS))) is not None
     assert told(found(("heartbeat.interval.ms=1000", HELPS), source=LOG)) is None
