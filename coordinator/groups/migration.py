@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from muster.assignors.java_order import string_order
 from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.classic import join, parked_requests, rebalance
 from muster.coordinator.groups.classic import records as classic_records
@@ -21,7 +22,7 @@ from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.records import tombstone, tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, records, story
+from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, kafka_order, records, story
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, Downgrade, Joined
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -156,9 +157,16 @@ def _row(step: Step, group: ClassicGroup, member: Member) -> _Row:
     return member.member_id, said, share_of(share)
 
 
+def _in_order(rows: list[_Row]) -> list[_Row]:
+    """As Kafka goes through a classic group, and then through the new one."""
+    by_id = {row[0]: row for row in rows}
+    ids = string_order(by_id) if len(rows) <= kafka_order.MOST else by_id
+    return [by_id[one] for one in kafka_order.timeline(ids, kafka_order.slots_for(len(rows)))]
+
+
 def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row]) -> ConsumerGroup:
     """The consumer group in place of a classic one: its members stay, with the generation as their epoch."""
-    group_id, epoch = group.group_id, group.generation
+    group_id, epoch, rows = group.group_id, group.generation, _in_order(rows)
     names = {name for _, said, _ in rows for name in said.topics}
     step.record_all(tombstones(group))
     for member_id, said, _ in rows:
@@ -193,7 +201,7 @@ def _may_downgrade(step: Step, group: ConsumerGroup, going: Sequence[ConsumerMem
 
 def _downgrade_after_leave(step: Step, group: ConsumerGroup, leaving: Sequence[ConsumerMember], cause: str) -> None:
     gone = {one.member_id for one in leaving}
-    staying = [one for one in group.members.values() if one.member_id not in gone]
+    staying = [group.members[one] for one in group.member_ids() if one not in gone]
     made = _classic_group(step, group, staying, group.epoch)
     _replace(step, made, tombstones(group))
     trigger = story.trigger(leaving[0].member_id, leaving[0])

@@ -35,6 +35,7 @@ from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, To
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, ConsumerHeartbeatCommand, TopicsFound
 from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
@@ -113,7 +114,7 @@ def settings_of(story: Story) -> GroupSettings:
 
 class Chance(NamedTuple):
     """What is chance in a run: the end of the names of its groups and own topics, the ids of its topics by name (those
-    of one name in their order), and the ids that the coordinator drew (by the number of the JoinGroup).
+    of one name in their order), and the ids that the coordinator drew (by the number of the request of a member).
     """
 
     suffix: str = ""
@@ -199,7 +200,7 @@ class VirtualDriver:
         if isinstance(request, CreateTopicsRequest | DeleteTopicsRequest | CreatePartitionsRequest):
             self._administer(request, respond)
             return
-        if action.api == "JoinGroup":
+        if action.api in ("JoinGroup", "ConsumerGroupHeartbeat"):
             self.drawn_id = self.drawn_id or self.chance.drawn.get(self.joins)
             self.joins += 1
         handled = self._before(request, action.version, respond)
@@ -235,7 +236,7 @@ class VirtualDriver:
                 request,
                 handled,
                 client,
-                drawn_id=self._draw(),
+                drawn_id=bare_id(self._draw()),
                 pattern_error=error_of(pattern) if pattern else None,
                 version=action.version,
             )
@@ -473,7 +474,10 @@ def persisted(core: GroupCore, live: GroupCore) -> dict[str, object]:
 
 
 def _consumer_group(group: ConsumerGroup) -> dict[str, object]:
-    soft = {"computing_epoch", "hashed_topics", "hashed_version", "is_searching", "members", "story", "waiting"}
+    soft = {
+        "computing_epoch", "failed_epoch", "hashed_topics", "hashed_version", "is_searching", "members", "story",
+        "waiting",
+    }  # fmt: skip
     facts = {name: getattr(group, name) for name in group.__slots__ if name not in soft}
     return {**facts, "members": {one.member_id: (one.said, one.at) for one in group.members.values()}}
 

@@ -11,6 +11,7 @@ from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.slices import Job, Later
 from muster.coordinator.uuids import as_text
@@ -49,7 +50,7 @@ def handle_consumer_group_heartbeat(
         request,
         respond,
         context.client,
-        drawn_id="" if request.member_id else as_text(node.draw_uuid()),
+        drawn_id="" if request.member_id else bare_id(as_text(node.draw_uuid())),
         pattern_error=_error_of(pattern) if pattern else None,
         version=context.api_version,
     )

@@ -5,7 +5,6 @@ there is something new for it.
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -26,6 +25,7 @@ from muster.coordinator.groups.consumer.member import (
     Classic,
     ConsumerMember,
     Description,
+    bare_id,
 )
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held
 from muster.coordinator.groups.consumer.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
@@ -64,22 +64,13 @@ class _Join(Protocol):
 
 def join(step: Step, command: _Join, request: JoinGroupRequest, group: ConsumerGroup) -> None:
     """Answer a JoinGroup to a consumer group, at once."""
-    member_id = request.member_id or _bare(command.drawn_id)
+    member_id = request.member_id or bare_id(command.drawn_id)
     try:
         response = _join(step, command, request, group, member_id)
     except Refused as refused:
         response = JoinGroupResponse(error_code=refused.error, protocol_name=None)
         step.refused(command, request.group_id, refused.error, member_id, request.group_instance_id)  # type: ignore[arg-type]
     step.reply(command.respond, response)
-
-
-def _bare(drawn_id: str) -> str:
-    """The id of a new member: without the client's id before it, and as Kafka's Uuid writes it, not Java's UUID."""
-    try:
-        drawn = bytes.fromhex(drawn_id.replace("-", ""))
-    except ValueError:
-        return drawn_id
-    return urlsafe_b64encode(drawn).rstrip(b"=").decode()
 
 
 def _join(
@@ -101,6 +92,7 @@ def _join(
             replaced, member = there, None if there is not None else member
         else:
             member = checks.known_static_member(group, member_id, instance_id)
+    is_new_here = member is None
     subscription = _subscription(offered[0][1])
     one = member or replaced
     before = NOBODY if one is None else one.said
@@ -118,7 +110,7 @@ def _join(
     heartbeat.check_fits(step, records.member_metadata(group.group_id, member_id, said))
     downgrade = step.state.downgrade
     is_last = there is not None and before.classic is None and downgrade.is_allowed(step, group, [there], 1)
-    member_ids, group_epoch = list(group.members) if is_last else (), group.epoch
+    member_ids, group_epoch = group.member_ids() if is_last else (), group.epoch
     if replaced is not None:
         heartbeat.replace(step, group, replaced, member_id)
     if said != before:
@@ -132,7 +124,7 @@ def _join(
     is_new = said.topics != before.topics or is_pattern_new
     heartbeat.refresh(step, group, bump=is_new, cause=cause, member=member)
     if not is_last:
-        target.bring_up_to_date(step, group, said.assignor)
+        target.bring_up_to_date(step, group, said.assignor, member_id if is_new_here else None)
     is_stale = is_last and group.assignment_epoch < group.epoch
     if not is_stale:
         owned = ConsumerGroupHeartbeatRequest(topic_partitions=_owned(subscription, step.state.image))

@@ -14,7 +14,7 @@ from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.consumer import states
+from muster.coordinator.groups.consumer import kafka_order, states
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, assigned_at
 from muster.protocol.errors import ErrorCode
@@ -35,8 +35,10 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 
 CONSUMER: Final = "consumer"
 FIRST_EPOCH: Final = 1
+FIRST_TARGET: Final = 1
+"""The epoch of the targets of a group that never had any: then nobody gets anything."""
 NO_ASSIGNMENT: Final = 0
-"""The assignment epoch while there was no target yet."""
+"""In place of an epoch for which targets are being computed."""
 NEVER_HASHED: Final = -1
 
 
@@ -60,14 +62,15 @@ class ConsumerGroup:
     Not persisted: `hashed_version`, the version of the topics that the hash was compared with; `is_searching`, patterns
     are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `failed_epoch`, the
     one for which they could not be; `waiting`, the heartbeats that wait for them; `hashed_topics`, the topics of that
-    version by name; `story`, what is kept for the history until all members have come to their targets.
+    version by name; `story`, what is kept for the history until all members have come to their targets;
+    `slots`, of the table in which Kafka has the members.
     """
 
     __slots__ = (
         "_reconciled", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
         "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "holders",
-        "is_searching", "members", "metadata_hash", "names", "patterns", "resolved", "static_ids", "story", "targets",
-        "waiting",
+        "is_searching", "members", "metadata_hash", "names", "patterns", "resolved", "slots", "static_ids", "story",
+        "targets", "waiting",
     )  # fmt: skip
 
     kind = CONSUMER
@@ -77,7 +80,7 @@ class ConsumerGroup:
         self.group_id = group_id
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
-        self.assignment_epoch = NO_ASSIGNMENT
+        self.assignment_epoch = FIRST_TARGET
         self.assignment_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static_ids: dict[str, str] = {}
@@ -96,6 +99,7 @@ class ConsumerGroup:
         self.failed_epoch = NO_ASSIGNMENT
         self.waiting: list[Command] = []
         self.story: Any = None
+        self.slots = kafka_order.LEAST_SLOTS
         self._reconciled = 0
 
     @property
@@ -195,6 +199,14 @@ class ConsumerGroup:
         resolved = self.resolved.get(said.pattern) if said.pattern else None
         return said.topics if resolved is None else {*said.topics, *resolved.topics}
 
+    def lacks_targets(self) -> bool:
+        """Whether the first targets are still to be computed."""
+        return self.epoch > self.assignment_epoch and not self.assignment_ms
+
+    def member_ids(self) -> list[str]:
+        """The ids of all members, in the order in which Kafka goes through them."""
+        return kafka_order.timeline(self.members, self.slots)
+
     def static_member(self, instance_id: str) -> ConsumerMember | None:
         """Who has this instance id."""
         member_id = self.static_ids.get(instance_id)
@@ -204,12 +216,13 @@ class ConsumerGroup:
         """See `Group`: in the order in which Kafka deletes them, so that a replay of a part is consistent. `members`:
         their ids in another order.
         """
-        group_id, ids = self.group_id, list(self.members if members is None else members)
+        group_id, ids = self.group_id, list(self.member_ids() if members is None else members)
         keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in ids]
         keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in ids]
         keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
         keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in ids]
-        keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in self.resolved]
+        patterns = kafka_order.timeline(self.resolved, kafka_order.slots_for(len(self.resolved)))
+        keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in patterns]
         # also when it is not there, as Kafka does
         keys += [ConsumerGroupPartitionMetadataKey(group_id), ConsumerGroupMetadataKey(group_id)]
         return keys

@@ -10,7 +10,17 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, leave, patterns, reconcile, records, story, target, timers
+from muster.coordinator.groups.consumer import (
+    checks,
+    kafka_order,
+    leave,
+    patterns,
+    reconcile,
+    records,
+    story,
+    target,
+    timers,
+)
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -105,7 +115,8 @@ def _beat(
         story.joined(step, group, member)
     cause = events.NEW_MEMBER if is_new else events.SUBSCRIPTION_CHANGED
     refresh(step, group, bump=is_subscription_new or is_known, cause=cause, member=member)
-    target.bring_up_to_date(step, group, said.assignor)
+    newcomer = None if sender.member is not None else sender.member_id
+    target.bring_up_to_date(step, group, said.assignor, newcomer)
     had = member.at.assigned
     state = step.state
     state.deadlines.set(member, step.now.mono_ms + state.configs.of(group.group_id).session_timeout_ms)
@@ -244,6 +255,8 @@ def follow(
 ) -> None:
     """Bring a member one step nearer to its target."""
     at, epoch = member.at, group.assignment_epoch
+    if not at.epoch and group.lacks_targets() and member.said.classic is None:
+        return  # it waits for the first ones
     if not is_subscription_new and member.is_reconciled_to(epoch):
         return
     by_name = step.state.image.by_name
@@ -253,7 +266,11 @@ def follow(
     after = reconcile.next_position(group, at, aim, owned, is_subscription_new=is_subscription_new)
     if after == at:
         return
-    step.record(records.current(group.group_id, member.member_id, after))
+    if reconcile.is_waiting(at, aim, owned):
+        tables = kafka_order.without_topics(at.assigned), kafka_order.without_topics(at.revoking)
+    else:
+        tables = kafka_order.stepped(at.assigned, after.assigned), kafka_order.stepped(at.assigned, after.revoking)
+    step.record(records.current(group.group_id, member.member_id, after, *tables))
     story.moved(step, group, member, at)
     if member.said.classic is None:
         watch(step, member)

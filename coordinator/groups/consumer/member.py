@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.deadlines import Deadline, Due
@@ -88,3 +89,12 @@ class ConsumerMember(Due):
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         """Whether it owns all of the target of this epoch."""
         return self.at.state == STABLE and self.at.epoch == assignment_epoch
+
+
+def bare_id(drawn_id: str) -> str:
+    """The id of a new member, made of a UUID: as Kafka's Uuid writes it, without a client's id before it."""
+    try:
+        drawn = bytes.fromhex(drawn_id.replace("-", ""))
+    except ValueError:
+        return drawn_id
+    return urlsafe_b64encode(drawn).rstrip(b"=").decode()

@@ -41,14 +41,21 @@ class Aim(NamedTuple):
 
 def next_position(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned, *, is_subscription_new: bool) -> Position:
     """Where a member is after this heartbeat; `at` itself when nothing has changed. Raises Refused."""
-    if at.state == STABLE and at.epoch == aim.epoch:
-        return _without_unsubscribed(at, aim, owned) if is_subscription_new else at
-    if at.state == UNREVOKED_PARTITIONS and still_owns(owned, at.revoking):
+    if is_waiting(at, aim, owned):
         return _without_unsubscribed(at, aim, owned) if is_subscription_new else at
     if at.state in (STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS):
         return _step(group, at, aim, owned)
     check_known_state(at, owned)
     return _step(group, at, aim, owned)
+
+
+def is_waiting(at: Position, aim: Aim, owned: Owned) -> bool:
+    """Whether a member makes no step: it is at its target, or has still to give up what it was told to. Then only what
+    it does not subscribe to any more is taken away.
+    """
+    if at.state == STABLE:
+        return at.epoch == aim.epoch
+    return at.state == UNREVOKED_PARTITIONS and still_owns(owned, at.revoking)
 
 
 def check_known_state(at: Position, owned: Owned) -> None:

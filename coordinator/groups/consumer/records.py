@@ -12,8 +12,9 @@ from muster.coordinator.groups.common.records import tombstone
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import timers
+from muster.coordinator.groups.consumer import kafka_order, timers
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
+from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import Held, Share, held_of, share_of
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
@@ -79,9 +80,12 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
     return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash), _VERSION)
 
 
-def target(group_id: str, member_id: str, share: Share) -> Record:
-    """What a member is to own."""
-    rows = [TopicPartition(topic_id, list(partitions)) for topic_id, partitions in share]
+def target(group_id: str, member_id: str, share: Share, tables: Tables | None = None) -> Record:
+    """What a member is to own. `tables`: what Kafka would have it in; None: sets that were copied."""
+    rows = [
+        TopicPartition(share[row][0], [share[row][1][one] for one in order])
+        for row, order in _order(share, tables or kafka_order.copied(share))
+    ]
     key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     return Record(key, ConsumerGroupTargetAssignmentMemberValue(rows), _VERSION)
 
@@ -92,16 +96,29 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
     return Record(ConsumerGroupTargetAssignmentMetadataKey(group_id), value, _VERSION)
 
 
-def current(group_id: str, member_id: str, at: Position) -> Record:
-    """Where a member is on its way to its target."""
+def current(
+    group_id: str, member_id: str, at: Position, assigned: Tables = kafka_order.NEW, revoking: Tables = kafka_order.NEW
+) -> Record:
+    """Where a member is on its way to its target. `assigned` and `revoking`: what Kafka would have these in."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
-        at.epoch, at.previous_epoch, at.state, _rows(at.assigned), _rows(at.revoking)
+        at.epoch, at.previous_epoch, at.state, _rows(at.assigned, assigned), _rows(at.revoking, revoking)
     )
     return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value, _VERSION)
 
 
-def _rows(held: Held) -> list[TopicPartitions]:
-    return [TopicPartitions(topic_id, list(partitions), list(epochs)) for topic_id, partitions, epochs in held]
+def _rows(held: Held, tables: Tables) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(held[row][0], [held[row][1][one] for one in order], [held[row][2][one] for one in order])
+        for row, order in _order(held, tables)
+    ]
+
+
+def _order(rows: Share | Held, tables: Tables) -> list[tuple[int, list[int]]]:
+    """The indices of topics in Kafka's order, each with those of its partitions."""
+    return [
+        (row, kafka_order.partitions(rows[row][1], tables.of_partitions.get(rows[row][0], tables.of_others)))
+        for row in kafka_order.topics([one[0] for one in rows], tables)
+    ]
 
 
 def regular_expression(group_id: str, pattern: str, resolved: Resolved) -> Record:
@@ -299,4 +316,5 @@ def _present(state: State, name: str) -> ConsumerGroup:
 
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    group.slots = kafka_order.slots_after(group.slots, len(group.members))
     return group.members.get(member_id) or group.add_member(intern(member_id))

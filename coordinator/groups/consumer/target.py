@@ -16,28 +16,31 @@ from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import records, story
+from muster.coordinator.groups.consumer import kafka_order, records, story
 from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.kafka_order import Tables
+from muster.coordinator.groups.consumer.member import ConsumerMember
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
 
+RANGE: Final = "range"
 AT_ONCE: Final = 500
 """Members and partitions of a target that is computed on the spot: some 2 ms."""
 
 
-def bring_up_to_date(step: Step, group: ConsumerGroup, wish: str | None = None) -> None:
+def bring_up_to_date(step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None) -> None:
     """Compute the targets of the group's epoch, or have it done, if they are older and it is time. `wish`: the assignor
-    that the member wants which has just spoken.
+    that the member wants which has just spoken; `newcomer`: who joins by this request.
     """
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
-    wanted = wanted_assignment(step, group, wish)
+    wanted = wanted_assignment(step, group, wish, newcomer)
     helpers = step.state.helpers
     partitions = sum([topic.partitions for topic in wanted.topics.values()])
     if helpers is None or (len(wanted.members) + partitions <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
         made = SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics)
-        apply(step, group, wanted.epoch, made, wanted.assignor)
+        apply(step, group, wanted, made, newcomer)
         return
     group.computing_epoch = group.epoch
     story.wanted(step, group)
@@ -49,8 +52,10 @@ def _is_due(step: Step, group: ConsumerGroup) -> bool:
     return not group.assignment_ms or not interval_ms or step.now.wall_ms >= group.assignment_ms + interval_ms
 
 
-def wanted_assignment(step: Step, group: ConsumerGroup, wish: str | None = None) -> AssignmentWanted:
-    """All that an assignor needs."""
+def wanted_assignment(
+    step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None
+) -> AssignmentWanted:
+    """All that an assignor needs; members in the order in which Kafka comes to them."""
     image = step.state.image
     by_name, by_id = image.by_name, image.by_id
     topics = {
@@ -59,7 +64,8 @@ def wanted_assignment(step: Step, group: ConsumerGroup, wish: str | None = None)
         if (topic := by_name.get(name)) is not None
     }
     members = []
-    for member in group.members.values():
+    for member_id in _in_order(group, newcomer):
+        member = group.members[member_id]
         said = member.said
         owned = {
             by_id[topic_id].name: partitions
@@ -70,6 +76,14 @@ def wanted_assignment(step: Step, group: ConsumerGroup, wish: str | None = None)
         members.append(Member(member.member_id, names, owned, -1, said.instance_id, said.rack_id))
     assignor = preferred_assignor(group, step.state.settings, wish)
     return AssignmentWanted(group.group_id, group.epoch, assignor, members, topics, group.waiting)
+
+
+def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
+    ids = group.member_ids()
+    if newcomer is not None:
+        ids.remove(newcomer)
+        ids.append(newcomer)
+    return ids
 
 
 def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
@@ -87,22 +101,36 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str 
     return next(name for name in string_order(counts) if counts[name] == most)
 
 
-def apply(step: Step, group: ConsumerGroup, epoch: int, assignment: Assignment, assignor: str) -> None:
+def apply(
+    step: Step, group: ConsumerGroup, wanted: AssignmentWanted, assignment: Assignment, newcomer: str | None = None
+) -> None:
     """The targets are these now: a record for each member whose target is another, then the epoch. All of them are one
     batch: if that is too large, the targets that are in force stay.
     """
     image = step.state.image
     made, changes = [], []
-    for member_id in string_order(group.members):
+    # who has left while targets were computed has none any more, and who has joined has none yet
+    present = [one.member_id for one in wanted.members if one.member_id in group.members]
+    for member_id in string_order([*present, *group.members]):
         share = _share(assignment.get(member_id, {}), image)
         before = group.targets.get(member_id)
         if share != before:
             changes.append((member_id, before or NOTHING, share))
-            made.append(records.target(group.group_id, member_id, share))
-    made.append(records.target_epoch(group.group_id, epoch, step.now.wall_ms))
+        # as Kafka, which does not look at what a newcomer has from its predecessor
+        if share != before or member_id == newcomer:
+            tables = _tables(group, wanted, group.members[member_id], before or NOTHING)
+            made.append(records.target(group.group_id, member_id, share, tables))
+    made.append(records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms))
     if not records.is_more_than_fits(step, made):
         step.record_all(made)
-        story.assigned(step, group, assignor, changes)
+        story.assigned(step, group, wanted.assignor, changes)
+
+
+def _tables(group: ConsumerGroup, wanted: AssignmentWanted, member: ConsumerMember, before: Share) -> Tables:
+    """In what Kafka's assignors make a member's new target."""
+    if wanted.assignor == RANGE:
+        return kafka_order.ranges(sum(name in wanted.topics for name in group.topics_of(member.said)))
+    return kafka_order.changed(before)
 
 
 def _share(partitions: Mapping[str, Iterable[int]], image: TopicsImage) -> Share:

@@ -1,0 +1,142 @@
+"""The order in which Kafka names topics, partitions and members in the records of a consumer group: that of its hash
+tables. It counts for nothing but the bytes of the log.
+
+Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. How large such a table is depends
+on how it came about: copied, grown, or made for a number. Members and patterns stand in Kafka's own TimelineHashMap.
+Not reproduced: two topics in one bucket, which stand as they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, capacity_of_copy, spread, uuid_hash, walked
+from muster.coordinator.groups.consumer.partitions import Held, Share
+from muster.protocol.hashing import java_string_hash
+
+MOST: Final = 200
+"""Names that are put in the order of a TimelineHashMap: some ms when all have to be hashed. Of more the order is that
+in which they came.
+"""
+LEAST_SLOTS: Final = 2
+_FACTOR: Final = 0x9E3779B97F4A7C15
+_MASK: Final = (1 << 64) - 1
+
+
+class Tables(NamedTuple):
+    """The tables from which a record is written. `of_topics`, `of_partitions`: how large those of topics and, by topic,
+    of partitions were made; `of_others` where a topic is not named. `computes`: only topics of `there` were put into
+    it, the others came by computeIfAbsent.
+    """
+
+    of_topics: int = DEFAULT_CAPACITY
+    of_partitions: Mapping[bytes, int] = MappingProxyType({})
+    of_others: int = DEFAULT_CAPACITY
+    computes: bool = False
+    there: tuple[bytes, ...] = ()
+
+
+NEW: Final = Tables()
+"""Tables that were made empty, and filled."""
+ASCENDING: Final = 1 << 31
+"""A table with room for each partition: they ascend."""
+
+
+def map_capacity_of_copy(size: int) -> int:
+    """The size of the array of `new HashMap<>(map)` for a map of this size."""
+    return capacity_for(int(size / 0.75 + 1)) if size else DEFAULT_CAPACITY
+
+
+def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
+    """Indices of topic ids in the order of the table of topics."""
+    if len(topic_ids) < 2:
+        return list(range(len(topic_ids)))
+    index = {topic_id: row for row, topic_id in enumerate(topic_ids)}
+    hashes = {topic_id: spread(uuid_hash(topic_id)) for topic_id in (*tables.there, *topic_ids)}
+    capacity = tables.of_topics
+    walk = list(tables.there if tables.computes else topic_ids)
+    # a table grows when more than three quarters are taken
+    while len(walk) > capacity * 3 // 4:
+        capacity *= 2
+    if tables.computes:
+        walk = [topic_id for topic_id in walk if topic_id in index]
+        new = [topic_id for topic_id in topic_ids if topic_id not in tables.there]
+        for topic_id in _in_table(new, hashes, DEFAULT_CAPACITY):
+            # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
+            if len(walk) > capacity * 3 // 4:
+                capacity *= 2
+            walk.insert(0, topic_id)
+    return [index[topic_id] for topic_id in sorted(walk, key=lambda one: hashes[one] & capacity - 1)]
+
+
+def _in_table(topic_ids: Sequence[bytes], hashes: Mapping[bytes, int], capacity: int) -> list[bytes]:
+    return [topic_ids[row] for row in walked([hashes[one] for one in topic_ids], capacity)]
+
+
+def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int]:
+    """Indices of partitions in the order of a HashSet, or of a HashMap's keys, that began with this capacity."""
+    if not ascending or ascending[-1] < capacity:
+        return list(range(len(ascending)))
+    if ascending[-1] < len(ascending):  # all there are: the table has room for each
+        return list(range(len(ascending)))
+    return walked([spread(one) for one in ascending], capacity)
+
+
+def copied(share: Share) -> Tables:
+    """A target assignment whose sets of partitions were copied: from a record, or from what a leader had assigned."""
+    return Tables(of_partitions={topic_id: capacity_of_copy(len(its)) for topic_id, its in share})
+
+
+def changed(before: Share) -> Tables:
+    """A target assignment that was made of the one before, as the uniform assignor does it."""
+    sizes = {topic_id: capacity_of_copy(len(its)) for topic_id, its in before}
+    there = tuple([before[row][0] for row in topics([one[0] for one in before])])
+    return Tables(capacity_for(len(before)), sizes, computes=True, there=there)
+
+
+def ranges(subscribed: int) -> Tables:
+    """A target assignment by ranges, of a member that subscribes to so many topics."""
+    return Tables(capacity_for(int(subscribed / 0.75 + 1)), of_others=ASCENDING)
+
+
+def stepped(before: Held, after: Held) -> Tables:
+    """What a member has after a step to its target: made of what it had, where anything of a topic is left."""
+    had = {row[0]: row[1] for row in before}
+    sizes = {
+        topic_id: map_capacity_of_copy(len(had[topic_id]))
+        for topic_id, its, _ in after
+        if topic_id in had and not set(its).isdisjoint(had[topic_id])
+    }
+    return Tables(of_partitions=sizes, computes=True, there=tuple(sizes))
+
+
+def without_topics(before: Held) -> Tables:
+    """What a member has when whole topics of it were dropped."""
+    return Tables(map_capacity_of_copy(len(before)))
+
+
+def slots_after(slots: int, size: int) -> int:
+    """Slots of a TimelineHashMap of this size after something was put in, be it new or not."""
+    return slots * 2 if (size + 1) * 3 > slots * 4 else slots
+
+
+def slots_for(size: int) -> int:
+    """Slots of a TimelineHashMap after so many were put in, once each."""
+    slots = LEAST_SLOTS
+    for present in range(size):
+        slots = slots_after(slots, present)
+    return slots
+
+
+def timeline(names: Iterable[str], slots: int) -> list[str]:
+    """Names that came in this order, as a TimelineHashMap with so many slots is walked: of two in one slot the later
+    one is first.
+    """
+    found = list(names)
+    if len(found) > MOST:
+        return found
+    shift = 65 - slots.bit_length()
+    found.reverse()
+    return sorted(found, key=lambda name: (java_string_hash(name) * _FACTOR & _MASK) >> shift)

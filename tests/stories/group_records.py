@@ -1,0 +1,233 @@
+"""The records of groups as Kafka wrote them to `__consumer_offsets` while stories were played on it, beside those of
+the core in the same story: key and value byte for byte, in the same order.
+
+    python -m tests.stories.group_records HOST:PORT LOG_FOLDER     plays the stories below on a Kafka, keeps its records
+
+The Kafka must have one partition of `__consumer_offsets` (LOG_FOLDER is that one's). What is chance in a run (ids of
+topics and members, ends of names) is kept with the records, and given to the core. Times are not compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import json
+import pathlib
+import secrets
+import sys
+import uuid
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from muster.coordinator.core.interface import Record
+from muster.coordinator.core.record_bytes import to_bytes
+from muster.coordinator.log.records import batches
+from muster.protocol.message import Message
+from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
+from muster.protocol.records import OFFSETS
+from tests.stories import playing, tcp
+from tests.stories.story import Reply, Send, Story
+from tests.stories.virtual import Chance, VirtualDriver
+
+FOLDER = pathlib.Path(__file__).parent
+KEPT = FOLDER / "group-records.json.gz"
+NAMES = ("consumer-group-", "migration-")
+"""Stories of groups whose records are kept: those that begin so, but for stories of transactions."""
+TIMES = ("assignment_timestamp", "commit_timestamp", "current_state_timestamp", "timestamp")
+ROWS = ("topic_partitions", "assigned_partitions", "partitions_pending_revocation")
+OF_THE_METADATA_LOG = ("version",)
+"""Of a regular expression's record: the version of the topics, which is an offset of Kafka's metadata log."""
+
+Pair = tuple[bytes, bytes | None]
+
+
+class Kept(NamedTuple):
+    """A story as it went on Kafka: its text, what was chance, and the records."""
+
+    text: str
+    chance: Chance
+    records: list[Pair]
+
+
+def stories() -> list[Story]:
+    """Whose records are kept."""
+    paths = [path for path in sorted(FOLDER.glob("*.txt")) if path.name.startswith(NAMES)]
+    made = [Story(str(path), path.read_text(encoding="utf-8")) for path in paths]
+    return [story for story in made if "txn" not in story.tags]
+
+
+def ours(story: Story, chance: Chance) -> list[Pair]:
+    """The records of the core."""
+    driver = VirtualDriver(story, chance=chance)
+    driver.run()
+    return [to_bytes(OFFSETS, record) for batch in driver.log if isinstance(batch, list) for record in batch]
+
+
+def without_times(pair: Pair, *, is_sorted: bool = False) -> Pair:
+    """The same record, without times. Fails when our codec would write other bytes than Kafka has. `is_sorted`: with
+    its topics sorted.
+    """
+    key, value = pair
+    record_type, key_message = OFFSETS.decode_key(key)
+    if value is None:
+        return key, None
+    version, message = OFFSETS.decode_value(record_type, value)
+    assert to_bytes(OFFSETS, Record(key_message, message, version)) == (key, value), (key, value)
+    if isinstance(message, GroupMetadataValue):  # a classic group: in the order of a hash table on Kafka
+        message.members = sorted(message.members, key=lambda member: member.member_id)
+    for name in ROWS if is_sorted else ():
+        if hasattr(message, name):
+            setattr(message, name, sorted(getattr(message, name), key=lambda row: row.topic_id))
+    for name in TIMES + OF_THE_METADATA_LOG:
+        if isinstance(getattr(message, name, None), int):
+            # that there is none (0) is kept
+            setattr(message, name, min(getattr(message, name), 1))
+    return to_bytes(OFFSETS, Record(key_message, message, version))
+
+
+def told(pair: Pair) -> str:
+    """A record for people."""
+    record_type, key = OFFSETS.decode_key(pair[0])
+    value = None if pair[1] is None else OFFSETS.decode_value(record_type, pair[1])[1]
+    return f"{_told(key)} = {'tombstone' if value is None else _told(value)}"
+
+
+def _told(message: Any) -> str:
+    if isinstance(message, Message):
+        return "(" + " ".join(f"{name}={_told(getattr(message, name))}" for name in message.__slots__) + ")"
+    if isinstance(message, bytes):
+        return message.hex() if len(message) == 16 else repr(message)
+    if isinstance(message, list | tuple):
+        return "[" + ", ".join(map(_told, message)) + "]"
+    return repr(message)
+
+
+# ---- the file
+
+
+def kept() -> dict[str, Kept]:
+    """By the story's name."""
+    rows = json.loads(gzip.decompress(KEPT.read_bytes()))
+    return {name: _kept(row) for name, row in rows.items()}
+
+
+def _kept(row: dict[str, Any]) -> Kept:
+    chance = Chance(
+        row["suffix"],
+        {name: [uuid.UUID(one) for one in ids] for name, ids in row["topics"].items()},
+        {int(number): drawn for number, drawn in row["drawn"].items()},
+    )
+    records = [(bytes.fromhex(key), None if value is None else bytes.fromhex(value)) for key, value in row["records"]]
+    return Kept(row["text"], chance, records)
+
+
+def _as_json(one: Kept) -> dict[str, Any]:
+    return {
+        "text": one.text,
+        "suffix": one.chance.suffix,
+        "topics": {name: [str(topic_id) for topic_id in ids] for name, ids in one.chance.topic_ids.items()},
+        "drawn": one.chance.drawn,
+        "records": [(key.hex(), None if value is None else value.hex()) for key, value in one.records],
+    }
+
+
+def keep(found: dict[str, Kept]) -> None:
+    """Write the file."""
+    text = json.dumps({name: _as_json(one) for name, one in sorted(found.items())})
+    KEPT.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+# ---- from a Kafka
+
+
+async def play(host: str, port: int, story: Story, topic_ids: dict[str, uuid.UUID]) -> Kept:
+    """Play a story; its records are not known yet."""
+    suffix = "~" + secrets.token_hex(4)
+    driver = tcp.Driver(host, port)
+    ids: dict[str, list[uuid.UUID]] = {}
+    joins: dict[int, dict[str, Any]] = {}
+    drawn: dict[int, str] = {}
+    tell = driver.on_reply
+
+    def on_reply(reply: Reply) -> None:
+        if reply.api == "CreateTopics":
+            for topic in reply.body["Topics"]:
+                ids.setdefault(topic["Name"], []).append(topic["TopicId"])
+        number = next((n for n, body in joins.items() if body is reply.request), None)
+        if number is not None and not reply.request["MemberId"] and reply.body["MemberId"]:
+            drawn[number] = as_uuid(reply.body["MemberId"])
+        tell(reply)
+
+    driver.on_reply = on_reply  # type: ignore[method-assign]
+    tail = suffix.replace("~", "-")
+    own = {name + tail: count for name, count in story.own_topics.items() if count}
+    if own:
+        made = await driver.create_topics(own)
+        ids |= {name: [made[name]] for name in own}
+        topic_ids = {**topic_ids, **{name.removesuffix(tail): made[name] for name in own}}
+    ids |= {name: [topic_ids[name]] for name in story.topics}
+    steps = playing.play(story, suffix, topic_ids)
+    answer: list[Reply] | None = None
+    try:
+        while True:
+            action = steps.send(answer)
+            if isinstance(action, Send) and action.api in ("JoinGroup", "ConsumerGroupHeartbeat"):
+                joins[len(joins)] = action.body
+            answer = await driver.act(action)
+    except StopIteration as end:
+        return Kept(end.value, Chance(suffix, ids, drawn), [])
+    finally:
+        if own:
+            await driver.delete_topics(own)
+        await driver.close()
+
+
+def as_uuid(member_id: str) -> str:
+    """What was drawn for a member id: behind the client's name, or all of it in base64."""
+    if len(member_id) == 22:
+        return str(uuid.UUID(bytes=base64.urlsafe_b64decode(member_id + "==")))
+    return member_id[-36:]
+
+
+def records_of(folder: pathlib.Path) -> Iterator[tuple[str, Pair]]:
+    """All records of a partition of `__consumer_offsets`: group, record."""
+    for path in sorted(folder.glob("*.log")):
+        for header, rows in batches.read(path.read_bytes()):
+            for row in [] if header.is_control else rows:
+                assert row.key is not None
+                key = OFFSETS.decode_key(bytes(row.key))[1]
+                group = getattr(key, "group_id", None) or getattr(key, "group", "")
+                yield group, (bytes(row.key), row.value and bytes(row.value))
+
+
+async def record(host: str, port: int, folder: pathlib.Path, chosen: Iterable[Story]) -> dict[str, Kept]:
+    """Play them, and read what Kafka has written; a story that went otherwise than its file says is left out."""
+    runner = await tcp.Connection.to(host, port)
+    settings = await tcp.settings_of(runner) or {}
+    known: tcp.Ready = {}
+    found: dict[str, Kept] = {}
+    for story in chosen:
+        if any(settings.get(name) != value for name, value in story.broker.items()):
+            continue
+        one = await play(host, port, story, await tcp.prepare(runner, known, story))
+        if one.text == story.text:
+            pairs = [pair for group, pair in records_of(folder) if group.endswith(one.chance.suffix)]
+            found[story.name] = one._replace(records=pairs)
+        else:
+            print(f"{story.name} went otherwise")
+    await runner.close()
+    return found
+
+
+def main() -> None:
+    """See above."""
+    host, _, port = sys.argv[1].rpartition(":")
+    before = kept() if KEPT.exists() else {}
+    found = asyncio.run(record(host, int(port), pathlib.Path(sys.argv[2]), stories()))
+    keep({**before, **found})
+    print(f"{len(found)} stories, {sum(len(one.records) for one in found.values())} records")
+
+
+if __name__ == "__main__":
+    main()
