@@ -114,7 +114,7 @@ conformance-random-consumers: venv ## random histories of consumer groups and mi
 conformance-random-transactions: venv ## random histories of transactions on both: two producers of one id, timeouts, fencing, lost answers
 	@$(BIN)/python -m tests.stories.random --transactions $(ARGS)
 
-conformance-clients: venv ## unmodified Java 4.3 clients and tools against a running server; what clients without permission are told
+conformance-clients: venv ## unmodified Java 4.3 clients and tools, and franz-go with the consumer protocol, against a running server; what clients without permission are told
 	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*' --ignore-glob='*transaction*'
 
 conformance-transactions: venv ## Kafka's own client (of now and of 3.7), its tools and what they read in the segments, with transactions; what is heard when epochs are used up

@@ -1,7 +1,8 @@
 // Kafka's own producers and consumers, told by lines on stdin what to do, telling on stdout what happened:
-//   consume NAME GROUP TOPIC [property=value ...]   a consumer in a thread of its own; commits after each poll and before it gives partitions up
+//   consume NAME GROUP TOPIC [property=value ...]   a consumer in a thread of its own; commits after each poll and before it gives partitions up.
+//                                                   ~TOPIC is a pattern that the server resolves (group.protocol=consumer)
 //   hold NAME                                       let it poll no more, until `go NAME`
-//   stop NAME                                       close it                               -> stopped NAME
+//   stop NAME [LEAVE_GROUP|REMAIN_IN_GROUP]         close it                               -> stopped NAME
 //   produce TOPIC FIRST COUNT [property=value ...]  keys and values are the numbers        -> produced COUNT
 // and of each consumer: assigned|revoked|lost NAME partitions..., record NAME TOPIC PARTITION OFFSET; failed WHO WHY. Ends at the end of stdin.
 import java.io.BufferedReader;
@@ -15,10 +16,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.Future;
+import org.apache.kafka.clients.consumer.CloseOptions;
+import org.apache.kafka.clients.consumer.CloseOptions.GroupMembershipOperation;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -30,7 +34,7 @@ public class Clients {
     private static String bootstrap;
 
     private static synchronized void say(String line) {
-        System.out.println(line);
+        System.out.println(line.replace('\n', ' '));
         System.out.flush();
     }
 
@@ -54,6 +58,7 @@ public class Clients {
         private final Map<TopicPartition, OffsetAndMetadata> processed = new HashMap<>();
         private final Thread thread;
         private volatile boolean stopping;
+        private volatile GroupMembershipOperation goodbye;
         private boolean held;
 
         Member(String name, String group, String topic, Properties properties) {
@@ -62,11 +67,14 @@ public class Clients {
             properties.put("client.id", name);
             properties.putIfAbsent("enable.auto.commit", "false");
             properties.putIfAbsent("auto.offset.reset", "earliest");
-            properties.putIfAbsent("heartbeat.interval.ms", "50");
-            properties.putIfAbsent("session.timeout.ms", "10000");
+            if (!"consumer".equals(properties.get("group.protocol"))) {
+                properties.putIfAbsent("heartbeat.interval.ms", "50");
+                properties.putIfAbsent("session.timeout.ms", "10000");
+            }
             properties.putIfAbsent("fetch.max.wait.ms", "100");
             consumer = new KafkaConsumer<>(properties);
-            consumer.subscribe(List.of(topic), this);
+            if (topic.startsWith("~")) consumer.subscribe(new SubscriptionPattern(topic.substring(1)), this);
+            else consumer.subscribe(List.of(topic), this);
             thread = new Thread(this, name);
             thread.start();
         }
@@ -128,14 +136,15 @@ public class Clients {
                 say("failed " + name + " " + failure);
             }
             try {
-                consumer.close();
+                consumer.close(CloseOptions.groupMembershipOperation(goodbye));
             } catch (Exception failure) {
                 say("failed " + name + " to close: " + failure);
             }
             say("stopped " + name);
         }
 
-        void stop() throws InterruptedException {
+        void stop(GroupMembershipOperation how) throws InterruptedException {
+            goodbye = how;
             stopping = true;
             hold(false);
             thread.join();
@@ -164,11 +173,11 @@ public class Clients {
                 case "consume" -> members.put(words[1], new Member(words[1], words[2], words[3], properties("consumer", words, 4)));
                 case "hold" -> members.get(words[1]).hold(true);
                 case "go" -> members.get(words[1]).hold(false);
-                case "stop" -> members.remove(words[1]).stop();
+                case "stop" -> members.remove(words[1]).stop(GroupMembershipOperation.valueOf(words.length > 2 ? words[2] : "DEFAULT"));
                 case "produce" -> new Thread(() -> produce(words)).start();
                 default -> say("failed main does not know " + line);
             }
         }
-        for (Member member : members.values()) member.stop();
+        for (Member member : members.values()) member.stop(GroupMembershipOperation.DEFAULT);
     }
 }

@@ -1,4 +1,7 @@
-"""The Java program Clients.java from Python: start, stop and watch producers and consumers of Kafka's own library."""
+"""Programs that run producers and consumers of a client library, from Python: start, stop and watch them.
+
+Clients.java is Kafka's own library; consumers/main.go beside the exactly-once worker of franz-go speaks the same words.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ import contextlib
 import subprocess
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.e2e.ledger import Ledger, eventually_sync
+from tests.support.servers import KAFKA_SCRIPTS
 
 
-class JavaClients:
-    """One JVM; its consumers by their names."""
+class Clients:
+    """One process; its consumers by their names."""
 
-    def __init__(self, class_path: str, bootstrap: str, log_path: Path) -> None:
+    def __init__(self, command: Sequence[str | Path], log_path: Path) -> None:
         self.ledger = Ledger()
         self.assignments: defaultdict[str, set[int]] = defaultdict(set)
         """The partitions that each consumer has at present (of the one topic it reads)."""
@@ -26,13 +31,13 @@ class JavaClients:
         self.log_path = log_path
         with log_path.open("wb") as log:
             self._process = subprocess.Popen(
-                ["java", "-Xmx192M", "-XX:TieredStopAtLevel=1", "-cp", class_path, "Clients", bootstrap],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
-        self._reader = threading.Thread(target=self._read, name="java-clients")
+        self._reader = threading.Thread(target=self._read, name="clients")
         self._reader.start()
 
     def _read(self) -> None:
@@ -64,9 +69,9 @@ class JavaClients:
         pairs = [f"{key.replace('_', '.')}={value}" for key, value in settings.items()]
         self.tell("consume", name, group, topic, *pairs)
 
-    def stop(self, name: str) -> None:
+    def stop(self, name: str, *how: str) -> None:
         """Close a consumer as an application would; return when it has been closed."""
-        self.tell("stop", name)
+        self.tell("stop", name, *how)
         self.wait(lambda: f"stopped {name}" in self.answers, f"{name} to stop")
         self.answers.remove(f"stopped {name}")
 
@@ -112,3 +117,12 @@ class JavaClients:
             self._reader.join()
             assert self._process.stdout is not None
             self._process.stdout.close()
+
+
+class JavaClients(Clients):
+    """Those of Clients.java."""
+
+    def __init__(self, class_path: str, bootstrap: str, log_path: Path) -> None:
+        quiet = f"-Dlog4j2.configurationFile={KAFKA_SCRIPTS / 'log4j2-quiet.xml'}"  # else stdout has its log too
+        java = ["java", "-Xmx192M", "-XX:TieredStopAtLevel=1", quiet, "-cp", class_path, "Clients", bootstrap]
+        super().__init__(java, log_path)
