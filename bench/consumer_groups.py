@@ -1,0 +1,134 @@
+"""`python -m bench.consumer_groups`: groups of the new protocol (KIP-848) on Muster and, when Java is there, on a real
+Apache Kafka 4.3. `bench.run` has the same figures among its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from bench import measure
+from bench.load.consumer_members import ERROR_AT, Crowd
+from bench.load.frameload import FrameLoad
+from bench.scenarios import REPEATED, Figures, Target, event_loop_factory, of_load
+from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
+
+SETTINGS: Final[Mapping[str, str]] = {
+    "group.consumer.session.timeout.ms": "1800000",
+    "group.consumer.max.session.timeout.ms": "1800000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
+"""Members do not time out between rounds; they ask often, so that what a server does is not hidden behind waiting."""
+SMALL, LARGE = "consumer-small", "consumer-large"
+PARTITIONS: Final = {SMALL: 100, LARGE: 10_000}
+MEMBERS, MEMBERS_EACH, CHANGES = 1_000, 10, 3
+SETTLE: Final = "consumer group: 1,000 members on 10,000 partitions settle"
+
+
+class Groups:
+    """What is measured on one server."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.rounds = 0
+        self.steady: dict[int, list[bytes]] = {}
+        self._runner = asyncio.Runner(loop_factory=event_loop_factory())
+
+    def crowd(self, topic: str) -> Crowd:
+        """Clients that subscribe to a topic."""
+        pid = self.target.server.pid
+        return Crowd(*self.target.server.address, lambda: measure.cpu_s(pid), {topic: PARTITIONS[topic]})
+
+    def prepare(self) -> None:
+        """Topics, and the members whose heartbeats are steady."""
+        for topic, partitions in PARTITIONS.items():
+            self.target.create_topic(topic, partitions)
+        for connections in (100, 1000):
+            groups = [f"steady-{connections}-{number:02}" for number in range(connections // MEMBERS_EACH)]
+
+            async def settle(groups: list[str] = groups) -> list[bytes]:
+                crowd = self.crowd(SMALL)
+                await crowd.join(groups, MEMBERS_EACH)
+                frames = crowd.steady_frames()
+                crowd.close()
+                return frames
+
+            self.steady[connections] = self._runner.run(settle())
+
+    def heartbeats(self, connections: int) -> Figures:
+        """Heartbeats of settled members, one under way on each connection."""
+        load = self.target.load(self.steady[connections], connections=connections, error_at=ERROR_AT)
+        return of_load(f"consumer group heartbeat, {REPEATED}, {connections} connections", load)
+
+    def large(self) -> Figures:
+        """A large group settles; then one member more, one less, in turn."""
+        self.rounds += 1
+        return self._runner.run(self._large(f"large-{self.rounds}"))
+
+    async def _large(self, group: str) -> Figures:
+        crowd = self.crowd(LARGE)
+        settled = await crowd.join([group], MEMBERS)
+        more, less = [], []
+        for _ in range(CHANGES):
+            await asyncio.sleep(1.1)  # group.consumer.assignment.interval.ms
+            more.append(await crowd.one_more(group))
+            await asyncio.sleep(1.1)
+            less.append(await crowd.one_less(group))
+        crowd.close()
+        return {
+            f"{SETTLE}, CPU ms": settled.server_cpu_s * 1000,
+            f"{SETTLE}, wall ms": settled.wall_s * 1000,
+            "consumer group: one member more among 1,000, its target is known, ms": statistics.median(more) * 1000,
+            "consumer group: one member less among 1,000, targets are known, ms": statistics.median(less) * 1000,
+        }
+
+    def figures(self) -> Figures:
+        """Of one round."""
+        return {**self.heartbeats(100), **self.heartbeats(1000), **self.large()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.consumer_groups", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="how often each server is measured (default: 3)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long each load runs (default: 2)")
+    parser.add_argument("--without-kafka", action="store_true", help="measure Muster alone")
+    args = parser.parse_args()
+    samples: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+        workdir = Path(folder)
+        frameload = FrameLoad(workdir)
+        servers: list[ServerProcess] = [MusterServer(workdir / "muster", SETTINGS)]
+        if kafka_available() and not args.without_kafka:
+            servers.append(KafkaServer(workdir / "kafka", SETTINGS))
+        measured = []
+        try:
+            for server in servers:
+                server.start()
+                groups = Groups(Target(server, frameload, args.seconds))
+                groups.prepare()
+                for connections in (100, 1000):
+                    groups.heartbeats(connections)  # a JVM needs it to be judged fairly
+                measured.append(groups)
+            for _ in range(args.rounds):
+                for groups in measured:
+                    for name, value in groups.figures().items():
+                        samples[name][groups.target.server.name].append(value)
+        finally:
+            for server in servers:
+                if server.running:
+                    server.stop()
+    for name, by_server in samples.items():
+        medians = {server: statistics.median(values) for server, values in by_server.items()}
+        share = f"  {medians['muster'] / medians['kafka']:.2f} x" if "kafka" in medians else ""
+        print(f"{name}: {', '.join(f'{server} {value:.1f}' for server, value in medians.items())}{share}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Members of consumer groups (KIP-848) over TCP, as Java's clients behave: they follow what each heartbeat tells them,
+and say at once when they have.
+
+The same client work for every server measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from muster.protocol import frames
+from muster.protocol.api import ApiKey, api
+from muster.protocol.errors import ErrorCode, error_name
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from muster.simulation.actor import Actor, Script
+from tests.support import wire
+from tests.support.tcp_world import TcpWorld
+
+VERSION: Final = 1
+ERROR_AT: Final = 13
+"""Where an answer's frame has the error code."""
+REBALANCE_MS: Final = 60_000
+OPENING_AT_ONCE: Final = 64
+RETRY_MS: Final = 50
+LEAVING: Final = -1
+RETRIABLE: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+Owned = dict[bytes, frozenset[int]]
+
+
+class ConsumerMember(Actor):
+    """One member; it stays until it is told to leave."""
+
+    def __init__(self, world: Any, group_id: str, member_id: str, topics: list[str]) -> None:
+        super().__init__(world, wire.CLIENT_ID.decode())
+        self.group_id, self.member_id, self.topics = group_id, member_id, topics
+        self.epoch = 0
+        self.owned: Owned = {}
+        self.heartbeats = 0
+        self.reached_s: dict[int, float] = {}
+        """When it was in each epoch first."""
+        self.hurries = False
+        """Sends one heartbeat behind the other."""
+        self.leaves = False
+        self.left_s = 0.0
+        """Leaves with its next heartbeat; when it did."""
+
+    @property
+    def partitions(self) -> int:
+        """How many it owns."""
+        return sum(map(len, self.owned.values()))
+
+    def live(self) -> Script:
+        """Join, and follow."""
+        says_owned = True
+        while True:
+            if self.leaves:
+                self.left_s = time.perf_counter()
+                yield ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, LEAVING)
+                return
+            answer = yield self.beat(says_owned)
+            if answer is None or answer.error_code in RETRIABLE:
+                yield RETRY_MS
+                continue
+            if answer.error_code:
+                raise RuntimeError(f"a heartbeat was answered with {error_name(answer.error_code)}")
+            self.heartbeats += 1
+            if answer.member_epoch != self.epoch:
+                self.epoch = answer.member_epoch
+                self.reached_s.setdefault(self.epoch, time.perf_counter())
+            says_owned = False
+            if answer.assignment is not None:
+                given = {row.topic_id: frozenset(row.partitions) for row in answer.assignment.topic_partitions}
+                # what was taken away is given up now, and what was given is taken
+                says_owned = given != self.owned
+                self.owned = given
+            if not says_owned and not self.hurries:
+                yield answer.heartbeat_interval_ms
+
+    def beat(self, says_owned: bool) -> ConsumerGroupHeartbeatRequest:
+        """The next heartbeat."""
+        request = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, self.epoch)
+        if not self.epoch:
+            request.subscribed_topic_names, request.rebalance_timeout_ms = self.topics, REBALANCE_MS
+            request.topic_partitions = []
+        elif says_owned:
+            request.topic_partitions = [
+                ConsumerGroupHeartbeatRequestTopicPartitions(topic_id, sorted(partitions))
+                for topic_id, partitions in self.owned.items()
+            ]
+        return request
+
+    def steady_frame(self) -> bytes:
+        """Its heartbeat while nothing happens."""
+        request = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, self.epoch)
+        served = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+        return bytes(frames.request_frame(served, VERSION, 1, request, wire.CLIENT_ID.decode()))
+
+
+def first_epoch_above(member: ConsumerMember, epoch: int) -> int:
+    """The first epoch above this one that a member was in."""
+    return min(reached for reached in member.reached_s if reached > epoch)
+
+
+class Settled(NamedTuple):
+    """How long it took until every member owned its share of one and the same epoch."""
+
+    wall_s: float
+    server_cpu_s: float
+    heartbeats: int
+
+
+class Crowd:
+    """Members of some groups on one server, that can come and go."""
+
+    def __init__(self, host: str, port: int, server_cpu_s: Callable[[], float], topics: Mapping[str, int]) -> None:
+        """`topics`: what all subscribe to, with the numbers of partitions."""
+        self._world = TcpWorld((host, port), {"ConsumerGroupHeartbeat": VERSION})
+        self._cpu_s, self._topics = server_cpu_s, dict(topics)
+        self.members: dict[str, list[ConsumerMember]] = {}
+
+    async def join(self, groups: list[str], members_each: int, patience_s: float = 300) -> Settled:
+        """Let so many members more join each group, all at once; connecting is not counted."""
+        new = []
+        for group in groups:
+            there = self.members.setdefault(group, [])
+            for _ in range(members_each):
+                member = ConsumerMember(self._world, group, f"{group}-{len(there):05}-{'m' * 10}", [*self._topics])
+                there.append(member)
+                new.append(member)
+        for at in range(0, len(new), OPENING_AT_ONCE):
+            await asyncio.gather(*map(self._world.connect, new[at : at + OPENING_AT_ONCE]))
+        cpu_s, start_s = self._cpu_s(), time.perf_counter()
+        for member in new:
+            member.start()
+        async with asyncio.timeout(patience_s):
+            await self._world.until(lambda: all(map(self.is_settled, groups)))
+        beats = sum(member.heartbeats for group in groups for member in self.members[group])
+        return Settled(time.perf_counter() - start_s, self._cpu_s() - cpu_s, beats)
+
+    def is_settled(self, group: str) -> bool:
+        """Whether all members of a group are in one epoch, and each owns its share of all partitions."""
+        members = self.members[group]
+        if len({member.epoch for member in members}) > 1:
+            return False
+        shares = [member.partitions for member in members]
+        return sum(shares) == sum(self._topics.values()) and max(shares) - min(shares) <= 1
+
+    async def one_more(self, group: str) -> float:
+        """One member joins: after how many seconds its target is known. It sends one heartbeat behind the other."""
+        before = self.members[group][0].epoch
+        last = ConsumerMember(self._world, group, f"{group}-more", [*self._topics])
+        last.hurries = True
+        await self._world.connect(last)
+        start_s = time.perf_counter()
+        last.start()
+        await self._world.until(lambda: last.epoch > before)
+        last.hurries = False
+        self.members[group].append(last)
+        await self._world.until(lambda: self.is_settled(group))
+        return last.reached_s[first_epoch_above(last, before)] - start_s
+
+    async def one_less(self, group: str) -> float:
+        """The newest member leaves: after how many seconds another one, that hurries, hears of a new target."""
+        leaver, other = self.members[group].pop(), self.members[group][0]
+        before, beats = other.epoch, other.heartbeats
+        other.hurries = True
+        await self._world.until(lambda: other.heartbeats > beats + 1)
+        leaver.leaves = True
+        await self._world.until(lambda: other.epoch > before)
+        other.hurries = False
+        await self._world.until(lambda: self.is_settled(group))
+        return other.reached_s[first_epoch_above(other, before)] - leaver.left_s
+
+    def steady_frames(self) -> list[bytes]:
+        """A heartbeat of each member."""
+        return [member.steady_frame() for members in self.members.values() for member in members]
+
+    def close(self) -> None:
+        """All connections end; the members do not leave."""
+        self._world.close()
