@@ -11,20 +11,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Final
 
-from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsWanted
 from muster.coordinator.groups.offsets.commit import same_for_all
 from muster.coordinator.log.errors import DamagedLog
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.consumer_group_describe import (
-    ConsumerGroupDescribeRequest,
-    ConsumerGroupDescribeResponse,
-)
-from muster.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
-from muster.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -88,10 +78,6 @@ _MAKERS: Final[dict[type, _Make]] = {
     DeleteGroupsRequest: lambda r, code: DeleteGroupsResponse(
         results=[DeletableGroupResult(group_id, code) for group_id in r.groups_names]
     ),
-    ConsumerGroupHeartbeatRequest: _only(ConsumerGroupHeartbeatResponse),
-    ConsumerGroupDescribeRequest: lambda r, code: ConsumerGroupDescribeResponse(
-        groups=[DescribedConsumerGroup(code, None, group_id) for group_id in r.group_ids]
-    ),
     # the id of the member may stand in the records that were not written
     JoinGroupResponse: lambda _, code: JoinGroupResponse(error_code=code, protocol_name=None),
     SyncGroupResponse: _only(SyncGroupResponse),
@@ -106,26 +92,23 @@ _MAKERS: Final[dict[type, _Make]] = {
         groups=[DescribedGroup(error_code=code, group_id=group.group_id) for group in r.groups]
     ),
     ListGroupsResponse: _only(ListGroupsResponse),
-    ConsumerGroupHeartbeatResponse: _only(ConsumerGroupHeartbeatResponse),
-    ConsumerGroupDescribeResponse: lambda r, code: ConsumerGroupDescribeResponse(
-        groups=[DescribedConsumerGroup(code, None, group.group_id) for group in r.groups]
-    ),
-    # no answers, but work to be done elsewhere: what comes of it is of no use to a core that did not ask for it
-    AssignmentWanted: lambda wanted, _: wanted,
-    TopicsWanted: lambda wanted, _: wanted,
     DeleteGroupsResponse: lambda r, code: DeleteGroupsResponse(
         results=[DeletableGroupResult(row.group_id, row.error_code or code) for row in r.results]
     ),
 }
 
-_SELDOM: Final = {"TxnOffsetCommitRequest": "offsets.txn_commit", "TxnOffsetCommitResponse": "offsets.txn_commit"}
-"""More of them, by name: the module whose `same_for_all` it is, which is there once such a request was."""
+_SELDOM: Final = ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
+"""More of them, by name: it is `same_for_all` of a module that is there once such a request was."""
 
 
 def _maker(kind: type[Message]) -> _Make:
     found = _MAKERS.get(kind)
     if found is None:
-        found = _MAKERS[kind] = import_module(f"muster.coordinator.groups.{_SELDOM[kind.__name__]}").same_for_all
+        if kind.__name__ in _SELDOM:
+            _MAKERS[kind] = import_module("muster.coordinator.groups.offsets.txn_commit").same_for_all
+        else:
+            _MAKERS.update(import_module("muster.coordinator.group_coordinator.consumer_responses").MAKERS)
+        found = _MAKERS[kind]
     return found
 
 

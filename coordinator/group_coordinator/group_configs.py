@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 import structlog
 
 from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.group_configs import GroupConfigured, IntervalConfigured, OwnConfig
-from muster.coordinator.properties import group
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime.routing import Routing
 
@@ -30,6 +30,8 @@ class DynamicGroupConfigs:
 
     def configured(self, group_id: str, configs: Mapping[str, str]) -> None:
         """A group has these configs now."""
+        # imported here: hardly any group is configured
+        group = import_module("muster.coordinator.properties.group")
         values, outside = group.effective(configs, self._live.static.value)
         for name in outside:
             log.warning("a group is configured beyond what the broker allows now: the bound counts",

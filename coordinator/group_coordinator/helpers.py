@@ -7,26 +7,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
-from muster.assignors.assignor import Assignment, Assignor
-from muster.assignors.builtin import SERVER_ASSIGNORS
-from muster.coordinator.groups.consumer.commands import (
-    AssignmentComputed,
-    AssignmentWanted,
-    Helpers,
-    TopicsFound,
-    TopicsWanted,
-)
 from muster.coordinator.slices import Apart, Job, Slices
 from muster.protocol.message import Message
 
+if TYPE_CHECKING:
+    from muster.assignors.assignor import Assignment, Assignor
+    from muster.coordinator.groups.consumer.commands import (
+        AssignmentComputed,
+        AssignmentWanted,
+        Helpers,
+        TopicsFound,
+        TopicsWanted,
+    )
+
 log = structlog.get_logger("muster.groups")
 
-Tell = Callable[[AssignmentComputed | TopicsFound], object]
-"""Tells the core of the shard."""
+Tell = Callable[[Any], object]
+"""Tells the core of the shard: an AssignmentComputed, or TopicsFound."""
+_COMMANDS = "muster.coordinator.groups.consumer.commands"
+"""Imported with the first work: a server without consumer groups does not pay for it."""
 NAMES_AT_ONCE = 200
 """Topics that are looked at between two steps of a search."""
 
@@ -47,17 +50,28 @@ def helpers(slices: Slices, tell: Tell, assignors: Mapping[str, Assignor] | None
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
         slices.run(job(wanted), tell, _Nobody())
 
-    return Helpers(partial(run, partial(_compute, assignors or SERVER_ASSIGNORS)), partial(run, _search))
+    return cast("Helpers", _Helpers(partial(run, partial(_compute, assignors)), partial(run, _search)))
 
 
-def _compute(assignors: Mapping[str, Assignor], wanted: AssignmentWanted) -> Job[AssignmentComputed]:
+class _Helpers:
+    """As `consumer.commands.Helpers`, which need not be imported for it."""
+
+    __slots__ = ("compute", "search")
+
+    def __init__(self, compute: Callable[[Message], object], search: Callable[[Message], object]) -> None:
+        self.compute, self.search = compute, search
+
+
+def _compute(assignors: Mapping[str, Assignor] | None, wanted: AssignmentWanted) -> Job[AssignmentComputed]:
     assignment: Assignment | None = None
     try:
-        assignor = assignors[wanted.assignor]
+        known = assignors or import_module("muster.assignors.builtin").SERVER_ASSIGNORS
+        assignor: Assignor = known[wanted.assignor]
         assignment = yield Apart(partial(assignor.assign, wanted.members, wanted.topics))
     except Exception as error:  # noqa: BLE001 - an assignor may be the user's
         log.error("no target assignment", group=wanted.group_id, assignor=wanted.assignor, error=repr(error))
-    return AssignmentComputed(wanted, assignment)
+    computed: AssignmentComputed = import_module(_COMMANDS).AssignmentComputed(wanted, assignment)
+    return computed
 
 
 def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
@@ -76,5 +90,5 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
         except ValueError as error:  # it was looked at when it came: but a log may have others
             log.warning("a regular expression is left out", group=wanted.group_id, pattern=text, error=str(error))
         found[text] = topics
-    result: Mapping[str, Sequence[str]] = found
-    return TopicsFound(wanted, result)
+    result: TopicsFound = import_module(_COMMANDS).TopicsFound(wanted, found)
+    return result

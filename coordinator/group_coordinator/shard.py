@@ -22,8 +22,6 @@ from muster.coordinator.groups.common.events import Event, request_refused
 from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.pending_offsets import OpenTransaction
-from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
-from muster.coordinator.groups.consumer.steady import SteadyMember
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.log.errors import LogError
@@ -34,13 +32,15 @@ from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.slices import Slices
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
+    from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
+    from muster.coordinator.groups.consumer.steady import SteadyMember
     from muster.coordinator.log.producers.verification import Guard
+    from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 log = structlog.get_logger("muster.shard")
 

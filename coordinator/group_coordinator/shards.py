@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from muster.assignors.assignor import Assignor
 from muster.coordinator.clock import Clock
 from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shard import GroupShard, KnownProducers, Observer, none_of_them
@@ -16,6 +15,9 @@ from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.topics import Topics
+
+if TYPE_CHECKING:
+    from muster.assignors.assignor import Assignor
 
 CHECKS_SPREAD_OVER: Final = 10
 """Each shard looks for expired offsets at a moment of its own, all of them within one such part of the interval."""

@@ -5,11 +5,12 @@ itself.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.core.interface import Client, Command, EndTransaction, Now, Output, Reply, TransactionalBatch
 from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
-from muster.coordinator.groups import dispatch, migration, replay
+from muster.coordinator.groups import dispatch, replay
 from muster.coordinator.groups.classic import heartbeat
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.events import Event
@@ -19,23 +20,33 @@ from muster.coordinator.groups.common.pending_offsets import OpenTransaction
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import NO_LIMIT, Step
-from muster.coordinator.groups.consumer import steady
-from muster.coordinator.groups.consumer.commands import AssignmentComputed, Helpers, TopicsFound
-from muster.coordinator.groups.consumer.steady import SteadyMember
 from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, MEMBER_REQUESTS, REQUESTS, TOLD, UNLOADED
 from muster.coordinator.groups.offsets import commit_template, deletion, retention
 from muster.coordinator.groups.offsets.commit import NEWEST
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.groups.offsets.retention import Retention
 from muster.protocol.message import Message
-from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
-Told = TopicsChanged | AssignmentComputed | TopicsFound | GroupConfigured | IntervalConfigured
-"""What the core is given besides requests."""
+if TYPE_CHECKING:
+    from muster.coordinator.groups.consumer.commands import AssignmentComputed, Helpers, TopicsFound
+    from muster.coordinator.groups.consumer.steady import SteadyMember
+    from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+    Told = TopicsChanged | AssignmentComputed | TopicsFound | GroupConfigured | IntervalConfigured
+    """What the core is given besides requests."""
 MOST_AT_ONCE: Final = 500
 """Deadlines that are handled in one go: some 5 ms. Of a large group whose members are all silent the others follow."""
+
+
+class _Downgrade:
+    """`migration.DOWNGRADE`, imported when it is needed: it knows consumer groups."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("muster.coordinator.groups.migration").DOWNGRADE, name)
 
 
 class GroupCore:
@@ -63,7 +74,7 @@ class GroupCore:
         interval_ms = settings.offsets_retention_check_interval_ms
         self._retention = Retention(interval_ms if first_check_ms is None else first_check_ms)
         self._state = State(
-            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, migration.DOWNGRADE, configs
+            settings, image, replay.RECORDS, replay.OTHERS, replay.transactional, helpers, _Downgrade(), configs
         )
         self.deadlines = self._state.deadlines
 
@@ -115,7 +126,9 @@ class GroupCore:
         """The member that sends such heartbeats of KIP-848, to be asked before they are handled; None when there is
         none now.
         """
-        return steady.prepare(self._state, request, client)
+        steady = import_module("muster.coordinator.groups.consumer.steady")
+        member: SteadyMember | None = steady.prepare(self._state, request, client)
+        return member
 
     def prepare_commit(
         self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT, version: int = NEWEST

@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.core.interface import Reply
-from muster.coordinator.groups import foreign, migration
+from muster.coordinator.groups import foreign
 from muster.coordinator.groups.classic import (
     describe,
     heartbeat,
@@ -29,19 +29,9 @@ from muster.coordinator.groups.common.group_configs import GroupConfigured, Inte
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import classic_members, patterns
-from muster.coordinator.groups.consumer import describe as consumer_describe
-from muster.coordinator.groups.consumer import heartbeat as consumer_heartbeat
-from muster.coordinator.groups.consumer import leave as consumer_leave
-from muster.coordinator.groups.consumer import lifetime as consumer_lifetime
-from muster.coordinator.groups.consumer import member as consumer_member
-from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
-from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.foreign import ForeignGroup
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention
 from muster.protocol.message import Message
-from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -54,6 +44,26 @@ from muster.protocol.messages.offset_fetch import OffsetFetchRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 
 T = TypeVar("T")
+K = TypeVar("K")
+Row = TypeVar("Row")
+
+
+class Rows(dict[K, Row]):
+    """A table whose rows for consumer groups (`consumer_rows`) are added when the first of them is looked up."""
+
+    def __init__(self, name: str, rows: Mapping[K, Row]) -> None:
+        super().__init__(rows)
+        self._name = name
+
+    def __missing__(self, key: K) -> Row:
+        """Raises KeyError when there is no such row at all."""
+        late = import_module("muster.coordinator.groups.consumer_rows").ROWS[self._name]
+        for one, row in late.items():
+            self.setdefault(one, row)
+        if key not in late:
+            raise KeyError(key)
+        return self[key]
+
 
 REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     OffsetCommitRequest: commit.handle,
@@ -62,13 +72,16 @@ REQUESTS: Final[Mapping[type[Message], Callable[[Step, Any, Any], None]]] = {
     DescribeGroupsRequest: describe.handle,
     ListGroupsRequest: list_groups.handle,
     DeleteGroupsRequest: deletion.delete_groups,
-    ConsumerGroupDescribeRequest: consumer_describe.handle,
 }
 """Requests that are handled alike for groups of all types: function(step, command, request)."""
 
-SELDOM: Final[Mapping[str, str]] = {"TxnOffsetCommitRequest": "offsets.txn_commit"}
+SELDOM: Final[Mapping[str, str]] = {
+    "TxnOffsetCommitRequest": "offsets.txn_commit",
+    "ConsumerGroupHeartbeatRequest": "consumer_rows",
+    "ConsumerGroupDescribeRequest": "consumer.describe",
+}
 """More of them, by name: the module whose `handle` is asked, imported at the first such request. A server without
-transactions does not pay for them.
+transactions and consumer groups does not pay for them.
 """
 
 
@@ -91,74 +104,80 @@ def _as_if_absent(answer: Callable[..., T]) -> Callable[..., T]:
 
 NO_GROUP: Final = NoneType
 MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any, Any, Any], None]]]] = {
-    JoinGroupRequest: {
-        ClassicGroup: join.handle,
-        ConsumerGroup: migration.join_consumer_group,
-        ForeignGroup: join.create_group,
-        NO_GROUP: join.create_group,
-    },
-    SyncGroupRequest: {
-        ClassicGroup: sync.handle,
-        ConsumerGroup: classic_members.sync,
-        ForeignGroup: _as_if_absent(sync.handle),
-        NO_GROUP: sync.handle,
-    },
-    LeaveGroupRequest: {
-        ClassicGroup: leave.handle,
-        ConsumerGroup: classic_members.leave_group,
-        ForeignGroup: _as_if_absent(leave.handle),
-        NO_GROUP: leave.handle,
-    },
-    ConsumerGroupHeartbeatRequest: {
-        ClassicGroup: migration.heartbeat_to_classic_group,
-        ConsumerGroup: consumer_heartbeat.handle,
-        ForeignGroup: consumer_heartbeat.handle,
-        NO_GROUP: consumer_heartbeat.handle,
-    },
+    JoinGroupRequest: Rows(
+        "JoinGroup",
+        {
+            ClassicGroup: join.handle,
+            ForeignGroup: join.create_group,
+            NO_GROUP: join.create_group,
+        },
+    ),
+    SyncGroupRequest: Rows(
+        "SyncGroup",
+        {
+            ClassicGroup: sync.handle,
+            ForeignGroup: _as_if_absent(sync.handle),
+            NO_GROUP: sync.handle,
+        },
+    ),
+    LeaveGroupRequest: Rows(
+        "LeaveGroup",
+        {
+            ClassicGroup: leave.handle,
+            ForeignGroup: _as_if_absent(leave.handle),
+            NO_GROUP: leave.handle,
+        },
+    ),
 }
 """Requests of members, by the type of the group that they name: function(step, command, request, group)."""
 
-HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], HeartbeatResponse]]] = {
-    ClassicGroup: heartbeat.answer,
-    ConsumerGroup: classic_members.beat,
-    ForeignGroup: _as_if_absent(heartbeat.answer),
-    NO_GROUP: heartbeat.answer,
-}
+HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], HeartbeatResponse]]] = Rows(
+    "Heartbeat",
+    {
+        ClassicGroup: heartbeat.answer,
+        ForeignGroup: _as_if_absent(heartbeat.answer),
+        NO_GROUP: heartbeat.answer,
+    },
+)
 """Heartbeat has no output but its answer: function(state, request, mono_ms, group)."""
 
-DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = {
-    SESSION: rebalance.on_session_deadline,
-    JOIN_PHASE: rebalance.on_join_deadline,
-    SYNC_PHASE: rebalance.on_sync_deadline,
-    pending_members.PENDING: pending_members.on_pending_deadline,
-    parked_requests.ORPHAN: parked_requests.on_orphan_deadline,
-    consumer_member.SESSION: consumer_leave.on_deadline,
-    consumer_member.REVOCATION: consumer_leave.on_rebalance_deadline,
-    consumer_member.JOIN: consumer_leave.on_rebalance_deadline,
-    consumer_member.SYNC: consumer_leave.on_rebalance_deadline,
-    retention.RETENTION: retention.on_deadline,
-}
+DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = Rows(
+    "deadlines",
+    {
+        SESSION: rebalance.on_session_deadline,
+        JOIN_PHASE: rebalance.on_join_deadline,
+        SYNC_PHASE: rebalance.on_sync_deadline,
+        pending_members.PENDING: pending_members.on_pending_deadline,
+        parked_requests.ORPHAN: parked_requests.on_orphan_deadline,
+        retention.RETENTION: retention.on_deadline,
+    },
+)
 """By the deadline's kind: function(step, group, deadline); the group is None when the deadline is of none."""
 
-LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = {
-    ClassicGroup: rebalance.loaded,
-    ConsumerGroup: consumer_lifetime.loaded,
-    ForeignGroup: foreign.loaded,
-}
+LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = Rows(
+    "loaded",
+    {
+        ClassicGroup: rebalance.loaded,
+        ForeignGroup: foreign.loaded,
+    },
+)
 """What is done with a group when all records are replayed."""
 
-UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = {
-    ClassicGroup: parked_requests.unload,
-    ConsumerGroup: consumer_lifetime.unload,
-    ForeignGroup: lambda *_: [],
-}
+UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = Rows(
+    "unloaded",
+    {
+        ClassicGroup: parked_requests.unload,
+        ForeignGroup: lambda *_: [],
+    },
+)
 """The replies that a group still owes when the core is given up: function(group, error code)."""
 
-TOLD: Final[Mapping[type, Callable[[Step, Any], None]]] = {
-    TopicsChanged: deletion.change_topics,
-    AssignmentComputed: consumer_lifetime.computed,
-    TopicsFound: patterns.found,
-    GroupConfigured: lambda step, told: step.state.configs.take(told),
-    IntervalConfigured: lambda step, told: step.state.configs.take(told),
-}
+TOLD: Final[Mapping[type, Callable[[Step, Any], None]]] = Rows(
+    "told",
+    {
+        TopicsChanged: deletion.change_topics,
+        GroupConfigured: lambda step, told: step.state.configs.take(told),
+        IntervalConfigured: lambda step, told: step.state.configs.take(told),
+    },
+)
 """What the core is told besides requests: function(step, what)."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from sys import intern
 from typing import Final
 
@@ -14,21 +15,7 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import pack
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.state import Replay, State
-from muster.coordinator.groups.consumer import records as consumer_records
 from muster.protocol.message import Message
-from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-)
-from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
-from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
-from muster.protocol.messages.group_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
-from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
-from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
-    ConsumerGroupTargetAssignmentMemberKey,
-)
-from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
@@ -54,21 +41,24 @@ def _legacy_offset(state: State, key: LegacyOffsetCommitKey, value: LegacyOffset
     _offset(state, OffsetCommitKey(key.group, key.topic, key.partition), modern)
 
 
-RECORDS: Final[Mapping[type[Message], Replay]] = {
+RECORDS: Final[dict[type[Message], Replay]] = {
     OffsetCommitKey: _offset,
     LegacyOffsetCommitKey: _legacy_offset,
     GroupMetadataKey: classic_records.replay,
-    ConsumerGroupMemberMetadataKey: consumer_records.replay_member,
-    ConsumerGroupMetadataKey: consumer_records.replay_epoch,
-    ConsumerGroupPartitionMetadataKey: consumer_records.replay_partition_metadata,
-    ConsumerGroupTargetAssignmentMemberKey: consumer_records.replay_target,
-    ConsumerGroupTargetAssignmentMetadataKey: consumer_records.replay_target_epoch,
-    ConsumerGroupCurrentMemberAssignmentKey: consumer_records.replay_current,
-    ConsumerGroupRegularExpressionKey: consumer_records.replay_pattern,
 }
-"""By the type of the key."""
-OTHERS: Final = foreign.replay
-"""Records of all other types: those of groups that are only kept."""
+"""By the type of the key. Those of consumer groups are added when the first of them comes."""
+
+
+def _other(state: State, key: Message, value: Message | None) -> None:
+    if type(key).__name__.startswith("ConsumerGroup"):
+        RECORDS.update(import_module("muster.coordinator.groups.consumer_rows").RECORDS)
+        RECORDS[type(key)](state, key, value)
+    else:
+        foreign.replay(state, key, value)
+
+
+OTHERS: Final = _other
+"""Records of all other types: those of groups that are only kept, and the first one of a consumer group."""
 
 
 def transactional(state: State, batch: TransactionalBatch) -> int:

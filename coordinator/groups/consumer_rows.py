@@ -1,0 +1,83 @@
+"""The rows of consumer groups (KIP-848) in the tables of `dispatch` and `replay`. They are added when the first such
+group, request or record comes: a server without these groups does not pay for them at its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import NoneType
+from typing import Any, Final
+
+from muster.coordinator.groups import migration
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.common.state import Replay
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import (
+    classic_members,
+    heartbeat,
+    leave,
+    lifetime,
+    member,
+    patterns,
+    records,
+)
+from muster.coordinator.groups.consumer.commands import AssignmentComputed, ConsumerHeartbeatCommand, TopicsFound
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.foreign import ForeignGroup
+from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+)
+from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
+from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
+from muster.protocol.messages.group_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
+from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
+from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
+
+ROWS: Final[Mapping[str, Mapping[Any, Callable[..., Any]]]] = {
+    "JoinGroup": {ConsumerGroup: migration.join_consumer_group},
+    "SyncGroup": {ConsumerGroup: classic_members.sync},
+    "LeaveGroup": {ConsumerGroup: classic_members.leave_group},
+    "Heartbeat": {ConsumerGroup: classic_members.beat},
+    "deadlines": {
+        member.SESSION: leave.on_deadline,
+        member.REVOCATION: leave.on_rebalance_deadline,
+        member.JOIN: leave.on_rebalance_deadline,
+        member.SYNC: leave.on_rebalance_deadline,
+    },
+    "loaded": {ConsumerGroup: lifetime.loaded},
+    "unloaded": {ConsumerGroup: lifetime.unload},
+    "told": {AssignmentComputed: lifetime.computed, TopicsFound: patterns.found},
+}
+"""By the name of the table in `dispatch`."""
+
+CONSUMER_HEARTBEATS: Final[Mapping[type, Callable[[Step, Any, Any, Any], None]]] = {
+    ClassicGroup: migration.heartbeat_to_classic_group,
+    ConsumerGroup: heartbeat.handle,
+    ForeignGroup: heartbeat.handle,
+    NoneType: heartbeat.handle,
+}
+"""ConsumerGroupHeartbeat, by the type of the group that it names."""
+
+RECORDS: Final[Mapping[type[Message], Replay]] = {
+    ConsumerGroupMemberMetadataKey: records.replay_member,
+    ConsumerGroupMetadataKey: records.replay_epoch,
+    ConsumerGroupPartitionMetadataKey: records.replay_partition_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: records.replay_target,
+    ConsumerGroupTargetAssignmentMetadataKey: records.replay_target_epoch,
+    ConsumerGroupCurrentMemberAssignmentKey: records.replay_current,
+    ConsumerGroupRegularExpressionKey: records.replay_pattern,
+}
+"""As `replay.RECORDS`."""
+
+
+def handle(step: Step, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest) -> None:
+    """A ConsumerGroupHeartbeat."""
+    group = step.state.groups.get(request.group_id)
+    CONSUMER_HEARTBEATS[type(group)](step, command, request, group)
