@@ -23,7 +23,12 @@ import time
 from tests.stories import tcp
 from tests.stories.story import Story
 
-UNLESS_SAID = {"group.max.size": "2147483647"}
+UNLESS_SAID = {
+    "group.max.size": "2147483647",
+    "group.consumer.max.size": "2147483647",
+    "group.consumer.migration.policy": "bidirectional",
+    "group.consumer.session.timeout.ms": "45000",
+}
 """What a server must have when the story's `broker` line does not name it."""
 
 
