@@ -26,8 +26,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
 """Members do not time out between rounds; they ask often, so that what a server does is not hidden behind waiting."""
-SMALL, LARGE = "consumer-small", "consumer-large"
-PARTITIONS: Final = {SMALL: 100, LARGE: 10_000}
+SMALL: Final = {"consumer-small": 100}
+LARGE: Final = {f"consumer-large-{number}": 1_000 for number in range(10)}
+"""Topics with their partitions. A real Kafka makes no more than some thousands at once."""
 MEMBERS, MEMBERS_EACH, CHANGES = 1_000, 10, 3
 SETTLE: Final = "consumer group: 1,000 members on 10,000 partitions settle"
 
@@ -41,14 +42,14 @@ class Groups:
         self.steady: dict[int, list[bytes]] = {}
         self._runner = asyncio.Runner(loop_factory=event_loop_factory())
 
-    def crowd(self, topic: str) -> Crowd:
-        """Clients that subscribe to a topic."""
+    def crowd(self, topics: Mapping[str, int]) -> Crowd:
+        """Clients that subscribe to these topics."""
         pid = self.target.server.pid
-        return Crowd(*self.target.server.address, lambda: measure.cpu_s(pid), {topic: PARTITIONS[topic]})
+        return Crowd(*self.target.server.address, lambda: measure.cpu_s(pid), topics)
 
     def prepare(self) -> None:
         """Topics, and the members whose heartbeats are steady."""
-        for topic, partitions in PARTITIONS.items():
+        for topic, partitions in {**SMALL, **LARGE}.items():
             self.target.create_topic(topic, partitions)
         for connections in (100, 1000):
             groups = [f"steady-{connections}-{number:02}" for number in range(connections // MEMBERS_EACH)]
