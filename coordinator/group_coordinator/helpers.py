@@ -15,7 +15,7 @@ from muster.coordinator.slices import Apart, Job, Slices
 from muster.protocol.message import Message
 
 if TYPE_CHECKING:
-    from muster.assignors.assignor import Assignment, Assignor
+    from muster.assignors.assignor import Assignor
     from muster.coordinator.groups.consumer.commands import (
         AssignmentComputed,
         AssignmentWanted,
@@ -63,14 +63,17 @@ class _Helpers:
 
 
 def _compute(assignors: Mapping[str, Assignor] | None, wanted: AssignmentWanted) -> Job[AssignmentComputed]:
-    assignment: Assignment | None = None
     try:
         known = assignors or import_module("muster.assignors.builtin").SERVER_ASSIGNORS
         assignor: Assignor = known[wanted.assignor]
-        assignment = yield Apart(partial(assignor.assign, wanted.members, wanted.topics))
+        worked_out = import_module("muster.coordinator.groups.consumer.worked_out")
+        computed: AssignmentComputed = yield Apart(
+            lambda: worked_out.work_out(wanted, assignor.assign(wanted.members, wanted.topics))
+        )
     except Exception as error:  # noqa: BLE001 - an assignor may be the user's
         log.error("no target assignment", group=wanted.group_id, assignor=wanted.assignor, error=repr(error))
-    computed: AssignmentComputed = import_module(_COMMANDS).AssignmentComputed(wanted, assignment)
+        failed: AssignmentComputed = import_module(_COMMANDS).AssignmentComputed(wanted, None)
+        return failed
     return computed
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.coordinator.core.interface import Client, Command, Respond
@@ -37,10 +37,10 @@ class ConsumerHeartbeatCommand(Command):
 class AssignmentWanted(Message):
     """A target assignment to be computed, by this assignor. It goes out as replies do, when all is durable.
 
-    `waiting`: the heartbeats that wait for it, of members that have no epoch yet.
+    `waiting`: the heartbeats that wait for it, of members that have no epoch yet. `image_version`: of the topics.
     """
 
-    __slots__ = ("assignor", "epoch", "group_id", "members", "topics", "waiting")
+    __slots__ = ("assignor", "epoch", "group_id", "image_version", "members", "topics", "waiting")
 
     def __init__(
         self,
@@ -50,8 +50,10 @@ class AssignmentWanted(Message):
         members: Sequence[Member],
         topics: Mapping[str, Topic],
         waiting: list[Command],
+        image_version: int,
     ) -> None:
         self.group_id = group_id
+        self.image_version = image_version
         self.epoch = epoch
         self.assignor = assignor
         self.members = members
@@ -60,10 +62,13 @@ class AssignmentWanted(Message):
 
 
 class AssignmentComputed(NamedTuple):
-    """What the core is told then. `assignment` is None when the assignor failed."""
+    """What the core is told then. `assignment` is None when the assignor failed; `worked_out`: what follows from it, if
+    somebody has seen to that (`worked_out.WorkedOut`).
+    """
 
     wanted: AssignmentWanted
     assignment: Assignment | None
+    worked_out: Any = None
 
 
 class TopicsWanted(Message):

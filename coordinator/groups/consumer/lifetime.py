@@ -52,7 +52,7 @@ def computed(step: Step, command: AssignmentComputed) -> None:
         group.computing_epoch = NO_ASSIGNMENT
         group.failed_epoch = wanted.epoch if command.assignment is None else NO_ASSIGNMENT
         if command.assignment is not None:
-            target.apply(step, group, wanted, command.assignment)
+            target.apply(step, group, wanted, command.assignment, worked_out=command.worked_out)
             # the group may have gone on meanwhile
             target.bring_up_to_date(step, group)
         else:

@@ -7,7 +7,7 @@ are in force. Only who has no epoch yet waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from muster.assignors.assignor import Assignment, Member, Topic
@@ -23,6 +23,7 @@ from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import ConsumerMember
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
+from muster.coordinator.groups.consumer.worked_out import WorkedOut
 
 RANGE: Final = "range"
 AT_ONCE: Final = 500
@@ -75,7 +76,7 @@ def wanted_assignment(
         names = tuple(group.topics_of(said))
         members.append(Member(member.member_id, names, owned, -1, said.instance_id, said.rack_id))
     assignor = preferred_assignor(group, step.state.settings, wish)
-    return AssignmentWanted(group.group_id, group.epoch, assignor, members, topics, group.waiting)
+    return AssignmentWanted(group.group_id, group.epoch, assignor, members, topics, group.waiting, image.version)
 
 
 def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
@@ -102,17 +103,28 @@ def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str 
 
 
 def apply(
-    step: Step, group: ConsumerGroup, wanted: AssignmentWanted, assignment: Assignment, newcomer: str | None = None
+    step: Step,
+    group: ConsumerGroup,
+    wanted: AssignmentWanted,
+    assignment: Assignment,
+    newcomer: str | None = None,
+    worked_out: WorkedOut | None = None,
 ) -> None:
     """The targets are these now: a record for each member whose target is another, then the epoch. All of them are one
     batch: if that is too large, the targets that are in force stay.
     """
     image = step.state.image
     made, changes = [], []
-    # who has left while targets were computed has none any more, and who has joined has none yet
-    present = [one.member_id for one in wanted.members if one.member_id in group.members]
-    for member_id in string_order([*present, *group.members]):
-        share = _share(assignment.get(member_id, {}), image)
+    order: Sequence[str]
+    shares: Mapping[str, Share] | None = None
+    if worked_out is not None and worked_out.holds(group, image):
+        order, shares = worked_out.order, worked_out.shares
+    else:
+        # who has left while targets were computed has none any more, and who has joined has none yet
+        present = [one.member_id for one in wanted.members if one.member_id in group.members]
+        order = string_order([*present, *group.members])
+    for member_id in order:
+        share = _share(assignment.get(member_id, {}), image) if shares is None else shares[member_id]
         before = group.targets.get(member_id)
         if share != before:
             changes.append((member_id, before or NOTHING, share))

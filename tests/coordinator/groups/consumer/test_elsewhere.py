@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer.commands import (
@@ -10,6 +12,7 @@ from muster.coordinator.groups.consumer.commands import (
     TopicsFound,
     TopicsWanted,
 )
+from muster.coordinator.groups.consumer.worked_out import work_out
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import Hall, given, topics
 
@@ -23,13 +26,36 @@ def large() -> Hall:
 def compute(hall: Hall) -> AssignmentComputed:
     wanted = hall.elsewhere.pop(0)
     assert isinstance(wanted, AssignmentWanted)
-    return AssignmentComputed(wanted, SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics))
+    return work_out(wanted, SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics))
 
 
 def search(hall: Hall, *names: str) -> None:
     wanted = hall.elsewhere.pop(0)
     assert isinstance(wanted, TopicsWanted)
     hall.told(TopicsFound(wanted, dict.fromkeys(wanted.patterns, names)))
+
+
+@pytest.mark.parametrize("change", ["nothing", "a member more", "a member less", "another one", "topics"])
+def test_what_was_worked_out_apart_gives_the_same_records(change: str) -> None:
+    halls = large(), large()
+    for number, hall in enumerate(halls):
+        hall.enter("A", "t")
+        hall.told(compute(hall))
+        for member in "BCD":
+            hall.enter(member, "t")
+        computed = compute(hall)
+        if change in ("a member less", "another one"):
+            hall.cast("C", -1)
+        if change in ("a member more", "another one"):
+            hall.enter("E", "t")
+        if change == "topics":
+            hall.told(TopicsChanged(topics(u=600)))
+        hall.written()
+        hall.told(computed if number else computed._replace(worked_out=None))
+    usual, quick = halls
+    records = quick.written()
+    assert len(records) >= 4
+    assert usual.written() == records
 
 
 def test_who_has_no_epoch_waits_for_the_first_target() -> None:
