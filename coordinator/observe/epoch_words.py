@@ -49,9 +49,11 @@ def _handed(value: Value) -> str:
         return "no partition changed hands"
     rest = value["members"] - value["changed"]
     kept = f"; {rest} of {value['members']} kept working untouched" if rest > 0 else ""
+    mean_ms = value["paused_partition_ms"] // assigned if assigned else 0
+    after = f" after {seconds(mean_ms)} in the mean" if mean_ms >= NOT_WORTH_A_WORD_MS else ""
     if not revoked:
-        return f"{plural(assigned, 'partition')} taken{kept}"
-    return f"{plural(revoked, 'partition')} given up, {assigned} taken{kept}"
+        return f"{plural(assigned, 'partition')} taken{after}{kept}"
+    return f"{plural(revoked, 'partition')} given up, {assigned} taken{after}{kept}"
 
 
 def _topic(topic: Value) -> str:

@@ -45,6 +45,8 @@ class _Reader:
         self._over: list[Spell] = []
         self._started: Value | None = None
         self._partitions = 0
+        self._epoch: Value | None = None
+        """That is not reached yet."""
 
     def all_spells(self) -> list[Spell]:
         return [*self._over, *self.spells.values()]
@@ -62,6 +64,8 @@ class _Reader:
             self._started = value
         elif kind in (events.REBALANCE_COMPLETED, events.GROUP_EMPTIED):
             self._ended(value, at_ms)
+        elif kind in (events.EPOCH_BUMPED, events.EPOCH_RECONCILED, events.GROUP_DOWNGRADED):
+            self._epoch_ends(value, at_ms)
         elif kind == events.GROUP_DELETED:
             for member_id in list(self.spells):
                 self._ends(member_id, LEFT, at_ms)
@@ -74,6 +78,37 @@ class _Reader:
         spell = self.spells.pop(member_id or "", None)
         if spell is not None:
             self._over.append(spell._replace(end_ms=at_ms, how=how))
+
+    def _epoch_ends(self, value: Value, at_ms: int) -> None:
+        """An epoch of a KIP-848 group ends when all have reached it, or with the next one."""
+        epoch, self._epoch = self._epoch, None
+        if epoch is not None:
+            self._partitions = value.get("partitions", self._partitions)
+            self._reached(epoch, at_ms, value.get("paused_partition_ms", 0))
+        if value["kind"] == events.EPOCH_BUMPED:
+            if value["members"]:
+                self._epoch = value
+            else:
+                self._reached(value, at_ms, 0)
+
+    def _reached(self, epoch: Value, at_ms: int, cost_ms: int) -> None:
+        trigger = epoch["trigger"] or {}
+        before = [one for one in self.rebalances[-1:] if one.generation == epoch["epoch"] - 1]
+        self.rebalances.append(
+            Rebalance(
+                epoch["epoch"],
+                epoch["epoch"] - 1,
+                epoch["time"],
+                at_ms,
+                epoch["cause"],
+                trigger.get("member"),
+                trigger.get("reason"),
+                before[0].members_after if before else (0 if epoch["state"] == "Empty" else None),
+                epoch["members"],
+                self._partitions,
+                cost_ms,
+            )
+        )
 
     def _ended(self, value: Value, at_ms: int) -> None:
         began, took_ms = self._started or {}, value.get("took_ms") or 0

@@ -84,8 +84,9 @@ there).
 EPOCH_RECONCILED: Final = "epoch_reconciled"
 """All members have come to their targets: epoch, first_epoch, epochs (how many), cause and trigger (of the first one;
 None: not seen), causes (how many epochs by cause), assignor, took_ms (since the first epoch; None: not seen), members,
-changed (how many of them had to give up or were given partitions), revoked, assigned, slowest (rows as of
-MEMBER_RECONCILED), waited_for (members that had partitions of others, with took_ms until they had given them up).
+changed (how many of them had to give up or were given partitions), revoked, assigned, partitions (that have an owner),
+paused_partition_ms (how long those that were handed over had none, added up), slowest (rows as of MEMBER_RECONCILED),
+waited_for (members that had partitions of others, with took_ms until they had given them up).
 """
 GROUP_UPGRADED: Final = "group_upgraded"
 """A classic group has become a consumer group: epoch, members (how many it had), trigger (who made it so)."""

@@ -24,6 +24,8 @@ MOST_SLOW: Final = 10
 """Of those that took longest, in the event at the end; as many that others waited for."""
 MOST_HOLDERS: Final = 100
 """Of those that others waited for, while it lasts."""
+MOST_FREED: Final = 20_000
+"""Partitions without an owner whose time is taken; of others it is not told how long nobody had them."""
 MOST_PARTITIONS: Final = 100
 """That a member gave up, told one by one; and topics that it subscribes to."""
 
@@ -60,12 +62,13 @@ class _Holder:
 class Story:
     """See the module. Times are monotonic ms. `cause` and `trigger`: of its first epoch; None: that was not seen.
     `causes`: how many epochs each had. `wanted_ms`: when targets began to be computed elsewhere; `target_ms`: when the
-    last were there.
+    last were there. `freed`: since when partitions are on their way from one member to another; `paused_ms`: how long
+    those were that have arrived, added up.
     """
 
     __slots__ = (
         "assigned", "assignor", "began_ms", "bumped_ms", "cause", "causes", "changed", "epochs", "first_epoch",
-        "holders", "revoked", "slowest", "target_ms", "told", "trigger", "wanted_ms", "ways",
+        "freed", "holders", "paused_ms", "revoked", "slowest", "target_ms", "told", "trigger", "wanted_ms", "ways",
     )  # fmt: skip
 
     def __init__(self, first_epoch: int, mono_ms: int, cause: str | None, trigger: Trigger | None) -> None:
@@ -79,7 +82,8 @@ class Story:
         self.ways: dict[str, _Way] = {}
         self.holders: dict[str, _Holder] = {}
         self.slowest: list[dict[str, Any]] = []
-        self.told = self.changed = self.revoked = self.assigned = 0
+        self.told = self.changed = self.revoked = self.assigned = self.paused_ms = 0
+        self.freed: dict[tuple[bytes, int], int] = {}
 
 
 # ---- members
@@ -137,8 +141,10 @@ def gone_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
 
 def gone(step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None) -> None:
     """These members are about to be removed; `reasons`: as the clients gave them, by member id."""
+    story = _story(step, group)
     for member in members:
         facts = _facts(step, member)
+        _hand_over(story, member.at.assigned, NOTHING, step.now.mono_ms)
         if cause == events.LEFT:
             reason = None if reasons is None else reasons.get(member.member_id)
             step.event(events.MEMBER_LEFT, group.group_id, member=facts, reason=reason)
@@ -146,9 +152,8 @@ def gone(step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], ca
             step.event(events.MEMBER_EXPIRED, group.group_id, member=facts)
         else:
             step.event(events.MEMBER_REMOVED, group.group_id, member=facts, cause=cause)
-        if group.story is not None:
-            group.story.ways.pop(member.member_id, None)
-            _released(group.story, member.member_id, step.now.mono_ms)
+        story.ways.pop(member.member_id, None)
+        _released(story, member.member_id, step.now.mono_ms)
 
 
 # ---- epochs and targets
@@ -166,10 +171,12 @@ def bumped(
     now_ms = step.now.mono_ms
     story = group.story
     if not group.members:
-        group.story = None
+        story = group.story = None
     elif story is None:
         story = group.story = Story(group.epoch, now_ms, cause, by)
     if story is not None:
+        if not story.epochs:  # the members that went stood before it
+            story.first_epoch, story.cause, story.trigger = group.epoch, cause, by
         story.bumped_ms = now_ms
         story.epochs += 1
         story.causes[cause] = story.causes.get(cause, 0) + 1
@@ -247,6 +254,7 @@ def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Posi
     """A member has come a step nearer to its target."""
     story, now_ms, after, member_id = _story(step, group), step.now.mono_ms, member.at, member.member_id
     way = story.ways.get(member_id)
+    _hand_over(story, before.assigned, after.assigned, now_ms)
     if way is not None or after.state != STABLE or not same_partitions(before.assigned, after.assigned):
         if way is None:
             way = story.ways[member_id] = _Way(max(story.target_ms, story.began_ms))
@@ -259,6 +267,28 @@ def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Posi
             _arrived(step, group, story, way, member)
         if _is_settled(group):
             _finished(step, group, story)
+
+
+def _hand_over(story: Story, before: Held, after: Held, now_ms: int) -> None:
+    """A member does not have any more what is not in `after`, and has what was not in `before`."""
+    if same_partitions(before, after):
+        return
+    freed, had = story.freed, {row[0]: row[1] for row in before}
+    for topic_id, partitions, _ in after:
+        mine = had.pop(topic_id, ())
+        if mine != partitions:
+            for partition in set(partitions).difference(mine):
+                since_ms = freed.pop((topic_id, partition), None)
+                story.paused_ms += 0 if since_ms is None else now_ms - since_ms
+            _free(freed, topic_id, set(mine).difference(partitions), now_ms)
+    for topic_id, mine in had.items():
+        _free(freed, topic_id, mine, now_ms)
+
+
+def _free(freed: dict[tuple[bytes, int], int], topic_id: bytes, partitions: Iterable[int], now_ms: int) -> None:
+    if len(freed) < MOST_FREED:
+        for partition in partitions:
+            freed[topic_id, partition] = now_ms
 
 
 def _note(step: Step, group: ConsumerGroup, story: Story, way: _Way, member: ConsumerMember, before: Position) -> None:
@@ -374,6 +404,8 @@ def _finished(step: Step, group: ConsumerGroup, story: Story) -> None:
         changed=story.changed,
         revoked=story.revoked,
         assigned=story.assigned,
+        partitions=sum([len(of_topic) for of_topic in group.holders.values()]),
+        paused_partition_ms=story.paused_ms,
         slowest=story.slowest,
         waited_for=[
             {

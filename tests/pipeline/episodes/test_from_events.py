@@ -65,6 +65,36 @@ def test_a_group_that_empties_and_one_of_which_nothing_is_told() -> None:
     assert told([], START_MS) == ([], None)
 
 
+def test_epochs_of_a_group_of_the_consumer_protocol() -> None:
+    one, two = member("a", 0), member("b", 0)
+
+    def bumped(at_s: float, epoch: int, cause: str, who: dict[str, Any], members: int) -> dict[str, Any]:
+        state = "Empty" if epoch == 2 else "Stable"
+        return event(at_s, "epoch_bumped", epoch=epoch, cause=cause, trigger=who, members=members, state=state)
+
+    def reached(at_s: float, epoch: int, paused_ms: int) -> dict[str, Any]:
+        return event(at_s, "epoch_reconciled", epoch=epoch, partitions=4, paused_partition_ms=paused_ms, members=1)
+
+    values = [
+        event(0, "member_joined", member=one),
+        bumped(0, 2, "member_joined", one, 1),
+        reached(0, 2, 0),
+        event(100, "member_joined", member=two),
+        bumped(100, 3, "member_joined", two, 2),
+        reached(105, 3, 10_000),
+        event(500, "member_expired", member=two),
+        bumped(500, 4, "session_expired", two, 1),
+        reached(503, 4, 6_000),
+        event(900, "member_left", member=one),
+        bumped(900, 5, "member_left", one, 0),
+    ]
+    found = told(values, START_MS + 2_000_000)
+    assert [(one.kind, one.rebalances, one.cost_ms) for one in found.episodes] == [
+        ("first_formation", 1, 0), ("scale_out", 1, 10_000), ("member_died", 1, 6_000), ("whole_stop", 1, 0),
+    ]  # fmt: skip
+    assert found.episodes[1].partitions == 4
+
+
 def test_static_members_that_come_back() -> None:
     old, new = member("a", 0) | {"instance": "i"}, member("a", 1) | {"instance": "i"}
     values = [
