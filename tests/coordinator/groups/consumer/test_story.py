@@ -56,7 +56,8 @@ def test_one_line_says_who_caused_it_how_long_it_took_and_who_was_waited_for() -
     assert theatre.lines() == [
         "the group was created",
         f"epoch 1 → 2, 0 ms: member A {C} joined; 8 partitions taken; 1 member, uniform",
-        f"epoch 2 → 3, 1.1 s: member B {C} joined; 4 partitions given up, 4 taken after 300 ms in the mean; waited 1 s for 4 partitions of "
+        f"epoch 2 → 3, 1.1 s: member B {C} joined; 4 partitions given up, 4 taken after 300 ms in the mean; "
+        f"waited 1 s for 4 partitions of "
         f"member A {C}; 2 members, uniform",
     ]
 
@@ -148,7 +149,8 @@ def test_one_that_does_not_give_up_in_time() -> None:
     theatre.cast("B", owned={})
     assert theatre.lines() == [
         f"member A {C} did not give up its partitions in time and was removed",
-        f"epoch 2 → 4, 3 s: member B {C} joined; 1 more went; 8 partitions taken after 1.5 s in the mean; waited 3 s for 4 partitions of "
+        f"epoch 2 → 4, 3 s: member B {C} joined; 1 more went; 8 partitions taken after 1.5 s in the mean; "
+        f"waited 3 s for 4 partitions of "
         f"member A {C}; 1 member, uniform",
     ]
 
