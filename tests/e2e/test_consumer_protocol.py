@@ -16,7 +16,10 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError
 from muster.coordinator.cli import main
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
-from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from tests.e2e.conftest import BOOTSTRAP, RunningServer, Start, create_topic, new_server
 from tests.e2e.ledger import Ledger, eventually_sync
 from tests.e2e.sync_clients import (
@@ -32,6 +35,7 @@ from tests.support import wire
 from tests.support.servers import QUICK, ServerProcess
 
 PARTITIONS = 8
+GROUP_ID_NOT_FOUND = 69
 NewName = Callable[[str], str]
 NEXT: dict[str, Any] = {"group_protocol": "consumer"}
 PROMPT = {
@@ -161,15 +165,16 @@ class Stay:
         return set().union(*(partitions for kind, partitions in told if kind == what))
 
 
-def joins_and_is_silent(company: Company) -> None:
-    """One more member of the consumer protocol, that is never heard of again."""
+def joins_and_is_silent(company: Company) -> ConsumerGroupHeartbeatResponse:
+    """One more member of the consumer protocol, that is never heard of again; what it is answered."""
     join = ConsumerGroupHeartbeatRequest(company.group, "ghost", 0, None, None, 10000, [company.topic], None, None, [])
     heartbeat = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
     with socket.create_connection(company.address, timeout=30) as connection:
         connection.sendall(frames.request_frame(heartbeat, 1, 1, join, "ghost"))
         data = wire.receive_exactly(connection, int.from_bytes(wire.receive_exactly(connection, 4), "big"))
-    answer = heartbeat.decode_response(1, data, frames.decode_response_header(heartbeat, 1, data, 0, len(data))[1])
-    assert (answer.error_code, answer.member_epoch > 0) == (0, True), answer
+    body = frames.decode_response_header(heartbeat, 1, data, 0, len(data))[1]
+    answer: ConsumerGroupHeartbeatResponse = heartbeat.decode_response(1, data, body)
+    return answer
 
 
 def test_three_share_one_joins_and_one_leaves_and_only_what_moves_stops(company: Company) -> None:
@@ -232,7 +237,10 @@ def test_muster_groups_shows_who_waits_for_whom(company: Company, capsys: pytest
         assert main(["groups", *words, "--bootstrap-server", company.bootstrap]) == 0
         return capsys.readouterr().out.splitlines()
 
-    joins_and_is_silent(company)
+    answers = [joins_and_is_silent(company)]
+    while not answers[-1].assignment.topic_partitions:  # Kafka's coordinator hears of a new topic a moment later
+        answers.append(joins_and_is_silent(company))
+    epoch = answers[-1].member_epoch
     with thread_members(company.native("a", group_instance_id="i-a")):
         eventually_sync(lambda: len(company.described().members) == 2, "the second one to join")
         listed = [line.split() for line in command("list", "--type", "consumer", "--state", "reconciling")]
@@ -245,12 +253,12 @@ def test_muster_groups_shows_who_waits_for_whom(company: Company, capsys: pytest
         assert columns.split() == ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PROTOCOL", "EPOCH", "PARTITIONS", "TARGET"]
         rows = {cells[2]: cells for cells in (first.split(), second.split())}
         topic = company.topic
-        assert rows["ghost"][3:] == ["127.0.0.1", "consumer", "2", f"{topic}:0-7", f"{topic}:0-3"]
+        assert rows["ghost"][3:] == ["127.0.0.1", "consumer", str(epoch), f"{topic}:0-7", f"{topic}:0-3"]
         member, *more = rows["a"]
-        assert more == ["i-a", "a", "127.0.0.1", "consumer", "3", "-", f"{topic}:4-7"]
-        assert waiting == f"{member} waits for {topic}:4-7: ghost has it, and is to give it up"
+        assert more == ["i-a", "a", "127.0.0.1", "consumer", str(epoch + 1), "-", f"{topic}:4-7"]
+        assert waiting == f"{member} waits for {topic}:4-7 of ghost, which is to give it up"
         (told,) = (json.loads(line) for line in command("describe", company.group, "--json"))
-        assert (told["state"], told["epoch"], told["assignment_epoch"]) == ("Reconciling", 3, 3)
+        assert (told["state"], told["epoch"], told["assignment_epoch"]) == ("Reconciling", epoch + 1, epoch + 1)
         by_client = {one["client_id"]: one for one in told["members"]}
         assert by_client["a"]["target"] == {topic: [4, 5, 6, 7]}
         assert by_client["a"]["subscribed"] == [topic]
@@ -390,13 +398,32 @@ def test_a_group_moves_over_and_back_member_by_member(company: Company) -> None:
     assert not company.ledger.twice
 
 
+def test_a_group_that_cannot_move_over(company: Company) -> None:
+    """What librdkafka's cooperative strategy writes into its second assignment no server can read."""
+    old, older = (company.member(name, partition_assignment_strategy="cooperative-sticky") for name in ("old", "older"))
+    with thread_members(older):
+        company.shared(older)
+        with thread_members(old):
+            company.shared(older, old)
+        company.shared(older)
+        refused = joins_and_is_silent(company)
+        assert refused.error_code == GROUP_ID_NOT_FOUND
+        assert "an unsupported custom assignor is in use" in str(refused.error_message)
+        new = company.native("new")
+        with pytest.raises(AssertionError, match="group id does not exist"), thread_members(new):
+            eventually_sync(lambda: new.failure, "the new one to be refused")
+        assert company.described().type == ConsumerGroupType.CLASSIC
+        company.flow()
+    assert not company.ledger.twice
+
+
 def test_who_is_silent_is_missed_and_who_stays_gets_its_share(start_server: Start) -> None:
     """Its partitions come without anybody having to stop; no timer of a client's is asked, only the server's."""
     server = start_server({**PROMPT, **SHORT_SESSIONS}, in_memory=True)
     company = Company(server, "topic", "group")
     with thread_members(a := company.native("a")):
         company.shared(a)
-        joins_and_is_silent(company)
+        assert joins_and_is_silent(company).member_epoch > 0
         eventually_sync(lambda: len(a.assignment) == PARTITIONS // 2, "half to be given up")
         stay = Stay(a)
         company.shared(a)

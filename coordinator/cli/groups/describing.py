@@ -161,9 +161,8 @@ def what_is_awaited(found: Description) -> list[str]:
         return []
     told = []
     if found.assignment_epoch < found.epoch:
-        told.append(
-            f"the targets are those of epoch {found.assignment_epoch}: those of {found.epoch} are not there yet"
-        )
+        when = "a heartbeat brings them, when group.consumer.assignment.interval.ms is over since the last ones"
+        told.append(f"the targets of epoch {found.epoch} are not there yet: {when}")
     members = sorted(found.members, key=lambda one: one.member)
     holders = {
         (topic, number): one
@@ -172,6 +171,9 @@ def what_is_awaited(found: Description) -> list[str]:
         for number in numbers
     }
     for one in members:
+        if one.epoch == AWAY:
+            kept = _partitions(one.assignment) or "nothing"
+            told.append(f"{one.member} says that it will be back: it keeps {kept} until its session is over")
         waits: dict[str, dict[str, list[int]]] = {}
         for topic, numbers in (one.target or {}).items():
             for number in numbers:
@@ -184,9 +186,9 @@ def what_is_awaited(found: Description) -> list[str]:
             if not name:
                 told.append(f"{one.member} gets {what} with its next heartbeat")
             elif next(holder.epoch for holder in members if holder.member == name) == AWAY:
-                told.append(f"{one.member} waits for {what}: {name} has it, and is away")
+                told.append(f"{one.member} waits for {what} of {name}, which is away")
             else:
-                told.append(f"{one.member} waits for {what}: {name} has it, and is to give it up")
+                told.append(f"{one.member} waits for {what} of {name}, which is to give it up")
     return told
 
 
