@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 Value = Mapping[str, Any]
 """The JSON of one event."""
+
+
+_DRAWN: Final = re.compile("[A-Za-z0-9+/_-]{22}")
+"""A member id that a client of the consumer protocol has drawn: a UUID in base64."""
 
 
 def who(member: Value) -> str:
@@ -19,6 +24,8 @@ def who(member: Value) -> str:
 
 def short(member_id: str) -> str:
     """A member id without most of its UUID."""
+    if _DRAWN.fullmatch(member_id):
+        return f"{member_id[:8]}…"
     head, _, tail = member_id.rpartition("-")
     uuid = member_id[-36:]
     if len(member_id) > 36 and uuid.count("-") == 4:

@@ -198,6 +198,7 @@ def test_kinds_of_a_later_version_are_passed_over() -> None:
 
 
 def test_names_are_short_enough_to_read() -> None:
+    assert short("rWd3UKo9T5K5L+2EpPywVw") == "rWd3UKo9…"
     assert short(f"consumer-orders-1-{UUID}") == "consumer-orders-1-9458435d…"
     assert short("m") == "m"
     assert short("rdkafka-0123456789abcdef") == "rdkafka-01234567…"
