@@ -31,6 +31,8 @@ LARGE: Final = {f"consumer-large-{number}": 1_000 for number in range(10)}
 """Topics with their partitions. A real Kafka makes no more than some thousands at once."""
 MEMBERS, MEMBERS_EACH, CHANGES = 1_000, 10, 3
 SETTLE: Final = "consumer group: 1,000 members on 10,000 partitions settle"
+MORE: Final = "consumer group: one member more among 1,000, its target is known, ms"
+LESS: Final = "consumer group: one member less among 1,000, targets are known, ms"
 
 
 class Groups:
@@ -86,8 +88,8 @@ class Groups:
         return {
             f"{SETTLE}, CPU ms": settled.server_cpu_s * 1000,
             f"{SETTLE}, wall ms": settled.wall_s * 1000,
-            "consumer group: one member more among 1,000, its target is known, ms": statistics.median(more) * 1000,
-            "consumer group: one member less among 1,000, targets are known, ms": statistics.median(less) * 1000,
+            MORE: statistics.median(more) * 1000,
+            LESS: statistics.median(less) * 1000,
         }
 
     def figures(self) -> Figures:

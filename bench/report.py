@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench.consumer_groups import LESS, MORE, SETTLE
 from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, UNPREPARED, VARIED
 from bench.transactions import NAMES as TRANSACTIONS
 from bench.transactions import READS, WHERE
@@ -43,6 +44,10 @@ RATIOS = {
         for name in TRANSACTIONS.values()
         for where, share in zip(WHERE, (0.6, 1.0), strict=True)
     },
+    f"consumer group heartbeat, {REPEATED}, 100 connections, us": 0.5,
+    f"consumer group heartbeat, {REPEATED}, 1000 connections, us": 0.55,
+    f"{SETTLE}, CPU ms": 0.6,
+    f"{SETTLE}, wall ms": 0.6,
     "1,000 members settle on a fresh server, CPU ms": 0.25,
     "1,000 members settle, CPU ms": 0.25,
 }
@@ -59,6 +64,8 @@ LIMITS = {
     "fetch, 4 KB answers, us": 40.0,
     "memory of a member, one of 100,000, bytes": 600.0,
     "memory of a committed offset, one of 1,000,000, bytes": 260.0,
+    MORE: 60.0,
+    LESS: 60.0,
     "what events add to a rebalance, % of its CPU": 10.0,
     "load of 100,000 transactional ids, CPU ms": 2_000.0,
     "memory of a transactional id, one of 100,000, bytes": 600.0,

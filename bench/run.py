@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench import measure, remember, report, transactions
+from bench import consumer_groups, measure, remember, report, transactions
 from bench.load.frameload import FrameLoad, Load
 from bench.scenarios import (
     REPEATED,
@@ -38,7 +38,7 @@ from tests.support import wire
 from tests.support.servers import REPOSITORY, KafkaServer, MusterServer, ServerProcess, kafka_available
 
 PAGE_CACHE = {"muster.offsets.durability": "os"}
-SETTINGS = {"group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", **consumer_groups.SETTINGS}
 RUN_VENV = REPOSITORY / ".venv-run"
 STARTS = 9
 CODEC_LINE = "JoinGroup v9 response of 1,000 members, encode"
@@ -245,12 +245,17 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
         closed.start()
         unprepared = Target(closed, frameload, args.seconds)
         unprepared.prepare()
+        new_protocol = [(target, consumer_groups.Groups(target)) for target in targets]
+        for _, groups in new_protocol:
+            groups.prepare()
         for number in range(args.rounds):
             print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
             bare_figures(Target(bare, frameload, args.seconds), targets[0], samples)
             commit_figures(targets, unsynced, samples)
             unprepared_figures(unprepared, samples)
             transaction_figures(targets, unsynced, samples)
+            for target, groups in new_protocol:
+                note(samples, target, groups.figures())
             for scenario in SCENARIOS:
                 for target in targets:
                     note(samples, target, scenario(target))
