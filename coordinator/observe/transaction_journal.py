@@ -47,8 +47,7 @@ class TransactionJournal:
         self.partition = partition
         self._clock = clock
         self._writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
-        self._waiting: list[tuple[Event, int]] = []
-        """Events, and when (wall ms) each happened: put into words when they are written."""
+        self._waiting: list[Row] = []
         self._size = 0
         """Of those that wait: how many they are, and how many partitions they name."""
         self._refused = RefusalCounts(_FACTS)
@@ -61,7 +60,7 @@ class TransactionJournal:
                 continue
             if not self._waiting:
                 self._clock.call_at(now.mono_ms + LATEST_MS, self.write)
-            self._waiting.append((event, now.wall_ms))
+            self._waiting.append((_key(event.transactional_id), to_json(event, now.wall_ms)))
             self._size += 1
             if "topics" in event.facts:
                 self._size += min(partitions_of(event), MOST_PARTITIONS)
@@ -72,8 +71,7 @@ class TransactionJournal:
         """Write what waits."""
         waiting, self._waiting, self._size = self._waiting, [], 0
         if waiting:
-            rows = [(_key(event.transactional_id), to_json(event, wall_ms)) for event, wall_ms in waiting]
-            self._writer.write(rows, self._clock.now())
+            self._writer.write(waiting, self._clock.now())
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
         """The shard has its state from the log."""
