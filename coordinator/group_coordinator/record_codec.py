@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
-import structlog
 from google_crc32c import value as crc32c
 
 from muster.coordinator.core.interface import Decoded, EndTransaction, Now, Producer, Record, TransactionalBatch
@@ -29,11 +28,10 @@ from muster.coordinator.log.records.headers import (
     unpack_for_replay,
 )
 from muster.coordinator.log.records.scanning import KEY_AT, pairs_of, unpack_row
+from muster.coordinator.runtime.unreadable import Unreadable
 from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS, UnknownRecord
-
-log = structlog.get_logger("muster.shard")
 
 KEYS_KEPT: Final = 50_000
 """Keys of commits that a load knows by their bytes: each stands there many times between two compactions."""
@@ -75,15 +73,14 @@ class RecordCodec:
 class RecordReader:
     """Reads a log from its start to its end, in chunks of whole batches."""
 
-    __slots__ = ("_at", "_keys", "_partition", "_told", "offset")
+    __slots__ = ("_at", "_keys", "_unreadable", "offset")
 
     def __init__(self, partition: int) -> None:
         self.offset = -1
         """Of the batch that was read last."""
-        self._partition = partition
         self._at = 0
         self._keys: dict[bytes | None, OffsetCommitKey] = {}
-        self._told: set[tuple[int, int | None]] = set()
+        self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
         """What the chunk holds, in its order: records that count as they are, to be taken at once; those of a batch of
@@ -173,14 +170,6 @@ class RecordReader:
                         self._keys.clear()
                     self._keys[key] = message
             return message, None if value is None else OFFSETS.decode_value(kind, value)[1]
-        except UnknownRecord as error:
-            self._tell(error)
-        except MalformedMessage as error:
-            log.error("skipped a record that cannot be read", partition=self._partition, error=str(error))
+        except (UnknownRecord, MalformedMessage) as error:
+            self._unreadable.tell(error)
         return None
-
-    def _tell(self, unknown: UnknownRecord) -> None:
-        what = (unknown.type, unknown.version)
-        if what not in self._told:
-            self._told.add(what)
-            log.warning("records of an unknown kind are left alone", partition=self._partition, what=str(unknown))

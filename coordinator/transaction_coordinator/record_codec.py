@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import structlog
 from google_crc32c import value as crc32c
 
 from muster.coordinator.core.interface import Decoded, Now, Producer, Record
@@ -25,11 +24,10 @@ from muster.coordinator.log.records.headers import (
     unpack_for_replay,
 )
 from muster.coordinator.log.records.scanning import Pair, pairs_of
+from muster.coordinator.runtime.unreadable import Unreadable
 from muster.coordinator.transaction_coordinator.record_form import packed
 from muster.protocol.message import MalformedMessage
 from muster.protocol.records import TRANSACTION_STATE, UnknownRecord
-
-log = structlog.get_logger("muster.shard")
 
 _NOT_PLAIN: Final = COMPRESSION_MASK | CONTROL
 _NO_SEQUENCE: Final = -1
@@ -60,13 +58,12 @@ class RecordCodec:
 class RecordReader:
     """Reads a log from its start to its end, in chunks of whole batches."""
 
-    __slots__ = ("_partition", "_told", "offset")
+    __slots__ = ("_unreadable", "offset")
 
     def __init__(self, partition: int) -> None:
         self.offset = -1
         """Of the batch that was read last."""
-        self._partition = partition
-        self._told: set[tuple[int, int | None]] = set()
+        self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded]]:
         """What the chunk holds. A record says all of its transactional id, so only the newest of each key is decoded: a
@@ -90,16 +87,8 @@ class RecordReader:
             try:
                 kind, message = TRANSACTION_STATE.decode_key(key)
                 yield message, None if value is None else TRANSACTION_STATE.decode_value(kind, value)[1]
-            except UnknownRecord as error:
-                self._tell(error)
-            except MalformedMessage as error:
-                log.error("skipped a record that cannot be read", partition=self._partition, error=str(error))
-
-    def _tell(self, unknown: UnknownRecord) -> None:
-        what = (unknown.type, unknown.version)
-        if what not in self._told:
-            self._told.add(what)
-            log.warning("records of an unknown kind are left alone", partition=self._partition, what=str(unknown))
+            except (UnknownRecord, MalformedMessage) as error:
+                self._unreadable.tell(error)
 
 
 def _special(chunk: bytes, at: int) -> list[Pair]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, batches
+from tests.support.markers import build_control
 from tests.support.servers import KAFKA_SCRIPTS
 
 NOW = 1_700_000_000_000
@@ -33,7 +34,7 @@ def write(log: Log) -> None:
         data = batches.build(records, timestamp_ms=NOW + index, compression=codec, log_append_time=index % 7 == 0)
         log.append(index // 100, data, wall_ms=NOW)
         if index % 50 == 49:
-            marker = batches.build_control(index % 2, timestamp_ms=NOW + index, producer_id=index, producer_epoch=0)
+            marker = build_control(index % 2, timestamp_ms=NOW + index, producer_id=index, producer_epoch=0)
             log.append(index // 100, marker, wall_ms=NOW)
 
 

@@ -12,6 +12,7 @@ from muster.coordinator.log import batches
 from tests.exactly_once.application import judge
 from tests.exactly_once.checker import Checker
 from tests.exactly_once.segments import ABORT, COMMIT, STATES, Place
+from tests.support.markers import build_control
 
 NOW = 1_700_000_000_000
 OUTPUT, OFFSETS, STATE = Place("counted", 0), Place("__consumer_offsets", 0), Place("__transaction_state", 0)
@@ -47,7 +48,7 @@ class Directory:
     def marker(
         self, place: Place, kind: int, *, epoch: int = 0, coordinator_epoch: int = 0, index: bool = True
     ) -> None:
-        data = batches.build_control(
+        data = build_control(
             kind, timestamp_ms=NOW, producer_id=PRODUCER, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
         )
         self.append(place, data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.log import batches
 from tests.stories.batches import Batch, batches_of, crc32c
+from tests.support.markers import build_control
 
 
 def test_a_batch_is_read_as_it_was_made() -> None:
@@ -19,9 +20,7 @@ def test_a_batch_is_read_as_it_was_made() -> None:
 
 
 def test_a_marker_is_told_from_records_and_half_a_batch_is_left_out() -> None:
-    marker = batches.build_control(
-        batches.CONTROL_COMMIT, timestamp_ms=1, producer_id=9, producer_epoch=2, coordinator_epoch=4
-    )
+    marker = build_control(batches.CONTROL_COMMIT, timestamp_ms=1, producer_id=9, producer_epoch=2, coordinator_epoch=4)
     (kept,) = batches_of(bytes(marker) + bytes(Batch(["x"], (-1, -1), -1, is_transactional=False))[:-1])
     assert kept.is_control
     assert kept.is_transactional

@@ -32,21 +32,17 @@ from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.compression import NO_COMPRESSION, ZSTD, Allowed, compress, unpack
 from muster.coordinator.log.records.headers import (
     COMPRESSION_MASK,
-    CONTROL,
-    CRC_START,
     HEADER_SIZE,
     LENGTH_OVERHEAD,
     MAGIC,
     NO_LEADER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
-    TRANSACTIONAL,
     BatchHeader,
     Buffer,
     demand_crc,
     iterate,
     read_header,
-    set_crc,
     set_log_append_time,
     stamp,
 )
@@ -70,8 +66,6 @@ LARGE_RECORD_BYTES: Final = 1024 * 1024
 
 _UNLIMITED = 1 << 30
 _CONTROL_KEY = struct.Struct(">hh")
-_END_TXN_MARKER = struct.Struct(">hi")
-_ATTRIBUTES = struct.Struct(">h")
 _UNREADABLE = (
     CorruptRecordException,
     cramjam.DecompressionError,
@@ -126,32 +120,6 @@ def build(
     stamp(buffer, 0, base_offset, len(buffer) - LENGTH_OVERHEAD, leader_epoch)
     if log_append_time:
         set_log_append_time(buffer, 0, timestamp_ms)
-    return buffer
-
-
-def build_control(
-    kind: int,
-    *,
-    timestamp_ms: int,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int = 0,
-    base_offset: int = 0,
-    leader_epoch: int = NO_LEADER_EPOCH,
-) -> bytearray:
-    """The marker that ends a transaction: `kind` is CONTROL_ABORT or CONTROL_COMMIT (KIP-98; EndTxnMarker v0)."""
-    record = (_CONTROL_KEY.pack(0, kind), _END_TXN_MARKER.pack(0, coordinator_epoch))
-    buffer = build(
-        [record],
-        timestamp_ms=timestamp_ms,
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-    )
-    _ATTRIBUTES.pack_into(buffer, CRC_START, TRANSACTIONAL | CONTROL)
-    set_crc(buffer, 0, len(buffer))
     return buffer
 
 

@@ -23,6 +23,7 @@ from muster.protocol.messages.group_records.group_metadata import GroupMetadataK
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
 from tests.coordinator.log.support import manage
+from tests.support.markers import build_control
 from tests.support.old_formats import Row, messages
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "offsets-log"
@@ -55,9 +56,7 @@ def read(data: bytes, reader: RecordReader | None = None) -> list[tuple[Any, Any
 
 
 def marker(kind: int, offset: int, producer_id: int = 7) -> bytes:
-    return bytes(
-        batches.build_control(kind, timestamp_ms=1, producer_id=producer_id, producer_epoch=0, base_offset=offset)
-    )
+    return bytes(build_control(kind, timestamp_ms=1, producer_id=producer_id, producer_epoch=0, base_offset=offset))
 
 
 def in_transaction(offset: int, *pairs: tuple[bytes, bytes | None], producer_id: int = 7) -> bytes:

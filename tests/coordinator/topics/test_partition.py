@@ -16,6 +16,7 @@ from muster.coordinator.topics.errors import ApiError, InvalidRecords
 from muster.coordinator.topics.partition import Appended, Partition
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
+from tests.support.markers import build_control
 
 NOW = Now(0, 1_700_000_000_000)
 
@@ -276,7 +277,7 @@ def test_readers_of_committed_records_stop_at_an_open_transaction_and_hear_of_ab
     assert (target.last_stable_offset(), target.log.durable_offset) == (1, 3)
     assert values(target, committed=True) == [b"plain"]
     assert target.read(1, 1000, True, target.last_stable_offset()) == b""
-    append(batches.build_control(batches.CONTROL_ABORT, timestamp_ms=NOW.wall_ms, producer_id=7, producer_epoch=0))
+    append(build_control(batches.CONTROL_ABORT, timestamp_ms=NOW.wall_ms, producer_id=7, producer_epoch=0))
     assert target.last_stable_offset() == 4
     records = target.read(0, 1 << 20, True, target.last_stable_offset())
     aborted = at_once(target.aborted(0, records))

@@ -21,6 +21,7 @@ from muster.protocol.messages.transaction_records.transaction_log import (
     TransactionLogValue,
 )
 from muster.protocol.records import TRANSACTION_STATE
+from tests.support.markers import build_control
 
 NOW = Now(5, 1_700_000_000_000)
 ids = st.text(min_size=1, max_size=20)
@@ -105,7 +106,7 @@ def test_of_many_records_of_an_id_the_newest_counts() -> None:
 
 @pytest.mark.parametrize("codec", range(1, 5))
 def test_compressed_batches_are_read_and_markers_say_nothing(codec: int) -> None:
-    marker = batches.build_control(batches.CONTROL_COMMIT, timestamp_ms=1, producer_id=1, producer_epoch=0)
+    marker = build_control(batches.CONTROL_COMMIT, timestamp_ms=1, producer_id=1, producer_epoch=0)
     data = batch_of(record(value=TransactionLogValue(1)), compression=codec) + bytes(marker)
     assert read(data) == [("x", plain(TransactionLogValue(1)))]
 

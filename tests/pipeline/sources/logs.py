@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.coordinator.log import batches
+from tests.support.markers import build_control
 
 Pair = tuple[bytes | None, bytes | None]
 
@@ -19,9 +20,7 @@ def batch(records: list[Pair], base_offset: int, **how: Any) -> bytes:
 def marker(kind: int, base_offset: int, producer_id: int) -> bytes:
     """The control batch that ends a transaction."""
     return bytes(
-        batches.build_control(
-            kind, timestamp_ms=1_000, producer_id=producer_id, producer_epoch=0, base_offset=base_offset
-        )
+        build_control(kind, timestamp_ms=1_000, producer_id=producer_id, producer_epoch=0, base_offset=base_offset)
     )
 
 

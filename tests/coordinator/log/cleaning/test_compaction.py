@@ -19,6 +19,7 @@ from muster.coordinator.log.records.markers import build_marker
 from muster.coordinator.log.segments.transaction_index import decode as decode_index
 from muster.coordinator.slices import at_once
 from tests.coordinator.log.support import NOW, Later, manage
+from tests.support.markers import build_control
 
 COMPACTED = LogConfig(
     segment_bytes=2000, index_interval_bytes=200, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01
@@ -43,9 +44,7 @@ class Bench:
         return self.log.append(0, batches.build(list(pairs), **more), wall_ms=self.clock.now().wall_ms).base_offset
 
     def mark(self, kind: int, producer_id: int = 7) -> int:
-        marker = batches.build_control(
-            kind, timestamp_ms=self.clock.now().wall_ms, producer_id=producer_id, producer_epoch=0
-        )
+        marker = build_control(kind, timestamp_ms=self.clock.now().wall_ms, producer_id=producer_id, producer_epoch=0)
         return self.log.append(0, marker, wall_ms=self.clock.now().wall_ms).base_offset
 
     def compact(self) -> None:

@@ -19,8 +19,10 @@ from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.batches import LARGE_RECORD_BYTES
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.headers import BatchHeader, read_header, set_crc
+from muster.coordinator.log.records.markers import build_marker
 from muster.coordinator.log.records.scanning import parts_of
 from tests.coordinator.log.support import NOW, batch, values
+from tests.support.markers import build_control
 
 text = st.text(max_size=5)
 blob = st.none() | st.binary(max_size=20)
@@ -80,7 +82,7 @@ def test_producer_fields() -> None:
 @pytest.mark.parametrize("kind", [batches.CONTROL_ABORT, batches.CONTROL_COMMIT])
 def test_control_batches(kind: int) -> None:
     data = bytes(
-        batches.build_control(
+        build_control(
             kind, timestamp_ms=NOW, producer_id=7, producer_epoch=2, coordinator_epoch=4, base_offset=10, leader_epoch=1
         )
     )
@@ -350,3 +352,12 @@ def test_the_records_of_a_batch_come_one_by_one(codec: int) -> None:
     set_crc(data, 0, len(data))
     with pytest.raises(CorruptBatch):
         [*batches.each(data, read_header(data))]
+
+
+@pytest.mark.parametrize("kind", [batches.CONTROL_ABORT, batches.CONTROL_COMMIT])
+def test_a_marker_that_is_packed_at_once_is_the_same(kind: int) -> None:
+    for producer_id, epoch, coordinator_epoch in ((0, 0, 0), (7, 2, 4), (2**62, 2**15 - 1, 2**31 - 1)):
+        made = build_marker(producer_id, epoch, NOW, is_committed=kind == 1, coordinator_epoch=coordinator_epoch)
+        assert made == build_control(
+            kind, timestamp_ms=NOW, producer_id=producer_id, producer_epoch=epoch, coordinator_epoch=coordinator_epoch
+        )

@@ -32,7 +32,7 @@ from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.directory.last_stop import LastStop
 from muster.coordinator.log.errors import UnreadableLog
 from muster.coordinator.log.records import old_format
-from muster.coordinator.log.records.headers import BatchHeader, iterate, read_header, whole_batches
+from muster.coordinator.log.records.headers import BatchHeader, iterate, read_header, set_crc, whole_batches
 from muster.coordinator.slices import at_once
 from tests.coordinator.log.cleaning.test_compaction import COMPACTED, Bench
 from tests.coordinator.log.support import NOW, SMALL, batch, manage
@@ -420,7 +420,7 @@ def test_a_codec_that_nobody_knows_is_left_as_it_is(magic: int) -> None:
     if magic == 2:
         packed = bytearray(batch(b"x"))
         packed[22] |= 6
-        batches.set_crc(packed, 0, len(packed))
+        set_crc(packed, 0, len(packed))
         data = bytes(packed)
     else:
         data = wrapped(magic, 3, 6, b"whatever")
