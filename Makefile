@@ -124,7 +124,7 @@ conformance-assignors: venv ## every assignor against Kafka's Java class, on tho
 	$(BIN)/python -m pytest -q tests/conformance/test_*assignors*.py
 
 conformance-log: venv ## Kafka's tools read our segments, Kafka and Muster take over each other's offsets and transactions; what expires
-	$(BIN)/python -m pytest -q tests/conformance/test_log_segments.py tests/conformance/test_log_exchange.py tests/conformance/test_log_transactions.py tests/conformance/test_log_retention.py
+	$(BIN)/python -m pytest -q tests/conformance/test_log_segments.py tests/conformance/test_log_exchange.py tests/conformance/test_log_consumer_groups.py tests/conformance/test_log_transactions.py tests/conformance/test_log_retention.py
 
 conformance-connect: venv ## three Kafka Connect workers with this as their only cluster; one is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_connect_cluster.py

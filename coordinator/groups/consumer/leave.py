@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.core.deadlines import Due
+from muster.coordinator.core.deadlines import Deadline, Due
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.step import Step
@@ -104,6 +104,5 @@ _CAUSES: Final = MappingProxyType(
 
 def on_rebalance_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
     """A member has not done in time what it was told to: given partitions up, joined again, synced."""
-    member = group.members.get(getattr(deadline, "subject", ""))
-    if member is not None:
-        remove(step, group, [member], _CAUSES[deadline.kind])
+    assert isinstance(deadline, Deadline)
+    remove(step, group, [group.members[deadline.subject]], _CAUSES[deadline.kind])

@@ -1,0 +1,185 @@
+"""Consumer groups where something else is in between: another group of that name, a member that is gone, a topic."""
+
+from __future__ import annotations
+
+from muster.assignors.subscription import assignment_bytes
+from muster.coordinator.core.deadlines import Deadlines
+from muster.coordinator.core.interface import Client
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.consumer import kafka_order, timers
+from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
+from muster.coordinator.groups.consumer.member import JOIN, SYNC, ConsumerMember
+from muster.coordinator.groups.foreign import ForeignGroup
+from muster.coordinator.groups.offsets.commit import CommitCommand
+from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
+from muster.protocol.messages.group_records.streams_group_metadata import (
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+)
+from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.coordinator.groups.consumer.harness import Hall, T, given
+from tests.coordinator.groups.consumer.test_elsewhere import large
+from tests.coordinator.groups.consumer.test_migration import classic, join, mixed
+
+CLIENT = Client("c", "/10.0.0.1")
+
+
+def test_one_of_two_timers_is_stopped() -> None:
+    deadlines, member = Deadlines(), ConsumerMember("g", "A")
+    timers.start(deadlines, member, JOIN, 5)
+    timers.start(deadlines, member, SYNC, 7)
+    timers.start_if_absent(deadlines, member, JOIN, 9)
+    timers.stop(deadlines, member, SYNC)
+    assert list(member.timers or ()) == [JOIN]
+    assert deadlines.next_ms() == 5
+    timers.stop_all(deadlines, member)
+    assert (member.timers, deadlines.next_ms()) == (None, None)
+
+
+def test_of_very_many_names_the_order_is_that_in_which_they_came() -> None:
+    names = [f"m{number}" for number in range(kafka_order.MOST + 1)]
+    assert kafka_order.timeline(names, 512) == names
+    assert sorted(kafka_order.timeline(names[:-1], 512)) == sorted(names[:-1])
+
+
+def test_a_static_classic_member_is_replaced_without_having_left() -> None:
+    hall = Hall()
+    hall.enter("C", "u")
+    first = join(hall, "", "u", instance="i")
+    joined = hall.enter("D", "u", instance="i")
+    assert not joined.error_code
+    assert list(hall.consumers().members) == ["C", "D"]
+    assert hall.beat(first.member_id, 2) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_classic_member_takes_the_last_place_and_wants_other_topics() -> None:
+    hall = Hall()
+    hall.enter("C", "u", instance="i")
+    joined = join(hall, "", "t", instance="i")
+    assert (joined.error_code, joined.generation_id) == (0, 0)
+    group = hall.core.state.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    assert (group.state, group.generation) == ("PreparingRebalance", 2)
+
+
+def test_nobody_that_is_known_leaves() -> None:
+    hall, _ = mixed()
+    hall.written()
+    answer = hall.send(LeaveGroupRequest("g", members=[MemberIdentity("ghost", None, None)]))
+    assert [row.error_code for row in answer.members] == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert not hall.written()
+
+
+def test_an_assignment_to_a_topic_that_is_gone_is_no_target() -> None:
+    hall = classic()
+    (member,) = hall.core.state.groups["g"].members  # type: ignore[attr-defined]
+    hall.sync(member, {member: assignment_bytes({"u": [0, 1]})})
+    hall = Hall()
+    member = join(hall, "", "u").member_id
+    hall.sync(member, {member: assignment_bytes({"gone": [0], "u": [1]})})
+    hall.enter("C", "u")
+    assert hall.member(member).at.assigned == ((b"U" * 16, (1,), (1,)),)
+
+
+def test_targets_of_a_group_that_is_another_one_now() -> None:
+    hall = large()
+    hall.enter("A", "t")
+    wanted = hall.elsewhere.pop()
+    hall.cast("A", -1)
+    assert not hall.send(DeleteGroupsRequest(["g"])).results[0].error_code
+    hall.enter("B", "t")
+    hall.told(AssignmentComputed(wanted, {}))
+    assert hall.consumers().computing_epoch == 2
+    assert list(hall.consumers().members) == ["B"]
+
+
+def test_patterns_are_not_searched_for_again_without_need() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern="t.*")
+    wanted = hall.elsewhere.pop()
+    hall.told(TopicsFound(wanted, {"t.*": ["t"]}))
+    hall.advance(11_000)
+    assert given(hall.cast("A"))
+    assert not hall.elsewhere
+
+
+def test_a_tombstone_of_a_member_that_is_not_there() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    hall.core.replay([(ConsumerGroupMemberMetadataKey("g", "ghost"), None)], hall.now)
+    assert list(hall.consumers().members) == ["A"]
+
+
+def test_a_foreign_group_that_was_never_there_and_one_without_members() -> None:
+    hall = Hall()
+    rows = [
+        (StreamsGroupMetadataKey("s"), None),
+        (StreamsGroupMetadataKey("x"), StreamsGroupMetadataValue(epoch=3)),
+    ]
+    hall.core.replay(rows, hall.now)
+    hall.take(hall.core.loaded(hall.now))
+    group = hall.core.state.groups["x"]
+    assert isinstance(group, ForeignGroup)
+    assert (list(hall.core.state.groups), group.state) == (["x"], "Empty")
+    assert group.unused_since_ms() == ForeignGroup.unused_since_ms(group)
+
+
+def committing(hall: Hall, epoch: int, version: int) -> int:
+    """Partition 0 of t in this epoch: the error."""
+    topics = [OffsetCommitRequestTopic("t", T, [OffsetCommitRequestPartition(0, 5)])]
+    request = OffsetCommitRequest("g", epoch, "A", topics=topics)
+    hall.asked += 1
+    command = CommitCommand(request, hall.asked, CLIENT, version)  # type: ignore[arg-type]
+    hall.take(hall.core.handle(command, hall.now))
+    error: int = hall.reply(hall.asked).topics[0].partitions[0].error_code
+    prepared = hall.core.prepare_commit(request, version=version)
+    assert (prepared is None) == (error == ErrorCode.UNSUPPORTED_VERSION)
+    return error
+
+
+def test_old_versions_of_commits() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    assert committing(hall, 2, 9) == 0
+    assert committing(hall, 2, 8) == ErrorCode.UNSUPPORTED_VERSION
+    assert committing(hall, 1, 9) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_a_fetch_in_another_epoch() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    for epoch, error in ((2, 0), (1, ErrorCode.STALE_MEMBER_EPOCH)):
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", "A", epoch, None)])
+        assert hall.send(request).groups[0].error_code == error
+
+
+def test_offsets_in_a_transaction_in_another_epoch() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    hall.cast("A", names=["t", "u"])
+    for epoch, topic, error in (
+        (3, "t", 0),
+        (2, "t", 0),  # it had the partition by then
+        (2, "u", ErrorCode.ILLEGAL_GENERATION),
+        (2, "gone", ErrorCode.ILLEGAL_GENERATION),
+        (4, "t", ErrorCode.ILLEGAL_GENERATION),
+    ):
+        topics = [TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, 5)])]
+        request = TxnOffsetCommitRequest("tx", "g", 7, 0, epoch, "A", None, topics)
+        hall.asked += 1
+        hall.take(hall.core.handle(TxnCommitCommand(request, hall.asked, CLIENT, 0), hall.now))  # type: ignore[arg-type]
+        assert hall.reply(hall.asked).topics[0].partitions[0].error_code == error, (epoch, topic)
