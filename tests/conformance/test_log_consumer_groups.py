@@ -90,7 +90,7 @@ async def describe(at: Connection) -> Body:
 async def begin(server: ServerProcess, members: list[Member]) -> Body:
     """A group with dynamic and static members, one with a pattern, and a classic one that is still to join again."""
     at = await connect(server)
-    first, second, _ = members
+    first, second, third = members
     await first.enter(at, SubscribedTopicNames=["orders"])
     await second.enter(at, SubscribedTopicNames=["orders", "bills"], ServerAssignor="range")
     await third.enter(at, SubscribedTopicNames=["bills"], SubscribedTopicRegex="ord.*")
