@@ -142,6 +142,8 @@ def _row(step: Step, group: ClassicGroup, member: Member) -> _Row:
         for one in assignment.assigned_partitions:
             if one.topic in by_name:
                 share[by_name[one.topic].topic_id] = one.partitions
+    if group.protocol_name not in dict(member.protocols):  # it has joined since that was chosen; as Kafka, which trips
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     subscription = decode_subscription(member.metadata(group.protocol_name))[1]
     said = Description(
         member.instance_id,

@@ -1,9 +1,10 @@
 """Simulate as many histories as you like: `make simulate ARGS='--seeds 20000 --start 0 --events 1000'`.
 
-A history is one of many groups on the core, thousands of them in a minute; with --transactions one of many
-transactional ids on theirs; with --nodes one of a whole node: its connections, handlers, shards, log and cleaner, over
-a network, a disk and a clock that fail. Without --seeds it goes on until it is stopped. Prints each failure with its
-seed and the last events; the exit code is 1 when there was one.
+A history is one of many groups on the core, thousands of them in a minute; with --consumers one of groups of KIP-848
+with classic members among theirs; with --transactions one of many transactional ids on theirs; with --nodes one of a
+whole node: its connections, handlers, shards, log and cleaner, over a network, a disk and a clock that fail. Without
+--seeds it goes on until it is stopped. Prints each failure with its seed and the last events; the exit code is 1 when
+there was one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections import Counter
 from functools import partial
 
 from tests.simulation import seeds
+from tests.simulation.consumers import run as consumers
 from tests.simulation.run import EVENTS, Failure, play
 from tests.simulation.transactions import run as transactions
 from tests.torture.node.seeds import CHUNK as NODES
@@ -38,11 +40,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=0, help="default: one for each core")
     parser.add_argument("--events", type=int, default=EVENTS, help=f"events of each at least (default {EVENTS})")
     parser.add_argument("--nodes", action="store_true", help="of whole nodes")
+    parser.add_argument("--consumers", action="store_true", help="of consumer groups, classic members among them")
     parser.add_argument("--transactions", action="store_true", help="of transactional ids")
     options = parser.parse_args(arguments)
     if options.nodes:
         return seeds.play(play_nodes, NODES, options.start, options.seeds, options.processes)
-    played = transactions.chunk if options.transactions else chunk
+    played = consumers.chunk if options.consumers else transactions.chunk if options.transactions else chunk
     return seeds.play(partial(played, options.events), CHUNK, options.start, options.seeds, options.processes)
 
 

@@ -64,7 +64,7 @@ class World(world.World):
         self.records: list[Record] = []
         self.trace: deque[tuple[int, int, str, Any, Any]] = deque(maxlen=TRACE)
         self.parked: dict[int, Call] = {}
-        self.core: GroupCore | None = GroupCore(self.settings, TOPICS)
+        self.core: GroupCore | None = self.new_core()
         self._alarm_ms = NEVER
         """When the core is told the time, if nothing moves its deadlines."""
         self._term_ends: list[int] = []
@@ -73,6 +73,10 @@ class World(world.World):
         self._syncs: list[tuple[int, int]] = []
         """When each batch that was not durable yet will be, and how many records were before it."""
         self.core.loaded(self.now())
+
+    def new_core(self) -> GroupCore:
+        """One that knows nothing yet."""
+        return GroupCore(self.settings, TOPICS)
 
     def run_events(self, events: int, for_ms: int) -> None:
         """Let things happen until so many events have, for so long at most."""
@@ -129,14 +133,9 @@ class World(world.World):
             self.later(1, self._deliver, call)
             return
         self.trace.append((self.events, self.ms, "->", call, None))
-        actor = call.actor
         call.term = len(self._term_ends)
         self.watch.begins(call, self.ms)
-        if type(request) is JoinGroupRequest:
-            command: Command = JoinCommand(request, call, actor.client, str(call.number), actor.two_step, actor.skip)
-        else:
-            command = Command(request, call, actor.client)
-        self._settle(core.handle(command, self.now()))
+        self._settle(core.handle(self.command_of(call), self.now()))
         self._arm()
         if call.reply is None:
             call.parked = True
@@ -146,6 +145,13 @@ class World(world.World):
             if type(request) is JoinGroupRequest:
                 timeout_ms = max(timeout_ms, request.rebalance_timeout_ms + 5_000)
             self.later(timeout_ms, self._give_up, call)
+
+    def command_of(self, call: Call) -> Command:
+        """A request as the core is given it."""
+        request, actor = call.request, call.actor
+        if type(request) is JoinGroupRequest:
+            return JoinCommand(request, call, actor.client, str(call.number), actor.two_step, actor.skip)
+        return Command(request, call, actor.client)
 
     def _settle(self, output: Output) -> None:
         """What a shard does with an output: keep the records, answer when they are durable."""
@@ -232,6 +238,6 @@ class World(world.World):
 
     def replayed(self) -> GroupCore:
         """Another core, made of the records so far, that has not been told yet that these were all."""
-        core = GroupCore(self.settings, TOPICS)
+        core = self.new_core()
         core.replay(((record.key, record.value) for record in self.records), self.now())
         return core

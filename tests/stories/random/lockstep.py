@@ -39,9 +39,11 @@ class Outcome:
 class Lockstep:
     """One history on its way."""
 
-    def __init__(self, sides: Sequence[Side], clock: Clock, most_ms: int = NEVER_MS) -> None:
+    def __init__(
+        self, sides: Sequence[Side], clock: Clock, most_ms: int = NEVER_MS, margin_ms: int = MARGIN_MS
+    ) -> None:
         """`most_ms`: no step begins later."""
-        self.sides, self.clock, self.most_ms = sides, clock, most_ms
+        self.sides, self.clock, self.most_ms, self.margin_ms = sides, clock, most_ms, margin_ms
         self.lines: list[str] = []
 
     async def play(self, story: Story) -> Outcome:
@@ -109,13 +111,13 @@ class Lockstep:
         now_ms, clear_ms = self.clock.now_ms(), 0
         for side in self.sides:
             side.mirror.live_until(now_ms)
-            clear_ms = max(clear_ms, side.mirror.rang_ms + MARGIN_MS)
+            clear_ms = max(clear_ms, side.mirror.rang_ms + self.margin_ms)
             due_ms = side.mirror.due_ms()
-            if due_ms is not None and due_ms <= now_ms + MARGIN_MS:
-                clear_ms = max(clear_ms, due_ms + MARGIN_MS)
+            if due_ms is not None and due_ms <= now_ms + self.margin_ms:
+                clear_ms = max(clear_ms, due_ms + self.margin_ms)
             for at_ms in side.mirror.boundaries_ms():
-                if at_ms - MARGIN_MS <= now_ms < at_ms + MARGIN_MS:
-                    clear_ms = max(clear_ms, at_ms + MARGIN_MS)
+                if at_ms - self.margin_ms <= now_ms < at_ms + self.margin_ms:
+                    clear_ms = max(clear_ms, at_ms + self.margin_ms)
         return clear_ms
 
     def _next_due_ms(self) -> int:

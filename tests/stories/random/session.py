@@ -28,6 +28,8 @@ AGAIN = 3
 """How often a history that showed a difference is played once more, before it is said not to show it again."""
 WARM_UP = 20
 """So many histories are played before those that count."""
+WIDE_MARGIN_MS = 300
+"""A mirror that follows is asked later than its server."""
 MOST_MS = 9_000
 """So long a history of consumer groups takes: Kafka looks for the topics of patterns again after ten seconds, when
 anybody has made a topic.
@@ -88,7 +90,7 @@ async def play_mixed(
     ]
     try:
         await clock.sleep(HEARD_MS if own else 0)
-        return await Lockstep(sides, clock, MOST_MS).play(story)
+        return await Lockstep(sides, clock, MOST_MS, WIDE_MARGIN_MS).play(story)
     finally:
         if own:
             await asyncio.gather(*(driver.delete_topics([*own]) for driver in drivers))

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from muster.assignors.java_order import string_order
 from muster.assignors.target_group import TargetGroup
 from muster.assignors.uniform import UniformAssignor
 from muster.assignors.uniform_equal import equal_shares
@@ -40,10 +39,9 @@ PARKED = "Nothing stays parked for ever"
 UNSYNCED = "A static member that restarts before it synced"
 REFUSED = "A commit refused only for its metadata"
 DELAY = "The initial delay"
-COLLIDING = "Members whose ids collide"
 ALIKE = "Which way `uniform` goes"
 FORGOTTEN = "An empty consumer group that an unknown member joins"
-PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY, COLLIDING, ALIKE, FORGOTTEN)
+PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY, ALIKE, FORGOTTEN)
 """The paragraphs of docs/conformance.md that are followed here."""
 
 JAVA_TABLE = 16
@@ -163,7 +161,7 @@ class KafkaWays(OwnWays):
         self._candidates: dict[str, frozenset[str]] = {}
         self._carried: set[str] = set()  # groups in which "a member was added" is still remembered
         self._recordless: set[str] = set()  # groups that were made by a refused commit, or forgotten by a refused join
-        self._timelines: dict[str, Timeline] = {}
+        self._is_alike = True
         self._alike: dict[str, bool] = {}  # whether Kafka thinks that all members subscribe alike
         self._alike_before: dict[str, bool] = {}  # the same before the request that is being handled
         self._bumped: set[str] = set()
@@ -271,22 +269,13 @@ class KafkaWays(OwnWays):
     def recorded(self, group_id: str) -> None:
         self._recordless.discard(group_id)
 
-    # ---- COLLIDING
+    # ---- ALIKE
 
-    def wanted_assignment(self, step: Any, group: ConsumerGroup, wish: str | None = None) -> AssignmentWanted:
-        """Members in the order of Kafka's table, and last the one that is about to come into it."""
-        wanted = _wanted_assignment(step, group, wish)
-        newest = [member_id for member_id, one in group.members.items() if not one.at.epoch]
-        timeline = self._timelines.setdefault(group.group_id, Timeline())
-        known = timeline.follow(member_id for member_id in group.members if member_id not in newest)
-        by_id = {one.member_id: one for one in wanted.members}
-        wanted.members = [by_id[member_id] for member_id in (*known, *newest)]
+    def wanted_assignment(self, step: Any, group: ConsumerGroup, *rest: Any, **more: Any) -> AssignmentWanted:
+        """What Kafka thinks now: what it has just counted if there is a new epoch, else what was so before."""
         fresh = group.group_id in self._bumped
         self._is_alike = alike(group) if fresh else self._alike_before.get(group.group_id, self._alike[group.group_id])
-        self.met[COLLIDING] += [*string_order(by_id)] != [*string_order(one.member_id for one in wanted.members)]
-        return wanted
-
-    # ---- ALIKE
+        return _wanted_assignment(step, group, *rest, **more)
 
     def asked(self) -> None:
         self._alike_before.clear()

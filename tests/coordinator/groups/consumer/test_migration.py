@@ -338,3 +338,13 @@ def test_a_follower_that_waits_for_its_assignment_is_told_to_join_again() -> Non
     hall.enter("C", "u")
     assert hall.reply(token).error_code == JOIN_AGAIN
     assert hall.consumers().epoch == 3
+
+
+def test_who_joined_since_the_protocol_was_chosen_and_does_not_offer_it_stops_an_upgrade() -> None:
+    hall, said = Hall(), subscription("u")
+    member = hall.join("", protocols=[("range", said), ("sticky", said)]).member_id
+    hall.sync(member, {member: assignment_bytes({"u": [0, 1]})})
+    assert hall.join("", protocols=[("sticky", said)]) is None  # its round has begun: it waits
+    answer = hall.enter("C", "u")
+    assert (answer.error_code, answer.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert isinstance(hall.core.state.groups["g"], ClassicGroup)

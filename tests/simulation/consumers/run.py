@@ -1,0 +1,242 @@
+"""One seed is one history of groups of both protocols: trouble, then calm, then all must be owned. A failure says the
+seed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from random import Random
+from typing import Any, Final
+from unittest import mock
+
+from muster.coordinator.groups.classic.group import ClassicGroup
+from muster.coordinator.groups.consumer import target
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from tests.simulation import seeds
+from tests.simulation.consumers.clients import Classic, Native
+from tests.simulation.consumers.ownership import Ownership
+from tests.simulation.consumers.scenario import SETTLED_WITHIN_MS, draw
+from tests.simulation.consumers.world import World
+from tests.simulation.run import brief
+from tests.stories.virtual import persisted
+
+EVENTS: Final = 1_000
+SHOWN: Final = 60
+INSTANCES: Final = 3
+LOOK: Final = 25
+"""After how many events the present core is compared with one of its records."""
+
+
+class Failure(AssertionError):
+    """A seed whose history broke a rule."""
+
+    def __init__(self, seed: int, text: str) -> None:
+        super().__init__(seed, text)
+        self.seed = seed
+        self.text = text
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class History:
+    """The clients of one world, and what befalls them."""
+
+    def __init__(self, seed: int, events: int) -> None:
+        self.events = events
+        rng = Random(seed)
+        self.scenario = draw(rng)
+        self.watch = Ownership()
+        self.world = World(self.scenario, rng, self.watch)
+        self._named = 0
+
+    def play(self) -> None:
+        """All of it. Raises what is wrong."""
+        world, scenario = self.world, self.scenario
+        for number in range(scenario.consumers):
+            world.later(int(world.random() * 4_000), self._spawn, number % scenario.groups)
+        self._again()
+        while world.events < self.events:
+            seen = world.events
+            world.run(lambda seen=seen: world.events > seen, 20_000)  # type: ignore[misc]  # bound at once
+            self.watch.look()
+            if not world.events % LOOK:
+                self.check_replay()
+        self._settle()
+        self.check_replay()
+
+    # ---- trouble
+
+    def _spawn(self, group: int) -> None:
+        world = self.world
+        if not world.calm:
+            instance = f"i{int(world.random() * INSTANCES)}" if world.random() < 0.35 else None
+            self._begin(group, instance, is_native=world.random() < self.scenario.natives)
+
+    def _begin(self, group: int, instance: str | None, *, is_native: bool) -> None:
+        self._named += 1
+        kind = Native if is_native else Classic
+        one = kind(self.world, f"{kind.__name__[0].lower()}{self._named}", f"g{group}", instance)
+        self.world.note(f"{one.name} starts", None, f"in '{one.group_id}' as {instance}: {one.names} {one.pattern}")
+        self.watch.clients.append(one)
+        one.start()
+
+    def _again(self) -> None:
+        self.world.later(1 + int(self.world.random() * 2 * self.scenario.tick_ms), self._tick)
+
+    def _living(self) -> list[Any]:
+        self.watch.clients = [one for one in self.watch.clients if one.script is not None]
+        return self.watch.clients
+
+    def _tick(self, _: None) -> None:
+        world, random, scenario = self.world, self.world.random, self.scenario
+        if world.calm:
+            return
+        living, what = self._living(), random()
+        if what < scenario.crashes:
+            world.end()
+        elif what < scenario.crashes + 0.05:
+            world.grow()
+        elif len(living) < scenario.consumers or what < scenario.crashes + 0.15 or not living:
+            self._spawn(int(random() * scenario.groups))
+        else:
+            one = living[int(random() * len(living))]
+            if random() < 0.3:
+                world.note(f"{one.name} stands still", None, None)
+                one.paused_until_ms = world.ms + int(random() ** 2 * 20_000)
+            else:
+                self._end(one)
+        self._again()
+
+    def _end(self, one: Any) -> None:
+        """A process ends, as it should or not; some come back with the other protocol."""
+        world = self.world
+        if world.random() < 0.6:
+            world.note(f"{one.name} leaves", None, None)
+            one.again(one.leave() if isinstance(one, Native) else one.go())
+        else:
+            world.note(f"{one.name} is killed", None, None)
+            one.kill()
+        if one.instance is not None or world.random() < 0.5:
+            group, other = int(one.group_id[1:]), isinstance(one, Classic) == (world.random() < 0.7)
+            world.later(int(world.random() * 3_000), lambda _: self._back(group, one.instance, is_native=other))
+
+    def _back(self, group: int, instance: str | None, *, is_native: bool) -> None:
+        if not self.world.calm:
+            self._begin(group, instance, is_native=is_native and self.scenario.natives > 0)
+
+    # ---- the end
+
+    def _settle(self) -> None:
+        """Trouble is over. Every partition that somebody wants must be owned then, by one member."""
+        world = self.world
+        world.calm = True
+        last: dict[tuple[str, str], Any] = {}
+        for one in self._living():
+            one.paused_until_ms = 0
+            one.careless = False
+            one.latency_ms = min(one.latency_ms, 3)
+            if one.instance is not None:
+                last[one.group_id, one.instance] = one
+        for one in self._living():
+            if one.instance is not None and last[one.group_id, one.instance] is not one:
+                one.kill()
+        for number in range(self.scenario.groups):
+            self._begin(number, None, is_native=True)  # who has been refused is gone: somebody is there
+            self._begin(number, None, is_native=False)
+        missing = self._missing()
+        end_ms = world.ms + SETTLED_WITHIN_MS
+        while missing and world.ms < end_ms:
+            seen = world.events
+            world.run(lambda seen=seen: world.events > seen + 20, 20_000)  # type: ignore[misc]  # bound at once
+            self.watch.look()
+            missing = self._missing()
+        if missing:
+            self.watch.fail(missing[0][0], f"not owned in the end: {missing}")
+
+    def _missing(self) -> list[tuple[str, str, int]]:
+        """What somebody wants and nobody owns, or who is not where the others are."""
+        missing = []
+        for number in range(self.scenario.groups):
+            group_id = f"g{number}"
+            members = [one for one in self._living() if one.group_id == group_id]
+            group = None if self.world.core is None else self.world.core.state.groups.get(group_id)
+            if isinstance(group, ConsumerGroup) and group.classic_count == len(group.members):
+                continue  # as on Kafka only a member of the new protocol, or one that joins, has new targets computed
+            wanted = {name for one in members for name in self._names(one)} & self.world.counts.keys()
+            owned = {partition for one in members for partition in one.owned}
+            every = {(name, partition) for name in wanted for partition in range(self.world.counts[name])}
+            missing += [(group_id, *one) for one in sorted(every ^ owned)]
+            if isinstance(group, ConsumerGroup | ClassicGroup) and group.state != "Stable" and not missing:
+                missing.append((group_id, group.state, -1))
+        return missing
+
+    def _names(self, one: Any) -> tuple[str, ...]:
+        return {None: one.names, "u": ("u",), "t|u": ("t", "u"), "[t-v]": ("t", "u", "v")}[one.pattern]
+
+    def check_replay(self) -> None:
+        """A core that is made of the records is the present one, but for what is no record."""
+        core = self.world.core
+        if core is not None:
+            other = self.world.replayed()
+            other.loaded(self.world.now())
+            replayed, live = persisted(other, core), persisted(core, core)
+            for group_id in sorted(replayed.keys() | live.keys()):
+                if replayed.get(group_id) != live.get(group_id):
+                    what = f"is {live.get(group_id)}, replayed it is {replayed.get(group_id)}"
+                    self.watch.fail(group_id, what)
+
+    def told(self, count: int) -> str:
+        """The last things that have happened."""
+        rows = []
+        for number, ms, what, call, detail in list(self.world.trace)[-count:]:
+            who = "" if call is None else f"{call.actor.name} #{call.number} "
+            text = brief(call.request if call is not None and what != "<-" else detail)
+            rows.append(f"{number:>6} {ms:>8} ms {what} {who}{text}")
+        return "\n".join(rows)
+
+
+def simulate(seed: int, events: int = EVENTS) -> History:
+    """Play one history of at least so many events. Raises Failure."""
+    history = History(seed, events)
+    try:
+        with mock.patch.object(target, "AT_ONCE", history.scenario.at_once):
+            history.play()
+    except Exception as error:  # whatever breaks, the seed must be told
+        again = f"again: make simulate ARGS='--consumers --seeds 1 --start {seed} --events {events}'"
+        head = f"seed {seed}, event {history.world.events}: {type(error).__name__}: {error}"
+        raise Failure(seed, "\n".join([head, again, str(history.scenario), history.told(SHOWN)])) from error
+    return history
+
+
+def first_failure(numbers: Iterable[int], words: str, events: int = EVENTS) -> Failure | None:
+    """Play these histories until one fails with these words; None when none does."""
+    for seed in numbers:
+        try:
+            simulate(seed, events)
+        except Failure as failure:
+            if words in failure.text.partition("\n")[0]:
+                return failure
+    return None
+
+
+def chunk(events: int, start: int, count: int) -> seeds.Played:
+    """Play some seeds: what happened in them, and what failed."""
+    counts: Counter[str] = Counter(histories=count)
+    failures = []
+    for seed in range(start, start + count):
+        try:
+            history = simulate(seed, events)
+        except Failure as failure:
+            failures.append(failure.text)
+            continue
+        counts["events"] += history.world.events
+        for _, _, what, call, detail in history.world.trace:
+            if what == "<-":
+                counts[f"{type(call.request).__name__} {getattr(detail, 'error_code', 0)}"] += 1
+            elif what in ("crash", "resign", "grown", "repeated", "lost"):
+                counts[what] += 1
+        counts += history.watch.migrations
+        counts["records"] += len(history.world.records)
+    return seeds.Played(counts, failures)

@@ -1,0 +1,44 @@
+"""Histories of groups of both protocols, and what one may rely on when one fails."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.simulation.__main__ import main
+from tests.simulation.consumers.mutants import MUTANTS
+from tests.simulation.consumers.run import chunk, first_failure, simulate
+
+SEEDS, EVENTS = 12, 400
+FOUND_WITHIN = range(40)
+
+
+def test_histories_keep_every_rule_and_reach_what_they_are_for() -> None:
+    played = chunk(EVENTS, 0, SEEDS)
+    assert not played.failures, played.failures[0]
+    counts: Counter[str] = played.counts
+    for what in (
+        *("crash", "lost", "repeated", "grown", "ConsumerGroupHeartbeatRequest 0", "ConsumerGroupHeartbeatRequest 25"),
+        *("HeartbeatRequest 27", "SyncGroupRequest 0", "JoinGroupRequest 0", "OffsetCommitRequest 0", "upgraded"),
+        "downgraded",
+    ):
+        assert counts[what] > 1, what
+
+
+def test_a_seed_is_a_history() -> None:
+    assert simulate(3, 300).told(2_000) == simulate(3, 300).told(2_000)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_core, words = MUTANTS[name]
+    break_core(monkeypatch)
+    failure = first_failure(FOUND_WITHIN, words, EVENTS)
+    assert failure is not None
+    assert f"--start {failure.seed} --events {EVENTS}" in failure.text
+
+
+def test_the_command_plays_consumers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--consumers", "--seeds", "2", "--events", "200", "--processes", "1"]) == 0
+    assert "2 histories" in capsys.readouterr().out
