@@ -35,7 +35,7 @@ from tests.support import wire
 from tests.support.servers import QUICK, ServerProcess
 
 PARTITIONS = 8
-GROUP_ID_NOT_FOUND = 69
+GROUP_ID_NOT_FOUND, INVALID_REQUEST = 69, 42
 NewName = Callable[[str], str]
 NEXT: dict[str, Any] = {"group_protocol": "consumer"}
 PROMPT = {
@@ -165,15 +165,17 @@ class Stay:
         return set().union(*(partitions for kind, partitions in told if kind == what))
 
 
-def joins_and_is_silent(company: Company) -> ConsumerGroupHeartbeatResponse:
-    """One more member of the consumer protocol, that is never heard of again; what it is answered."""
-    join = ConsumerGroupHeartbeatRequest(company.group, "ghost", 0, None, None, 10000, [company.topic], None, None, [])
+def joins(company: Company, member_id: str = "ghost", version: int = 1) -> ConsumerGroupHeartbeatResponse:
+    """One more member of the consumer protocol joins, and is never heard of again; what it is answered."""
+    join = ConsumerGroupHeartbeatRequest(
+        company.group, member_id, 0, None, None, 10000, [company.topic], None, None, []
+    )
     heartbeat = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
     with socket.create_connection(company.address, timeout=30) as connection:
-        connection.sendall(frames.request_frame(heartbeat, 1, 1, join, "ghost"))
+        connection.sendall(frames.request_frame(heartbeat, version, 1, join, "ghost"))
         data = wire.receive_exactly(connection, int.from_bytes(wire.receive_exactly(connection, 4), "big"))
-    body = frames.decode_response_header(heartbeat, 1, data, 0, len(data))[1]
-    answer: ConsumerGroupHeartbeatResponse = heartbeat.decode_response(1, data, body)
+    body = frames.decode_response_header(heartbeat, version, data, 0, len(data))[1]
+    answer: ConsumerGroupHeartbeatResponse = heartbeat.decode_response(version, data, body)
     return answer
 
 
@@ -237,15 +239,15 @@ def test_muster_groups_shows_who_waits_for_whom(company: Company, capsys: pytest
         assert main(["groups", *words, "--bootstrap-server", company.bootstrap]) == 0
         return capsys.readouterr().out.splitlines()
 
-    answers = [joins_and_is_silent(company)]
+    answers = [joins(company)]
     while not answers[-1].assignment.topic_partitions:  # Kafka's coordinator hears of a new topic a moment later
-        answers.append(joins_and_is_silent(company))
+        answers.append(joins(company))
     epoch = answers[-1].member_epoch
     with thread_members(company.native("a", group_instance_id="i-a")):
         eventually_sync(lambda: len(company.described().members) == 2, "the second one to join")
         listed = [line.split() for line in command("list", "--type", "consumer", "--state", "reconciling")]
         assert [company.group, "consumer", "Reconciling", "consumer"] in listed
-        head, columns, first, second, waiting = command("describe", company.group)
+        head, columns, first, second, waiting, *_ = command("describe", company.group)
         text = (
             f"group {company.group}: Reconciling, 2 members (type consumer, protocol type consumer, uniform, epoch 3)"
         )
@@ -406,7 +408,7 @@ def test_a_group_that_cannot_move_over(company: Company) -> None:
         with thread_members(old):
             company.shared(older, old)
         company.shared(older)
-        refused = joins_and_is_silent(company)
+        refused = joins(company)
         assert refused.error_code == GROUP_ID_NOT_FOUND
         assert "an unsupported custom assignor is in use" in str(refused.error_message)
         new = company.native("new")
@@ -417,13 +419,27 @@ def test_a_group_that_cannot_move_over(company: Company) -> None:
     assert not company.ledger.twice
 
 
+def test_who_joins_again_as_the_answer_was_lost(company: Company) -> None:
+    """With an id of its own (version 1) it is the same member. Without (version 0, as the first clients did) it is one
+    more, and the first is there until its session is over.
+    """
+    first, again = joins(company, "of-my-own"), joins(company, "of-my-own")
+    assert (first.error_code, again.error_code, again.member_id) == (0, 0, "of-my-own")
+    assert len(company.described().members) == 1
+    nameless = joins(company, "")
+    assert (nameless.error_code, nameless.error_message) == (INVALID_REQUEST, "MemberId can't be empty.")
+    given = {joins(company, "", version=0).member_id for _ in range(2)}
+    assert {member.member_id for member in company.described().members} == {"of-my-own", *given}
+    assert len(given) == 2
+
+
 def test_who_is_silent_is_missed_and_who_stays_gets_its_share(start_server: Start) -> None:
     """Its partitions come without anybody having to stop; no timer of a client's is asked, only the server's."""
     server = start_server({**PROMPT, **SHORT_SESSIONS}, in_memory=True)
     company = Company(server, "topic", "group")
     with thread_members(a := company.native("a")):
         company.shared(a)
-        assert joins_and_is_silent(company).member_epoch > 0
+        assert joins(company).member_epoch > 0
         eventually_sync(lambda: len(a.assignment) == PARTITIONS // 2, "half to be given up")
         stay = Stay(a)
         company.shared(a)

@@ -161,7 +161,7 @@ def what_is_awaited(found: Description) -> list[str]:
         return []
     told = []
     if found.assignment_epoch < found.epoch:
-        when = "a heartbeat brings them, when group.consumer.assignment.interval.ms is over since the last ones"
+        when = "the next ConsumerGroupHeartbeat brings them, or one a second later"
         told.append(f"the targets of epoch {found.epoch} are not there yet: {when}")
     members = sorted(found.members, key=lambda one: one.member)
     holders = {

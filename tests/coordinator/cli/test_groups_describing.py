@@ -40,7 +40,7 @@ def test_who_waits_for_whom() -> None:
 def test_targets_that_are_not_there_yet() -> None:
     found = group(5, 4, member("a", 4, {"t": [0]}, {"t": [0]}))
     (told,) = what_is_awaited(found)
-    assert told.startswith("the targets of epoch 5 are not there yet: a heartbeat brings them")
+    assert told.startswith("the targets of epoch 5 are not there yet: the next ConsumerGroupHeartbeat brings them")
 
 
 def test_a_classic_group_has_no_targets() -> None:
