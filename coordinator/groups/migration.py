@@ -205,6 +205,11 @@ def _downgrade_after_leave(step: Step, group: ConsumerGroup, leaving: Sequence[C
     gone = {one.member_id for one in leaving}
     staying = [group.members[one] for one in group.member_ids() if one not in gone]
     made = _classic_group(step, group, staying, group.epoch)
+    first = staying[0].said.classic
+    assert first is not None
+    # for the history: what those had that the rebalance takes the place of
+    image, metadata = step.state.image, first.protocols[0][1]
+    made.departed = {one.member_id: classic_members.encoded(metadata, one.at.assigned, image) for one in leaving}
     _replace(step, made, tombstones(group))
     trigger = story.trigger(leaving[0].member_id, leaving[0])
     story.downgraded(step, group, len(staying), cause, trigger)

@@ -6,6 +6,7 @@ import json
 from datetime import UTC
 from typing import Any
 
+from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import story
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
@@ -230,6 +231,11 @@ def test_migration_both_ways() -> None:
     told = theatre.lines(everything=True)
     assert f"the group became a classic group in epoch {generation}, 1 member left in it: member C {C} left" in told
     assert told[-1] == f"a rebalance begins in Stable: member C {C} left"
+    answer = join(theatre, member, "u")
+    theatre.sync(member, {member: assignment_bytes({"u": [0, 1]})}, generation=answer.generation_id)
+    done = theatre.last("rebalance_completed")
+    assert sorted(done["before"]) == sorted([member, "C"])
+    assert (done["moves"][0]["kept"], done["moves"][0]["moved"]) == (1, 1)
 
 
 def test_many_members_are_counted_not_told_each() -> None:
