@@ -30,11 +30,11 @@ from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
-from muster.pipeline.session import open_session, told_in_full
+from muster.pipeline.session import little, open_session, told_in_full
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
-from muster.pipeline.stage import Source, Staged, check, stage, table_kind
+from muster.pipeline.stage import Source, Staged, check, is_small, stage, table_kind
 from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
@@ -209,7 +209,9 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
     try:
         with quiet(asked.verbose):
             is_delta = asked.path is not None and table_kind(asked.path) == DELTA
-            spark = open_session(asked.master, told_in_full(asked.verbose) | (EXTENSION if is_delta else {}))
+            master, settings_of = little(asked.master) if is_small(source) else (asked.master, {})
+            settings_of |= told_in_full(asked.verbose) | (EXTENSION if is_delta else {})
+            spark = open_session(master, settings_of)
     finally:
         progress.end()
     try:

@@ -6,10 +6,12 @@ A source is a data directory, copied segments, a live cluster, a table of raw ro
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
-from pyarrow import fs
+from pyarrow import fs, parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -22,6 +24,7 @@ from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.log_times import with_sound_times
 from muster.pipeline.facts.schema import EVENTS, TABLES
 from muster.pipeline.formats import DELTA, PARQUET
+from muster.pipeline.output import is_local, plain
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
 from muster.pipeline.sources.cluster import bounds, knock
 from muster.pipeline.sources.ends import ENDS, Reach, ends_of_cluster, ends_of_path, reach_of_cluster
@@ -32,6 +35,7 @@ from muster.pipeline.sources.segment_files import NoSource, file_system, find_se
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading
 from muster.pipeline.sources.spark_source import open_reader
 from muster.pipeline.sources.topic_names import names_of_cluster, names_of_path
+from muster.pipeline.stage_transactions import TOPICS as TRANSACTIONS
 from muster.pipeline.stage_transactions import stage_transactions
 from muster.pipeline.wanted import ALL, Wanted, is_wanted, with_last_before
 from muster.pipeline.write import Work, work_of_reader, work_of_rows, write_decoded
@@ -83,6 +87,26 @@ def check(source: Source) -> None:
             )
 
 
+SMALL_BYTES: Final = 8 << 20
+"""A log of fewer bytes is small: some hundred thousand rows."""
+
+
+def is_small(source: Source) -> bool:
+    """Whether what tells of groups is so little that starting costs more than the work. Of a live cluster and of a
+    table of rows that is not known.
+    """
+    if source.path is None or table_kind(source.path) is not None:
+        return False
+    return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTIONS))) < SMALL_BYTES
+
+
+def _bytes_of(path: str, topic: str) -> int:
+    try:
+        return sum(segment.size for segment in find_segments(path, topic))
+    except NoSource:
+        return 0
+
+
 def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL) -> Staged:
     """Read a source into `folder`. Raises NoSource, ClusterError, BadOption, ValueError (see `sources.frame`)."""
     check(source)
@@ -112,7 +136,7 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     if source.kafka is not None and reach is not None:
         ends = _ends(source.kafka, reach, staged, wanted.until_ms)
     if ends is not None:
-        spark.createDataFrame(ends).write.mode("overwrite").parquet(f"{folder}/ends")
+        _write_small(spark, ends, f"{folder}/ends")
     staged_ends = None if ends is None else _read(spark, f"{folder}/ends", ENDS)
     sound, odd_times = with_sound_times(staged, now_ms())
     decoded = with_last_before(sound, wanted)
@@ -122,6 +146,15 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
     )
     inputs = Inputs(decoded, staged_events, staged_ends, wanted.since_ms, epochs, odd_times, transactions)
     return Staged(inputs, malformed, rows)
+
+
+def _write_small(spark: SparkSession, rows: pa.Table, folder: str) -> None:
+    """Rows that this process has: on this machine no job is needed to write them."""
+    if is_local(spark, folder):
+        Path(plain(folder)).mkdir(parents=True, exist_ok=True)
+        parquet.write_table(rows, f"{plain(folder)}/ends.parquet")
+    else:
+        spark.createDataFrame(rows).write.mode("overwrite").parquet(folder)
 
 
 def _nothing(name: str, staged: DataFrame, rows: Mapping[str, int], wanted: Wanted) -> str:
@@ -225,7 +258,9 @@ def _has_rows(kafka: Mapping[str, str], topic: str) -> bool:
 
 
 def _load(spark: SparkSession, source: Source, options: Mapping[str, str]) -> DataFrame:
-    return spark.read.format("muster").options(**_options(spark, source, options)).load()
+    # format("muster") has Spark start a Python of its own for each plan, only to ask for the partitions
+    work = work_of_reader(spark, open_reader(_options(spark, source, options)))
+    return work.rows.mapInArrow(work.decode, from_arrow_schema(RAW))
 
 
 def _options(spark: SparkSession, source: Source, more: Mapping[str, str]) -> dict[str, str]:

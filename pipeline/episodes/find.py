@@ -15,7 +15,7 @@ from typing import Final
 from muster.coordinator.groups.common import events
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.model import LEFT, REPLACED, TIMEOUTS, Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Episode, Rebalance, Spell, Who
 from muster.pipeline.episodes.places import Change, changes
 
 _POLLED_TOO_LATE: Final = "poll timeout"
@@ -166,13 +166,22 @@ class _Finder:
             if rebalance.reason:
                 return False
         silent_ms, patience_ms = spell.silent_ms, spell.patience_ms
-        if spell.how != LEFT or silent_ms is None or not patience_ms:
+        if spell.how not in (LEFT, *DEATHS) or silent_ms is None or not patience_ms:
             return False
         return None if silent_ms >= limits.SLOW_SHARE * patience_ms else False
 
+    def is_sure_of_slowness(self, some: Sequence[Change]) -> bool:
+        """Do commits alone tell that members were slow so many times? A dead member is silent for its session too."""
+        spells = [self.spells[one.gone] for one in some if one.gone is not None]
+        patient = all(
+            one.how == LEFT or (one.patience_ms or 0) > limits.SLOW_SESSIONS * (one.session_ms or 0) for one in spells
+        )
+        return len(spells) >= (limits.SLOW_TWICE if patient else limits.LOOPS)
+
     def is_common(self, one: Change) -> bool:
         """Did members of several groups die at this moment?"""
-        return one.died and any(self.rebalances[number].at_once >= limits.AT_ONCE for number in self._numbers([one]))
+        rows = [self.rebalances[number] for number in self._numbers([one])]
+        return one.died and any(row.at_once >= max(limits.AT_ONCE, limits.AT_ONCE_SHARE * row.groups) for row in rows)
 
     def alive(self, ms: int) -> int:
         """Members just before a time."""
@@ -338,7 +347,7 @@ def _slow(of: _Finder) -> _Found:
         for run in runs:
             slow = [one for one in run if of.was_slow(one) is not False]
             told = [one for one in slow if of.was_slow(one)]
-            if told or len(slow) >= limits.SLOW_TWICE:
+            if told or of.is_sure_of_slowness(slow):
                 yield model.SLOW, slow
 
 

@@ -67,6 +67,8 @@ class Spell(NamedTuple):
     """How long it had not committed when it went, if it had ever committed."""
     patience_ms: int | None = None
     """Its rebalance timeout."""
+    session_ms: int | None = None
+    """Its session timeout."""
 
 
 class Rebalance(NamedTuple):
@@ -89,6 +91,8 @@ class Rebalance(NamedTuple):
     confidence: float = 1.0
     at_once: int = 1
     """In so many groups members died at this moment, this one among them."""
+    groups: int = 1
+    """All groups that have had members."""
 
 
 class Episode(NamedTuple):

@@ -10,7 +10,7 @@ MINUTE: Final = 60 * SECOND
 RETURN_MS: Final = 10 * MINUTE
 """A process of the same instance id, or the same client id and host, that comes within this time is the one that went,
 come back."""
-EXCHANGE_MS: Final = MINUTE
+EXCHANGE_MS: Final = 15 * SECOND
 """Another process that comes so soon after one left has taken its place (RETURN_MS if that one died)."""
 OVERLAP_MS: Final = 2 * MINUTE
 """A process of a deploy comes at most so long before the one whose place it takes goes."""
@@ -20,7 +20,7 @@ LOOP_MS: Final = 15 * MINUTE
 """A process that goes again so soon after it came back is in a loop."""
 STOP_MS: Final = MINUTE
 """Members that went so soon before the last one went with it."""
-FORM_MS: Final = 30 * SECOND
+FORM_MS: Final = 15 * SECOND
 """A member that comes so soon after another one belongs to the same formation."""
 SECOND_ROUND_MS: Final = 10 * SECOND
 """A rebalance with the same members, so soon after another one, is its second round."""
@@ -35,8 +35,12 @@ SLOW_TWICE: Final = 2
 """So often a process must have been put out, if only its commits say that it was slow."""
 SLOW_SHARE: Final = 0.8
 """It was slow if its last commit was this share of its rebalance timeout, or more, before it went."""
+SLOW_SESSIONS: Final = 2
+"""A rebalance timeout of no more sessions than this does not tell a slow member from a dead one: LOOPS times count."""
 AT_ONCE: Final = 3
-"""Deaths in so many groups at the same moment are trouble of the coordinator or the network."""
+"""Deaths in so many groups at the same moment may be trouble of the coordinator or the network,"""
+AT_ONCE_SHARE: Final = 0.3
+"""if these are so large a share of all groups that have had members."""
 
 RESTLESS_SCORE: Final = 50.0
 """A group with this flapping score is restless, whatever its rebalances are."""

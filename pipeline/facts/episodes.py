@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.find import episodes as found_in
-from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.model import Episode, Rebalance, Spell, Who
 from muster.pipeline.episodes.verdict import describe, verdict
 from muster.pipeline.facts.flapping import observed
 from muster.pipeline.facts.schema import TABLES, conform
@@ -25,14 +25,15 @@ from muster.pipeline.tables import by_group
 _SPELL: Final = pa.struct(
     columns(
         "member_id string, instance_id string, client_id string, host string, start_ms long, end_ms long, "
-        "end_cause string, first_generation int, last_generation int, silent_ms long, rebalance_timeout_ms int"
+        "end_cause string, first_generation int, last_generation int, silent_ms long, rebalance_timeout_ms int, "
+        "session_timeout_ms int"
     )
 )
 _REBALANCE: Final = pa.struct(
     columns(
         "generation int, before_generation int, start_ms long, end_ms long, cause string, trigger string, "
         "reason string, members_before int, members_after int, partitions int, cost_ms long, confidence double, "
-        "at_once int"
+        "at_once int, groups int"
     )
 )
 _GIVEN: Final[dict[str, Any]] = {
@@ -87,7 +88,8 @@ def _spells(memberships: DataFrame, generations: DataFrame, commits: DataFrame) 
     heard = by_member.agg(F.max("time_ms").alias("heard_ms"))
     members = generations.select("group", F.explode("members").alias("one"))
     patience = members.groupBy("group", F.col("one.member_id").alias("member_id")).agg(
-        F.max("one.rebalance_timeout_ms").alias("rebalance_timeout_ms")
+        F.max("one.rebalance_timeout_ms").alias("rebalance_timeout_ms"),
+        F.max("one.session_timeout_ms").alias("session_timeout_ms"),
     )
     rows = memberships.join(heard, who, "left").join(patience, who, "left")
     silent = F.col("end_ms") - F.col("heard_ms")
@@ -114,7 +116,8 @@ def _with_common(rebalances: DataFrame) -> DataFrame:
     died = rebalances.where(F.col("cause") == "session_expired").select("group", moment.alias("moment"))
     near = died.select("group", F.explode(F.array(*(F.col("moment") + shift for shift in (-1, 0, 1)))).alias("moment"))
     counted = near.groupBy("moment").agg(F.count_distinct("group").cast("int").alias("at_once"))
-    rows = rebalances.withColumn("moment", moment).join(counted, "moment", "left")
+    groups = rebalances.agg(F.count_distinct("group").cast("int").alias("groups"))
+    rows = rebalances.withColumn("moment", moment).join(counted, "moment", "left").crossJoin(F.broadcast(groups))
     is_death = F.coalesce(F.col("cause") == "session_expired", F.lit(False))
     return rows.withColumn("at_once", F.when(is_death, F.coalesce("at_once", F.lit(1))).otherwise(1)).drop("moment")
 
@@ -165,7 +168,7 @@ def spell_of(row: dict[str, Any]) -> Spell:
     who = Who(row["member_id"], row["instance_id"], row["client_id"], row["host"])
     return Spell(
         who, row["start_ms"] or 0, row["end_ms"], row["end_cause"], row["first_generation"], row["last_generation"],
-        None if row["end_cause"] in DEATHS else row["silent_ms"], row["rebalance_timeout_ms"],
+        row["silent_ms"], row["rebalance_timeout_ms"], row["session_timeout_ms"],
     )  # fmt: skip
 
 

@@ -213,12 +213,18 @@ def episodes(tables: Tables, truth: Truth) -> list[Figure]:
     return [_share("episodes right", right, misses), Figure("  of nothing known", len(false), misses=told)]
 
 
-ALSO: Final[Mapping[str, tuple[str, ...]]] = {"start": ("start", "formation", "first_formation")}
+ALSO: Final[Mapping[str, tuple[str, ...]]] = {
+    "start": ("start", "formation", "first_formation", "whole_stop"),
+    "formation": ("first_formation",),
+    "overlapping_deploy": ("overlapped_deploy",),
+    "deaths": ("member_died",),
+    "trouble": ("coordinator_or_network_trouble",),
+}
 """Kinds of the truth that may be told otherwise."""
 
 
 def _touches(row: Row, line: Mapping[str, Any]) -> bool:
-    since, until = _ms(row.get("from", row.get("start_ms"))), _ms(row.get("until", row.get("end_ms")))
+    since, until = _ms(row.get("from_ms", row.get("start_ms"))), _ms(row.get("until_ms", row.get("end_ms")))
     return since <= line["until"] + SLACK_MS and until >= line["from"] - SLACK_MS
 
 

@@ -82,6 +82,7 @@ class Group:
         *,
         is_id: bool = False,
         at_once: int = 1,
+        groups: int = 1,
         reason: str | None = None,
         **_: object,
     ) -> Group:
@@ -103,13 +104,14 @@ class Group:
                 2_000 * self._partitions,
                 1.0,
                 at_once,
+                groups,
             )
         )
         return self
 
     @staticmethod
     def _of_spell(other: dict[str, object]) -> dict[str, object]:
-        return {name: other[name] for name in ("silent_ms", "patience_ms") if name in other}
+        return {name: other[name] for name in ("silent_ms", "patience_ms", "session_ms") if name in other}
 
 
 def ms(at_s: float) -> int:
