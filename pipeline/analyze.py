@@ -26,6 +26,7 @@ from muster.pipeline.java import NoJava
 from muster.pipeline.output import LARGE, check_place, remove, write_table, write_text
 from muster.pipeline.preflight import NotUsable, check_master, check_out
 from muster.pipeline.progress import Progress, quiet
+from muster.pipeline.published import published
 from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import render
 from muster.pipeline.report.select import select
@@ -138,10 +139,10 @@ class _Run:
         """Write a table, and read it back from where it lies."""
         self._progress.begin(f"table {name}")
         folder = f"{self._kept}/{name}"
-        write_table(rows, folder, (PARQUET,))
+        write_table(published(rows, name), folder, (PARQUET,))
         kept = self._read(name, folder)
         texts = [one for one in self._formats if one not in (PARQUET, HTML)]
-        write_table(kept, f"{self._out}/tables/{name}", texts, large=name in LARGE)
+        write_table(published(kept, name), f"{self._out}/tables/{name}", texts, large=name in LARGE)
         self._tables[name] = kept
 
     def _sides(self, compare: str | int) -> tuple[Side, Side]:

@@ -35,6 +35,8 @@ LOCAL: Final = {
 
 ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
+    # what other programs than Spark read too
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     # records may be large: so much of them goes to a worker at once
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),

@@ -98,7 +98,10 @@ def _spells(memberships: DataFrame, generations: DataFrame, commits: DataFrame) 
 
 def _rebalances(rebalances: DataFrame) -> DataFrame:
     counts = [F.coalesce(F.col(name), F.lit(0)) for name in ("kept", "moved", "gained")]
-    paused = F.coalesce("paused_partition_ms", F.lit(0))
+    # what a death cost before anybody knew of it
+    costs = [name for name in ("paused_partition_ms", "silent_partition_ms") if name in rebalances.columns]
+    known = [F.coalesce(F.col(name), F.lit(0)) for name in costs]
+    paused = sum(known[1:], known[0])
     rows = _with_common(rebalances)
     told = _struct(
         _REBALANCE,

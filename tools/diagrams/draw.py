@@ -11,7 +11,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.diagrams import connections, groups, rooms, transactions
+from tools.diagrams import connections, groups, rooms, tables, transactions
 from tools.diagrams.pages import Parts, redrawn
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -19,6 +19,7 @@ PAGES: dict[str, Parts] = {
     "architecture.md": rooms.PARTS,
     "connections.md": connections.PARTS,
     "groups.md": groups.PARTS,
+    "pipeline-reference.md": tables.PARTS,
     "transactions.md": transactions.PARTS,
 }
 """Page -> the parts of it that are drawn."""
