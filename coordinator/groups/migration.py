@@ -173,7 +173,8 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row]) -> ConsumerGroup
     step.record_all(tombstones(group))
     for member_id, said, _ in rows:
         step.record(records.member_metadata(group_id, member_id, said))
-    step.record(records.group_epoch(group_id, epoch, hash_of(names, step.state.image)))
+    metadata_hash = hash_of(names, step.state.image, step.state.settings.broker_rack)
+    step.record(records.group_epoch(group_id, epoch, metadata_hash))
     for member_id, _, share in rows:
         step.record(records.target(group_id, member_id, share))
     step.record(records.target_epoch(group_id, epoch, 0))

@@ -103,9 +103,9 @@ def settings_of(story: Story) -> GroupSettings:
     found: dict[str, Any] = {
         name: int(text)
         if isinstance(own[name], int)
-        else text
-        if isinstance(own[name], str)
         else tuple(text.split(","))
+        if isinstance(own[name], tuple)
+        else text
         for name, text in named.items()
         if name in own
     }

@@ -37,3 +37,5 @@ class GroupSettings:
     """How long the topics of a regular expression are believed, if topics do not change."""
     group_consumer_migration_policy: str = "bidirectional"
     """Which groups may change their protocol while they have members: disabled, upgrade, downgrade, bidirectional."""
+    broker_rack: str | None = None
+    """Where this node stands: it is in the hash that consumer groups keep of their topics (KIP-1101)."""

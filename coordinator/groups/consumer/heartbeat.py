@@ -232,7 +232,7 @@ def refresh(step: Step, group: ConsumerGroup, *, bump: bool, cause: str, member:
     version = step.state.image.version
     if not bump and group.hashed_version == version:
         return
-    metadata_hash = hash_of(group.names, step.state.image)
+    metadata_hash = hash_of(group.names, step.state.image, step.state.settings.broker_rack)
     if bump or metadata_hash != group.metadata_hash:
         before = group.state_before(int(cause == events.NEW_MEMBER))
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))

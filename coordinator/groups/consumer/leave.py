@@ -73,7 +73,8 @@ def remove(
     for pattern in before:
         if pattern not in group.patterns and pattern in group.resolved:
             step.record(records.pattern_forgotten(group_id, pattern))
-    step.record(records.group_epoch(group_id, group.epoch + 1, hash_of(group.names, step.state.image)))
+    metadata_hash = hash_of(group.names, step.state.image, step.state.settings.broker_rack)
+    step.record(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
     first = members[0]
     reason = None if reasons is None else reasons.get(first.member_id)
     story.bumped(step, group, cause, story.trigger(first.member_id, first, reason), state=state)

@@ -92,7 +92,7 @@ def found(step: Step, command: TopicsFound) -> None:
             continue
         changed |= set(topics) != set(() if before is None else before.topics)
         step.record(made)
-    metadata_hash = hash_of(group.names, step.state.image)
+    metadata_hash = hash_of(group.names, step.state.image, step.state.settings.broker_rack)
     if changed or metadata_hash != group.metadata_hash:
         state, topics_before = group.state, group.hashed_topics
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))

@@ -12,35 +12,42 @@ from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.consumer.xxh3 import xxh3_64
 
 NO_TOPICS: Final = 0
+MOST_WITH_RACKS: Final = 2_000
+"""Partitions of a topic whose racks are hashed: some 10 ms."""
 _VERSION: Final = b"\0"
 _SIGN: Final = 1 << 63
 
 
-def hash_of(names: Iterable[str], image: TopicsImage) -> int:
-    """The hash of those of these topics that exist."""
+def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -> int:
+    """The hash of those of these topics that exist. `rack`: where this node stands, and so all replicas."""
     by_name = image.by_name
     there = sorted([name for name in names if name in by_name], key=_java_order)
     if not there:
         return NO_TOPICS
-    return _signed(xxh3_64(b"".join([pack("<q", _of_topic(by_name[name])) for name in there])))
+    return _signed(xxh3_64(b"".join([pack("<q", _of_topic(by_name[name], rack)) for name in there])))
 
 
-def _of_topic(topic: TopicImage) -> int:
-    # a topic that changes is another object: this is computed once for all groups
+def _of_topic(topic: TopicImage, rack: str | None) -> int:
+    # a topic that changes is another object, and the rack stays: this is computed once for all groups
     if topic.metadata_hash is None:
-        topic.metadata_hash = topic_hash(topic)
+        topic.metadata_hash = topic_hash(topic, rack)
     return topic.metadata_hash
 
 
-def topic_hash(topic: TopicImage) -> int:
-    """The hash of one topic. Its replicas have no racks here."""
+def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
+    """The hash of one topic."""
     high, low = topic.topic_id[:8], topic.topic_id[8:]
-    name = topic.name.encode("utf-16-le", "surrogatepass")
-    data = (
-        _VERSION + high[::-1] + low[::-1] + name + pack("<i", len(name) // 2) + pack("<i", topic.partitions)
-        + pack(f"<{topic.partitions}i", *range(topic.partitions))
-    )  # fmt: skip
-    return _signed(xxh3_64(data))
+    head = _VERSION + high[::-1] + low[::-1] + _text(topic.name) + pack("<i", topic.partitions)
+    if rack is None or topic.partitions > MOST_WITH_RACKS:
+        return _signed(xxh3_64(head + pack(f"<{topic.partitions}i", *range(topic.partitions))))
+    # the length before it is written apart from the one that a text has behind it
+    behind = pack("<i", len(rack.encode("utf-16-le", "surrogatepass")) // 2) + _text(rack)
+    return _signed(xxh3_64(head + b"".join([pack("<i", one) + behind for one in range(topic.partitions)])))
+
+
+def _text(text: str) -> bytes:
+    units = text.encode("utf-16-le", "surrogatepass")
+    return units + pack("<i", len(units) // 2)
 
 
 def _signed(value: int) -> int:

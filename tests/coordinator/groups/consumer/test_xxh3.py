@@ -67,3 +67,17 @@ def test_it_is_a_signed_number() -> None:
     values = [hash_of(["t"], image(t=count)) for count in range(1, 50)]
     assert all(-(2**63) <= value < 2**63 for value in values)
     assert min(values) < 0 < max(values)
+
+
+def test_the_rack_of_the_replicas_counts() -> None:
+    # as a Kafka 4.3 with broker.rack=rack-1 wrote it
+    ids = {"t1": "3762aa0a507f417fbfabb8dc4406e551", "t2": "aef33ab31cc7448183a77747b1238fc4"}
+    topics = {name: TopicImage(name, bytes.fromhex(ids[name]), count) for name, count in (("t1", 3), ("t2", 1))}
+    there = TopicsImage(topics, 1)
+    assert hash_of(["t1"], there, "rack-1") == -3538703896867004124
+    assert hash_of(["t1", "t2"], there, "rack-1") == -7761269471423165803
+
+
+def test_racks_of_very_many_partitions_are_left_out() -> None:
+    assert hash_of(["t"], image(t=2_001), "rack") == hash_of(["t"], image(t=2_001))
+    assert hash_of(["t"], image(t=2_000), "rack") != hash_of(["t"], image(t=2_000))
