@@ -66,6 +66,18 @@ def test_console_producer_and_consumer_and_offsets(tool: Tool, new_name: NewName
     assert {row[5] for row in described.values()} == {"0"}
 
 
+def test_console_consumer_with_the_consumer_protocol(tool: Tool, new_name: NewName, group: str) -> None:
+    topic = new_name("console")
+    tool(TOPICS, "--create", "--topic", topic, "--partitions", "2")
+    tool(PRODUCER, "--topic", topic, stdin="one\ntwo\n")
+    protocol = ("--command-property", "group.protocol=consumer")
+    last = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "20000")
+    assert set(tool(CONSUMER, "--topic", topic, "--group", group, *protocol, *last).split()) == {"one", "two"}
+    assert [group, "Consumer", "consumer"] in rows(tool(ALL_GROUPS, "--list"))
+    described = [row for row in rows(tool(GROUPS, "--describe", "--group", group)) if row[0] == group]
+    assert [row[3:6] for row in described if row[3] != "0"] in ([["1", "1", "0"]] * 2, [["2", "2", "0"]])
+
+
 def test_groups(tool: Tool, new_name: NewName, group: str) -> None:
     topic = new_name("grouped")
     tool(TOPICS, "--create", "--topic", topic, "--partitions", "1")
