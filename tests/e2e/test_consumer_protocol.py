@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -20,8 +21,9 @@ from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from tests.e2e.aio import Member, members
 from tests.e2e.conftest import BOOTSTRAP, RunningServer, Start, create_topic, new_server
-from tests.e2e.ledger import Ledger, eventually_sync
+from tests.e2e.ledger import Ledger, eventually, eventually_sync
 from tests.e2e.sync_clients import (
     ThreadMember,
     confluent_admin,
@@ -365,6 +367,24 @@ def test_both_protocols_in_one_group(company: Company) -> None:
             company.shared(a, b)
             for stay in stays:
                 stay.check()
+    assert not company.ledger.twice
+
+
+async def test_aiokafka_beside_the_new_protocol(company: Company) -> None:
+    """Its rebalances stop itself and nobody else."""
+    native = company.native("native")
+    classic = Member("classic", company.ledger, company.bootstrap, [company.topic], company.group)
+    with thread_members(native):
+        await eventually(lambda: len(native.assignment) == PARTITIONS, "all of it")
+        stay = Stay(native)
+        async with members(classic):
+            half = PARTITIONS // 2
+            await eventually(lambda: len(native.assignment) == len(classic.assignment) == half, "two to share")
+            await asyncio.to_thread(company.flow)
+            stay.check()
+            assert len(company.ledger.by("native")) + len(company.ledger.by("classic")) == company.sent
+        await eventually(lambda: len(native.assignment) == PARTITIONS, "what the other one had")
+        await asyncio.to_thread(company.flow)
     assert not company.ledger.twice
 
 
