@@ -76,6 +76,7 @@ class Node:
         "draw_uuid",
         "draw_uuid_text",
         "routing",
+        "serves_consumer_groups",
         "short_ways",
         "slices",
         "topics",
@@ -114,6 +115,8 @@ class Node:
         self.cluster = cluster
         self.slices = slices or Slices(clock)
         self.unsent = unsent or Unsent(clock)
+        self.serves_consumer_groups: bool | None = None
+        """Whether the new protocol is served (KIP-848); None: nobody has asked yet."""
         self.short_ways = True
         """Whether requests may take those of `api.short`; tests and `bench` compare."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid

@@ -59,8 +59,11 @@ def handle_consumer_group_heartbeat(
 
 def _is_served(node: Node) -> bool:
     """Whether the broker was not told to leave this protocol alone (deprecated since Kafka 4.3)."""
-    protocols = node.config.value(PROTOCOLS)
-    return isinstance(protocols, tuple) and CONSUMER in protocols
+    served = node.serves_consumer_groups
+    if served is None:  # it cannot change while the broker runs
+        protocols = node.config.value(PROTOCOLS)
+        served = node.serves_consumer_groups = isinstance(protocols, tuple) and CONSUMER in protocols
+    return served
 
 
 def _error_of(pattern: str) -> str | None:

@@ -5,6 +5,7 @@ the topics have changed. Kafka: Utils.computeTopicHash, computeGroupHash.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from struct import pack
 from typing import Final
 
@@ -16,6 +17,8 @@ MOST_WITH_RACKS: Final = 2_000
 """Partitions of a topic whose racks are hashed: some 10 ms."""
 _VERSION: Final = b"\0"
 _SIGN: Final = 1 << 63
+MOST_KEPT: Final = 4_096
+"""Topics of a group whose hash is kept, for 64 groups."""
 
 
 def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -> int:
@@ -24,7 +27,14 @@ def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -
     there = sorted([name for name in names if name in by_name], key=_java_order)
     if not there:
         return NO_TOPICS
-    return _signed(xxh3_64(b"".join([pack("<q", _of_topic(by_name[name], rack)) for name in there])))
+    hashes = b"".join([pack("<q", _of_topic(by_name[name], rack)) for name in there])
+    return _of_hashes(hashes) if len(there) <= MOST_KEPT else _signed(xxh3_64(hashes))
+
+
+@lru_cache(64)
+def _of_hashes(hashes: bytes) -> int:
+    # members that join a group one after the other have it asked each time
+    return _signed(xxh3_64(hashes))
 
 
 def _of_topic(topic: TopicImage, rack: str | None) -> int:
