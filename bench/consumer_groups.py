@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,7 +19,7 @@ from bench import measure
 from bench.load.consumer_members import ERROR_AT, Crowd
 from bench.load.frameload import FrameLoad
 from bench.scenarios import REPEATED, Figures, Target, event_loop_factory, of_load
-from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
+from tests.support.servers import REPOSITORY, KafkaServer, MusterServer, ServerProcess, kafka_available
 
 SETTINGS: Final[Mapping[str, str]] = {
     "group.consumer.session.timeout.ms": "1800000",
@@ -78,18 +80,19 @@ class Groups:
     async def _large(self, group: str) -> Figures:
         crowd = self.crowd(LARGE)
         settled = await crowd.join([group], MEMBERS)
-        more, less = [], []
-        for _ in range(CHANGES):
-            await asyncio.sleep(1.1)  # group.consumer.assignment.interval.ms
-            more.append(await crowd.one_more(group))
-            await asyncio.sleep(1.1)
-            less.append(await crowd.one_less(group))
+        port, epoch = self.target.server.address[1], crowd.members[group][0].epoch
+        words = [str(port), group, str(epoch), str(CHANGES), *LARGE]
+        comers = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "bench.load.one_more", *words, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE
+        )
+        told, _ = await comers.communicate()
+        changes = json.loads(told)
         crowd.close()
         return {
             f"{SETTLE}, CPU ms": settled.server_cpu_s * 1000,
             f"{SETTLE}, wall ms": settled.wall_s * 1000,
-            MORE: statistics.median(more) * 1000,
-            LESS: statistics.median(less) * 1000,
+            MORE: statistics.median(changes["more"]),
+            LESS: statistics.median(changes["less"]),
         }
 
     def figures(self) -> Figures:

@@ -46,13 +46,6 @@ class ConsumerMember(Actor):
         self.epoch = 0
         self.owned: Owned = {}
         self.heartbeats = 0
-        self.reached_s: dict[int, float] = {}
-        """When it was in each epoch first."""
-        self.hurries = False
-        """Sends one heartbeat behind the other."""
-        self.leaves = False
-        self.left_s = 0.0
-        """Leaves with its next heartbeat; when it did."""
 
     @property
     def partitions(self) -> int:
@@ -63,10 +56,6 @@ class ConsumerMember(Actor):
         """Join, and follow."""
         says_owned = True
         while True:
-            if self.leaves:
-                self.left_s = time.perf_counter()
-                yield ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, LEAVING)
-                return
             answer = yield self.beat(says_owned)
             if answer is None or answer.error_code in RETRIABLE:
                 yield RETRY_MS
@@ -74,16 +63,14 @@ class ConsumerMember(Actor):
             if answer.error_code:
                 raise RuntimeError(f"a heartbeat was answered with {error_name(answer.error_code)}")
             self.heartbeats += 1
-            if answer.member_epoch != self.epoch:
-                self.epoch = answer.member_epoch
-                self.reached_s.setdefault(self.epoch, time.perf_counter())
+            self.epoch = answer.member_epoch
             says_owned = False
             if answer.assignment is not None:
                 given = {row.topic_id: frozenset(row.partitions) for row in answer.assignment.topic_partitions}
                 # what was taken away is given up now, and what was given is taken
                 says_owned = given != self.owned
                 self.owned = given
-            if not says_owned and not self.hurries:
+            if not says_owned:
                 yield answer.heartbeat_interval_ms
 
     def beat(self, says_owned: bool) -> ConsumerGroupHeartbeatRequest:
@@ -104,11 +91,6 @@ class ConsumerMember(Actor):
         request = ConsumerGroupHeartbeatRequest(self.group_id, self.member_id, self.epoch)
         served = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
         return bytes(frames.request_frame(served, VERSION, 1, request, wire.CLIENT_ID.decode()))
-
-
-def first_epoch_above(member: ConsumerMember, epoch: int) -> int:
-    """The first epoch above this one that a member was in."""
-    return min(reached for reached in member.reached_s if reached > epoch)
 
 
 class Settled(NamedTuple):
@@ -154,32 +136,6 @@ class Crowd:
             return False
         shares = [member.partitions for member in members]
         return sum(shares) == sum(self._topics.values()) and max(shares) - min(shares) <= 1
-
-    async def one_more(self, group: str) -> float:
-        """One member joins: after how many seconds its target is known. It sends one heartbeat behind the other."""
-        before = self.members[group][0].epoch
-        last = ConsumerMember(self._world, group, f"{group}-more", [*self._topics])
-        last.hurries = True
-        await self._world.connect(last)
-        start_s = time.perf_counter()
-        last.start()
-        await self._world.until(lambda: last.epoch > before)
-        last.hurries = False
-        self.members[group].append(last)
-        await self._world.until(lambda: self.is_settled(group))
-        return last.reached_s[first_epoch_above(last, before)] - start_s
-
-    async def one_less(self, group: str) -> float:
-        """The newest member leaves: after how many seconds another one, that hurries, hears of a new target."""
-        leaver, other = self.members[group].pop(), self.members[group][0]
-        before, beats = other.epoch, other.heartbeats
-        other.hurries = True
-        await self._world.until(lambda: other.heartbeats > beats + 1)
-        leaver.leaves = True
-        await self._world.until(lambda: other.epoch > before)
-        other.hurries = False
-        await self._world.until(lambda: self.is_settled(group))
-        return other.reached_s[first_epoch_above(other, before)] - leaver.left_s
 
     def steady_frames(self) -> list[bytes]:
         """A heartbeat of each member."""

@@ -1,0 +1,101 @@
+"""`python -m bench.load.one_more PORT GROUP EPOCH TIMES TOPIC...`: members that come to a large consumer group and go
+again, in a process of their own, so that what the other members do on the client's side does not count.
+
+Prints for each time, as JSON: after how many ms a new member had the new epoch, and after how many ms the one that
+stayed had it when another had left. Each sends one heartbeat behind the other meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+from typing import Any, Final
+
+from bench.load.consumer_members import LEAVING, REBALANCE_MS, RETRIABLE, VERSION
+from muster.protocol import frames
+from muster.protocol.api import ApiKey, api
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from tests.support import wire
+
+PAUSE_S: Final = 1.1
+"""Longer than group.consumer.assignment.interval.ms."""
+_API: Final = api(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+
+
+class Comer:
+    """One member on a blocking connection."""
+
+    def __init__(self, port: int, group: str, member_id: str, topics: list[str]) -> None:
+        self.connection = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.group, self.member_id, self.topics = group, member_id, topics
+        self.epoch = 0
+        self.owned: Any = []
+
+    def beat(self) -> int:
+        """One heartbeat; the epoch that it brings. What it is given it takes, what it is told to give up it does."""
+        request = ConsumerGroupHeartbeatRequest(self.group, self.member_id, self.epoch)
+        if self.epoch == 0:
+            request.subscribed_topic_names, request.rebalance_timeout_ms = self.topics, REBALANCE_MS
+        if self.epoch >= 0:
+            request.topic_partitions = self.owned
+        answer = self._ask(request)
+        if answer.error_code and answer.error_code not in RETRIABLE:
+            raise RuntimeError(f"a heartbeat was answered with {answer.error_code}")
+        self.epoch = answer.member_epoch
+        if answer.assignment is not None:
+            rows = answer.assignment.topic_partitions
+            self.owned = [ConsumerGroupHeartbeatRequestTopicPartitions(row.topic_id, row.partitions) for row in rows]
+        return self.epoch
+
+    def until_above(self, epoch: int, since_s: float) -> float:
+        """Heartbeats until it has a later epoch; the ms since then."""
+        while self.beat() <= epoch:
+            pass
+        return (time.perf_counter() - since_s) * 1000
+
+    def leave(self) -> None:
+        """It goes."""
+        self.epoch = LEAVING
+        self.beat()
+
+    def _ask(self, request: ConsumerGroupHeartbeatRequest) -> Any:
+        self.connection.sendall(frames.request_frame(_API, VERSION, 1, request, wire.CLIENT_ID.decode()))
+        size = int.from_bytes(wire.receive_exactly(self.connection, 4), "big")
+        data = wire.receive_exactly(self.connection, size)
+        _, body = frames.decode_response_header(_API, VERSION, data, 0, size)
+        return _API.decode_response(VERSION, data, body)
+
+
+def settle(comer: Comer) -> None:
+    """Keep it alive until the next target may be computed."""
+    end_s = time.perf_counter() + PAUSE_S
+    while time.perf_counter() < end_s:
+        comer.beat()
+        time.sleep(0.1)
+
+
+def main() -> None:
+    port, group, epoch, times, *topics = sys.argv[1:]
+    stays = Comer(int(port), group, f"{group}-stays", topics)
+    stays.until_above(int(epoch), time.perf_counter())
+    more, less = [], []
+    for number in range(int(times)):
+        settle(stays)
+        before = stays.epoch
+        comes = Comer(int(port), group, f"{group}-comes-{number}", topics)
+        more.append(comes.until_above(before, time.perf_counter()))
+        settle(stays)
+        before, start_s = stays.epoch, time.perf_counter()
+        comes.leave()
+        less.append(stays.until_above(before, start_s))
+    stays.leave()
+    print(json.dumps({"more": more, "less": less}))
+
+
+if __name__ == "__main__":
+    main()
