@@ -13,6 +13,10 @@ DAY: Final = 24 * HOUR
 NOT_KNOWN: Final = "–"
 
 
+_SHARP_MS: Final = 50
+"""Bounds that are no farther apart are a measurement."""
+
+
 def duration(ms: float | None) -> str:
     """`350 ms`, `3.2 s`, `12 min`, `5 h 20 min`, `3 d 4 h`."""
     if ms is None:
@@ -26,6 +30,18 @@ def duration(ms: float | None) -> str:
     if ms < HOUR:
         return _two(ms, MINUTE, "min", SECOND, "s") if ms < 10 * MINUTE else f"{ms / MINUTE:.0f} min"
     return _two(ms, HOUR, "h", MINUTE, "min") if ms < DAY else _two(ms, DAY, "d", HOUR, "h")
+
+
+def span(likely_ms: float | None, least_ms: float | None, most_ms: float | None) -> str:
+    """A duration of which the bounds are known: `2.1 s`, or `0.1 to 3 s` where nothing tells more. Of what was not
+    measured no milliseconds are told.
+    """
+    if likely_ms is None or least_ms is None or most_ms is None or most_ms - least_ms <= _SHARP_MS:
+        return duration(likely_ms)
+    if most_ms < MINUTE:
+        least, most = (f"{round(ms / SECOND, 1):g}" for ms in (least_ms, most_ms))
+        return f"{least} to {most} s" if least != most else f"{most} s"
+    return f"{duration(max(round(least_ms, -3), 0))} to {duration(round(most_ms, -3))}"
 
 
 def _two(ms: float, large: int, large_name: str, small: int, small_name: str) -> str:

@@ -116,7 +116,7 @@ _TABLES: Final[_Plans] = {
     "moves": lambda of: moves(of["changed"], of["rebalances"]),
     "balance": lambda of: balance(of["generations"]),
     "regressions": lambda of: regressions(of["placed"], of.fenced()),
-    "stalls": lambda of: stalls(of["commits"], of.inputs.ends),
+    "stalls": lambda of: stalls(of["commits"], of.inputs.ends, of["ownership"]),
     "lag": lambda of: lag(of["commits"], of.inputs.ends),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),

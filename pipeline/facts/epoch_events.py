@@ -27,9 +27,10 @@ NEAR_MS: Final = 60_000
 """An epoch of the offsets log that begins this near is the same."""
 _TRIGGER: Final = ("member", "instance", "client_id", "host")
 _NAMES: Final = ("member_id", "instance_id", "client_id", "host")
+_NOT_TOLD: Final = ("paused_partition_ms", "took_least_ms", "took_most_ms")
 TOLD: Final = pa.schema(
     [
-        *(field for field in TABLES["rebalances"] if field.name != "paused_partition_ms"),
+        *(field for field in TABLES["rebalances"] if field.name not in _NOT_TOLD),
         *columns("leader string, is_cooperative boolean"),
     ]
 )
@@ -84,7 +85,7 @@ def _begun(group: str, one: Mapping[str, Any], before: int, came: int, went: int
         "group": group,
         "generation": one["epoch"],
         "before_generation": one["epoch"] - 1,
-        "start_ms": one["time_ms"],
+        **dict.fromkeys(("start_ms", "start_earliest_ms", "start_latest_ms"), one["time_ms"]),
         "cause": one["cause"],
         **who,
         "reason": trigger.get("reason"),

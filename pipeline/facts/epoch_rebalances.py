@@ -85,5 +85,7 @@ def row_of(group: str, one: Raised) -> dict[str, Any]:
         "members_left": len(change.gone) if is_known else None,
         "failed_attempts": epoch.number - change.before - 1 if change.before is not None else None,
         "confidence": one.certainty,
+        "start_earliest_ms": epoch.began_ms,
+        "start_latest_ms": epoch.began_ms,
         "gone": [{"member_id": gone.member_id, "end_cause": gone.how, "end_ms": gone.at_ms} for gone in one.ended],
     }

@@ -14,10 +14,33 @@ _ENDS: Final = (kinds.REBALANCE_COMPLETED, kinds.GROUP_EMPTIED, kinds.GROUP_DELE
 _TRIGGER: Final = {"member_id": "member", "instance_id": "instance", "client_id": "client_id", "host": "host"}
 
 
+_MEMBERS: Final = {kinds.MEMBER_JOINED: "came", kinds.MEMBER_LEFT: "went", kinds.MEMBER_EXPIRED: "died"}
+"""Events of members, and the columns that name these."""
+
+
+def _named(kind: str) -> Column:
+    """What is told of a member in its rebalance."""
+    if kind != kinds.MEMBER_EXPIRED:
+        return F.col("member.client_id")
+    shares = F.coalesce("member.assignment", F.array())
+    return F.struct(
+        *(F.col(f"member.{field}").alias(name) for name, field in _TRIGGER.items()),
+        F.col("member.heard").alias("last_ms"),
+        F.col("time_ms").alias("end_ms"),
+        F.aggregate(shares, F.lit(0), lambda total, share: total + F.size(share.partitions)).alias("partitions"),
+    )
+
+
+def _silent_ms(one: Column, until_ms: Column) -> Column:
+    """How long what a dead member had was not read before the rebalance began, summed over the partitions."""
+    return F.coalesce(one.partitions * F.greatest(until_ms - one.last_ms, F.lit(0)), F.lit(0)).cast("long")
+
+
 def told(events: DataFrame) -> DataFrame:
     """Each rebalance that ended: the columns of the table `rebalances` without `paused_partition_ms`, and leader,
     is_cooperative. Counts of partitions are null for one that left no members."""
-    rows = events.where(F.col("kind").isin(kinds.REBALANCE_STARTED, kinds.REBALANCE_FAILED, *_ENDS))
+    wanted = (kinds.REBALANCE_STARTED, kinds.REBALANCE_FAILED, *_ENDS, *_MEMBERS)
+    rows = events.where(F.col("kind").isin(*wanted))
     in_order = Window.partitionBy("group").orderBy("log_partition", "log_offset")
     ended = F.when(F.col("kind").isin(*_ENDS), 1).otherwise(0)
     rows = rows.withColumn(
@@ -39,6 +62,7 @@ def told(events: DataFrame) -> DataFrame:
         F.max_by(F.struct("cause", "trigger"), F.when(started, F.col("log_offset"))).alias("last"),
         F.max_by(F.when(started, F.col("member_count")), F.when(started, F.col("log_offset"))).alias("member_count"),
         F.sum(failed.cast("int")).alias("failed_attempts"),
+        *(F.collect_list(F.when(F.col("kind") == kind, _named(kind))).alias(name) for kind, name in _MEMBERS.items()),
     )
     rounds = rounds.where(F.col("end").isNotNull())
     emptied = F.col("end.ids").isNull()
@@ -50,11 +74,17 @@ def told(events: DataFrame) -> DataFrame:
     lost = F.when(emptied, F.lag("end.owned").over(in_turn))
     rounds = rounds.withColumn("had", had).withColumn("lost_all", lost).withColumn("after", after)
     trigger = F.coalesce("end.trigger", "last.trigger")
+    start_ms = F.col("end.time_ms") - F.col("end.took_ms")
     return rounds.select(
         "group",
         F.col("end.generation").alias("generation"),
         "before_generation",
-        (F.col("end.time_ms") - F.col("end.took_ms")).alias("start_ms"),
+        *(start_ms.alias(name) for name in ("start_ms", "start_earliest_ms", "start_latest_ms")),
+        *("came", "went", "died"),
+        F.array_min(F.transform("died", lambda one: one.last_ms)).alias("silent_from_ms"),
+        F.aggregate("died", F.lit(0).cast("long"), lambda total, one: total + _silent_ms(one, start_ms)).alias(
+            "silent_partition_ms"
+        ),
         F.col("end.time_ms").alias("end_ms"),
         F.coalesce("end.cause", "last.cause").alias("cause"),
         *(trigger[field].alias(f"trigger_{name}") for name, field in _TRIGGER.items()),

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
 from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, REPLACED, Gone, began, departures, is_overdue
-from muster.pipeline.facts.infer_evidence import Member, State, rested_ms
+from muster.pipeline.facts.infer_evidence import Member, State
 from muster.pipeline.facts.infer_habits import Habits
 
 _SWIFT_MS: Final = 300
@@ -30,10 +30,11 @@ class Verdict(NamedTuple):
 
     cause: str | None
     trigger: Member | None
-    start_ms: int
     certainty: float
     gone: tuple[Gone, ...] = ()
-    joined: int = 0
+    joined: tuple[Member, ...] = ()
+    is_second_round: bool = False
+    """Members of a cooperative group join again, having given partitions up."""
 
 
 class Told(NamedTuple):
@@ -71,9 +72,9 @@ def judge(before: State, after: State, habits: Habits) -> Verdict:
     cause, trigger, certainty = _told(change)
     if change.attempts > 1:
         certainty *= 0.85 if change.attempts <= _FAR else 0.4
-    start_ms = _start_ms(before, after, cause, next((one for one in change.gone if one.member is trigger), None))
     replaced = (Gone(one, REPLACED, None, 1.0) for one in change.back)
-    return Verdict(cause, trigger, start_ms, round(certainty, 3), (*change.gone, *replaced), len(change.new))
+    gone = (*change.gone, *replaced)
+    return Verdict(cause, trigger, round(certainty, 3), gone, tuple(change.new), _is_second_round(change))
 
 
 def _told(change: _Change) -> Told:
@@ -269,14 +270,3 @@ def _withheld(state: State, habits: Habits) -> bool:
 def _gave_up(state: State) -> Member | None:
     """The member that had more than it has: it joins again when it has given that up."""
     return next((member for member in state.members if member.owned > member.assigned), None)
-
-
-def _start_ms(before: State, after: State, cause: str | None, first: Gone | None) -> int:
-    """When the members were told to join again, as far as can be told: between the two records."""
-    end_ms = after.joined_ms
-    if first is not None and first.when_ms is not None and cause in (events.LEFT, events.SESSION_EXPIRED):
-        return min(max(first.when_ms, before.at_ms), end_ms)
-    rest_ms, usual_ms = rested_ms(before, after), before.usual_ms()
-    if rest_ms is None or usual_ms is None or end_ms - rest_ms > max(3 * usual_ms, 10_000):
-        return end_ms
-    return min(max(rest_ms, before.at_ms), end_ms)

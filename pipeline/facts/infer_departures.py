@@ -22,6 +22,9 @@ _SLACK: Final = 0.99
 """The clocks of a coordinator's threads differ a little."""
 _POLLS_AMONG_LEAVES: Final = 0.1
 """How often a member that leaves does so because it has not polled for too long."""
+_SHORT_POLLS_AMONG_LEAVES: Final = 0.6
+"""The same, where that time was made short."""
+_SHORT_POLL_MS: Final = 120_000
 _STATIC_LEAVES: Final = 0.05
 """How often a static member leaves: only if an operator removes it, or its client is told to."""
 _OVERDUE: Final = 1.2
@@ -220,17 +223,19 @@ def _likelihoods(
     if not member.assigned:
         return leaves, 1 - leaves, 0.0
     parting = 1.0 - parts
+    is_short = _has_polls(member) and member.rebalance_timeout_ms < _SHORT_POLL_MS
+    slow = _SHORT_POLLS_AMONG_LEAVES if is_short else _POLLS_AMONG_LEAVES
     if beat_ms is None:
         # no member commits regularly; it may still commit when it leaves, unless it has lost its partitions
         polls = 1.0 if _has_polls(member) and silent_ms >= member.rebalance_timeout_ms * _SLACK else 0.0
-        return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * _POLLS_AMONG_LEAVES * polls
+        return leaves * max(min(2 * parting, 1), _NEVER), 1 - leaves, leaves * slow * polls
     left = max(parting, _NEVER) * (
         1 / beat_ms if _is_usual(before, member, silent_ms) else _density(silent_ms, beat_ms)
     )
     over_ms = silent_ms - member.session_timeout_ms
     expired = _density(over_ms, beat_ms) * (_TO_THE_MS if 0 <= over_ms <= _EXACT_MS else 1)
     polls = _density(silent_ms - member.rebalance_timeout_ms * _SLACK, beat_ms) if _has_polls(member) else 0.0
-    return leaves * (1 - _POLLS_AMONG_LEAVES) * left, (1 - leaves) * expired, leaves * _POLLS_AMONG_LEAVES * polls
+    return leaves * (1 - slow) * left, (1 - leaves) * expired, leaves * slow * polls
 
 
 def _has_polls(member: Member) -> bool:

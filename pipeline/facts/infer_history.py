@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
-from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.facts.infer import Verdict, judge
-from muster.pipeline.facts.infer_departures import EXPIRED
-from muster.pipeline.facts.infer_evidence import State, continued, survivors
+from muster.pipeline.facts.infer_evidence import State, continued
 from muster.pipeline.facts.infer_habits import Habits, with_parting, with_state
+from muster.pipeline.facts.infer_start import Hearing, Seen, Start, start_of, with_hearing, with_parted
 
 
 class Rebalance(NamedTuple):
@@ -19,13 +19,33 @@ class Rebalance(NamedTuple):
     """None: the log does not reach back that far."""
     after: State
     verdict: Verdict
+    start: Start | None = None
+    """None: nothing tells when it began."""
 
 
 NOT_KNOWN: Final = 0.2
 """The certainty if the state before is not in the log: there was a rebalance, and no more is known."""
 
 
+LOOK_AHEAD: Final = 64
+"""So many rebalances of a group are judged before the first of them is told: what they show of the members' heartbeats
+tells when it began."""
+
+
 def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
+    """Each change of generation, as `_seen` has it, with the time at which it began."""
+    hearing = Hearing()
+    seen = _seen(states)
+    while some := list(islice(seen, LOOK_AHEAD)):
+        for one in some:
+            hearing = with_parted(hearing, one)
+        for one in some:
+            hearing = with_hearing(hearing, one)
+        for one in some:
+            yield Rebalance(one.before, one.after, one.verdict, start_of(one, hearing))
+
+
+def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
     """Each change of generation. None among the states is a tombstone: the group was deleted.
 
     No rebalances are: the memberless record of generation 0 that a new group begins with, and a record of the same
@@ -45,45 +65,9 @@ def rebalances(states: Iterable[State | None]) -> Iterator[Rebalance]:
         if before is None and state.generation == 1:
             before = State(0, state.at_ms, state.joined_ms, None, None, (), frozenset(), {})
         if before is None:
-            yield Rebalance(None, state, Verdict(None, None, state.joined_ms, NOT_KNOWN))
+            yield Seen(None, state, Verdict(None, None, NOT_KNOWN), habits)
         else:
             habits = with_parting(habits, before, state)
-            yield Rebalance(before, state, judge(before, state, habits))
+            yield Seen(before, state, judge(before, state, habits), habits)
         before = state
         habits = with_state(habits, state)
-
-
-def start_ms(before: State | None, after: State, verdict: Verdict) -> int:
-    """An estimate of when the members lost their work; no later than the end of the join phase.
-
-    The verdict's time comes from commits: those that stayed made none after they had been told to join again. That is
-    good if they commit often. If a minute lies between two commits, it says nothing; then the estimate is that members
-    learn of a rebalance by their next heartbeat.
-    """
-    stayed = [] if before is None else survivors(before, after)
-    if before is None or not stayed:
-        return verdict.start_ms
-    heartbeat_ms = heartbeat(before)
-    usual_ms = before.usual_ms()
-    if usual_ms is not None and usual_ms <= heartbeat_ms / 2:
-        return verdict.start_ms
-    if _waited(before, after, verdict):
-        return verdict.start_ms
-    # the last of n members, each of which hears of it at any time within a heartbeat
-    heard_ms = heartbeat_ms * len(stayed) // (len(stayed) + 1)
-    return max(after.joined_ms - heard_ms, before.at_ms)
-
-
-def heartbeat(state: State) -> int:
-    """How often the members of a state send heartbeats: as they do by default, or thrice a session, as they have to."""
-    return min(HEARTBEAT_MS, *(member.session_timeout_ms // 3 for member in state.members))
-
-
-def _waited(before: State, after: State, verdict: Verdict) -> bool:
-    """Did it wait for more than heartbeats: for the session of a dead member, or because of failed attempts?"""
-    died = any(one.how == EXPIRED for one in verdict.gone)
-    return (
-        after.generation > before.generation + 1
-        or any(one.in_join_phase for one in verdict.gone)
-        or (died and verdict.joined > 0)
-    )

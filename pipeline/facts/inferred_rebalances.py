@@ -12,15 +12,18 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.facts import epoch_values
 from muster.pipeline.facts.commit_activity import activity
-from muster.pipeline.facts.infer_departures import REPLACED
+from muster.pipeline.facts.infer_departures import EXPIRED, REPLACED
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
-from muster.pipeline.facts.infer_history import Rebalance, rebalances, start_ms
+from muster.pipeline.facts.infer_history import Rebalance, rebalances
+from muster.pipeline.facts.infer_start import last_life_ms
 from muster.pipeline.facts.inputs import HOLDER, Inputs, states
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.schema import PARTITIONS, columns, structs
 from muster.pipeline.tables import by_group
 
-_NOT_CONCLUDED: Final = ("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source")
+_NOT_CONCLUDED: Final = (
+    *("reason", "kept", "moved", "gained", "lost", "paused_partition_ms", "source", "took_least_ms", "took_most_ms"),
+)
 INFERRED: Final = pa.schema(
     [
         *(field for field in TABLES["rebalances"] if field.name not in _NOT_CONCLUDED),
@@ -103,8 +106,8 @@ def triggered_by(member: Member | epoch_values.Member | None) -> dict[str, Any]:
 
 def row_of(group: str, one: Rebalance) -> dict[str, Any]:
     """A row of INFERRED."""
-    before, after, verdict = one
-    began_ms = start_ms(before, after, verdict)
+    before, after, verdict, start = one
+    began_ms = after.joined_ms if start is None else start.likely_ms
     left = [gone for gone in verdict.gone if gone.how != REPLACED]
     return {
         "group": group,
@@ -120,12 +123,42 @@ def row_of(group: str, one: Rebalance) -> dict[str, Any]:
         "took_ms": after.at_ms - began_ms,
         "members_before": None if before is None else len(before.members),
         "members_after": len(after.members),
-        "members_joined": None if before is None else verdict.joined,
+        "members_joined": None if before is None else len(verdict.joined),
         "members_left": None if before is None else len(left),
         "failed_attempts": None if before is None else after.generation - before.generation - 1,
         "is_cooperative": after.is_cooperative if after.members or before is None else before.is_cooperative,
         "confidence": verdict.certainty,
+        "start_earliest_ms": start and start.earliest_ms,
+        "start_latest_ms": start and start.latest_ms,
+        "came": None if before is None else [member.client_id for member in verdict.joined],
+        "went": None if before is None else [gone.member.client_id for gone in left if gone.how != EXPIRED],
+        **_deaths(one, began_ms),
         "gone": [
             {"member_id": gone.member.member_id, "end_cause": gone.how, "end_ms": gone.when_ms} for gone in verdict.gone
         ],
+    }
+
+
+def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
+    """Who died, and what that cost before anybody noticed: what each of them had was not read any more since its last
+    sign of life.
+    """
+    before = one.before
+    if before is None:
+        return {}
+    died = [
+        {
+            **{name: getattr(gone.member, name) for name in HOLDER},
+            "last_ms": last_life_ms(before, gone.member),
+            "end_ms": gone.when_ms,
+            "partitions": gone.member.assigned,
+        }
+        for gone in one.verdict.gone
+        if gone.how == EXPIRED
+    ]
+    silent_ms = sum(each["partitions"] * max(began_ms - each["last_ms"], 0) for each in died)
+    return {
+        "died": died,
+        "silent_from_ms": min((each["last_ms"] for each in died), default=None),
+        "silent_partition_ms": silent_ms,
     }

@@ -33,6 +33,11 @@ def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None
     return _conform(exact.unionByName(unknown))
 
 
+_MOST_DELAYS = 3
+"""A rebalance of an empty group is put off once more whenever a member has come meanwhile; seldom more often."""
+_SLACK_MS = 300
+_AT_ONCE_MS = 800
+"""A first member has its id and has joined within this time; a join phase that is no longer did not wait."""
 _KEY = ["group", "generation", "end_ms"]
 
 
@@ -56,12 +61,29 @@ def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:
     rows = rows.withColumn("joined_ms", F.col("start_ms") + F.col("join_phase_ms"))
     joined_ms = F.col("joined_ms")
     delays = F.when(F.col("members_after") > 1, 2).otherwise(1)
-    waited_ms = F.when(came & (F.col("empty") == 0), F.floor((joined_ms - F.col("empty_ms")) / delays))
+    whole_ms, is_new = joined_ms - F.col("empty_ms"), F.col("empty") == 0
+    # a first member asks for its id, and joins with its next request
+    is_at_once = whole_ms < _AT_ONCE_MS
+    waited_ms = F.when(came & is_new, F.when(is_at_once, F.lit(0)).otherwise(F.floor(whole_ms / delays)))
     rows = rows.withColumn("delay_ms", F.min(waited_ms).over(Window.partitionBy("group")))
-    delay_ms = F.least(F.lit(INITIAL_DELAY_MS), F.greatest("delay_ms", F.lit(1)))
-    first_ms = F.when(F.col("empty") == 0, F.col("empty_ms")).otherwise(joined_ms - delays * delay_ms)
+    delay_ms = F.coalesce(F.least(F.lit(INITIAL_DELAY_MS), "delay_ms"), F.lit(INITIAL_DELAY_MS))
+    new_ms = F.when(is_at_once, joined_ms - 1).otherwise(F.col("empty_ms"))
+    first_ms = F.when(is_new, new_ms).otherwise(joined_ms - delays * delay_ms)
     start_ms = F.when(came, F.least(joined_ms, F.greatest(first_ms, F.col("empty_ms")))).otherwise(F.col("start_ms"))
-    rows = rows.withColumn("start_ms", start_ms).withColumn("join_phase_ms", joined_ms - F.col("start_ms"))
+    # later it waited for one, two or three delays, as long as members came
+    latest_ms = F.when(is_new, F.least(joined_ms, F.col("empty_ms") + _AT_ONCE_MS)).otherwise(joined_ms - delay_ms)
+    waits = F.when(F.col("members_after") > 1, _MOST_DELAYS).otherwise(1)
+    earliest_ms = F.when(is_new, F.col("empty_ms")).otherwise(
+        F.greatest(joined_ms - waits * delay_ms - _SLACK_MS, F.col("empty_ms"))
+    )
+    rows = rows.withColumns(
+        {
+            "start_ms": start_ms,
+            "start_earliest_ms": F.when(came, F.least(start_ms, earliest_ms)).otherwise(F.col("start_earliest_ms")),
+            "start_latest_ms": F.when(came, F.greatest(start_ms, latest_ms)).otherwise(F.col("start_latest_ms")),
+        }
+    )
+    rows = rows.withColumn("join_phase_ms", joined_ms - F.col("start_ms"))
     took_ms = F.col("end_ms") - F.col("start_ms")
     return rows.withColumn("took_ms", took_ms).drop("empty", "empty_ms", "joined_ms", "delay_ms")
 
@@ -80,4 +102,12 @@ def _conform(rows: DataFrame) -> DataFrame:
     known = F.coalesce("between_ms", F.lit(0))
     known = F.when(F.col(KEPT).isNotNull(), known)  # the events alone do not tell it
     paused = F.when(F.col("is_cooperative").isNull(), known).otherwise(paused)
-    return conform(rows.withColumn("paused_partition_ms", paused), "rebalances")
+    end_ms = F.col("end_ms")
+    rows = rows.withColumns(
+        {
+            "paused_partition_ms": paused,
+            "took_least_ms": end_ms - F.col("start_latest_ms"),
+            "took_most_ms": end_ms - F.col("start_earliest_ms"),
+        }
+    )
+    return conform(rows, "rebalances")

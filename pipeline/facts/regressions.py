@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.commits import PLACE, PRODUCER
@@ -17,11 +17,20 @@ from muster.pipeline.facts.topic_ends import minus
 RESET: Final = "reset"
 REWIND: Final = "rewind"
 ZOMBIE: Final = "zombie"
+SECOND_APPLICATION: Final = "second_application"
 
 ZOMBIE_MS: Final = 600_000
 """So long a former owner may go on with what it had fetched: twice the default of max.poll.interval.ms."""
 _AHEAD: Final = 5
 """Among so many commits after it a zombie's is answered by one of the owner."""
+
+SERIES_MS: Final = 600_000
+"""Commits of two writers that are so near to each other are one happening."""
+_SERIES: Final = 3
+"""So many times the commits of a partition go back and return when two write."""
+_HAPPENING_MS: Final = 15_000
+"""What goes back within such a time for one cause is one happening."""
+_MOMENT_MS: Final = 3_000
 
 _RECENT: Final = 5
 """A former owner's late commit is not lower than so many of its last ones."""
@@ -40,27 +49,74 @@ def regressions(commits: DataFrame, replaced: DataFrame | None = None) -> DataFr
     )
     # one request of one member is logged with one time
     together = Window.partitionBy("group", "log_partition", "time_ms")
+    near = Window.partitionBy(*PLACE).orderBy("time_ms").rangeBetween(-SERIES_MS, SERIES_MS)
+    rows = rows.withColumn("returns", _fell_back_and_returned() | (_step_back_up() > _back() / 2))
     rows = rows.select(
         "*",
         F.count("*").over(together).alias("at_once"),
         (F.min("owner").over(together) != F.max("owner").over(together)).alias("of_several"),
+        (F.count_if(F.col("returns") & ~F.col("is_first")).over(near) >= _SERIES).alias("is_series"),
     )
-    rows = rows.withColumn("cause", _cause())
+    return conform(_happenings(rows.withColumn("cause", _cause())), "regressions")
+
+
+def _happenings(rows: DataFrame) -> DataFrame:
+    """One row for what happened at one time for one cause, with the partitions in it: it names the one that went
+    farthest back. What a second application does is one as long as it goes on.
+    """
+    in_time = Window.partitionBy("group").orderBy("time_ms", "log_partition", "log_offset")
+    # a member that goes back on all its partitions may come to the very beginning on some
+    moment = F.sum(F.when(F.col("time_ms") - F.lag("time_ms").over(in_time) <= _MOMENT_MS, 0).otherwise(1))
+    rows = rows.withColumn("moment", moment.over(in_time))
+    # nor does each partition of a second application go on for long
+    of_empty = Window.partitionBy("group", "generation")
+    is_second = F.count_if((F.col("cause") == SECOND_APPLICATION) & (F.col("members") == 0)).over(of_empty) > 0
+    was_empty = (F.col("members") == 0) & ~F.col("deleted_before")
+    rows = rows.withColumn("cause", F.when(is_second & was_empty, SECOND_APPLICATION).otherwise(F.col("cause")))
+    is_rewound = F.count_if((F.col("cause") == REWIND) & F.col("is_first")).over(Window.partitionBy("group", "moment"))
+    rows = rows.withColumn("cause", F.when(F.col("is_first") & (is_rewound > 0), REWIND).otherwise(F.col("cause")))
+    of_cause = Window.partitionBy("group", "cause").orderBy("time_ms", "log_partition", "log_offset")
+    apart_ms = F.when(F.col("cause") == SECOND_APPLICATION, SERIES_MS).otherwise(_HAPPENING_MS)
+    is_new = F.coalesce(F.col("time_ms") - F.lag("time_ms").over(of_cause) > apart_ms, F.lit(True))
     by_former = F.col("cause") == ZOMBIE
-    return conform(
-        rows.select(
-            *("group", "topic", "partition", "time_ms", "cause", "generation", "log_offset"),
-            F.col("before.offset").alias("from_offset"),
-            F.col("committed_offset").alias("to_offset"),
-            minus(F.col("before.offset"), F.col("committed_offset")).alias("back"),
-            F.when(by_former, F.coalesce("takeover.member_id", "member_id"))
-            .otherwise(F.col("member_id"))
-            .alias("member_id"),
-            F.when(by_former, F.coalesce("takeover.client_id", "client_id"))
-            .otherwise(F.col("client_id"))
-            .alias("client_id"),
+    rows = rows.select(
+        *("group", "topic", "partition", "time_ms", "cause", "generation", "log_offset"),
+        F.sum(is_new.cast("int")).over(of_cause).alias("happening"),
+        F.col("before.offset").alias("from_offset"),
+        F.col("committed_offset").alias("to_offset"),
+        _back().alias("back"),
+        *(
+            F.when(by_former, F.coalesce(f"takeover.{name}", name))
+            .when(F.col("cause") != SECOND_APPLICATION, F.col(name))
+            .alias(name)
+            for name in ("member_id", "client_id")
         ),
-        "regressions",
+    )
+    one = F.struct("back", "from_offset", "to_offset", "time_ms", "log_offset", "member_id", "client_id", "generation")
+    # the farthest back counts; of equal ones the first
+    farthest = F.struct("back", -F.col("log_offset"), -F.col("time_ms"))
+    key = ["group", "cause", "happening"]
+    places = rows.groupBy(*key, "topic", "partition").agg(
+        F.max_by(one, farthest).alias("one"),
+        F.count("*").alias("commits"),
+        F.min("time_ms").alias("first_ms"),
+        F.max("time_ms").alias("last_ms"),
+    )
+    place = F.struct("topic", "partition", "commits", "one.from_offset", "one.to_offset", "one.back", "first_ms")
+    first = F.struct("one.back", -F.col("first_ms"), -F.col("partition"), "topic")
+    found = places.groupBy(*key).agg(
+        F.max_by(F.struct("topic", "partition", "one"), first).alias("worst"),
+        F.min("first_ms").alias("time_ms"),
+        F.max("last_ms").alias("until_ms"),
+        F.sum("commits").alias("commits"),
+        F.array_sort(F.collect_list(place)).alias("partitions"),
+        F.count_distinct("one.client_id").alias("clients"),
+    )
+    several = F.col("clients") > 1
+    return found.select(
+        *("group", "cause", "worst.topic", "worst.partition", "time_ms", "until_ms", "commits", "partitions"),
+        *(f"worst.one.{name}" for name in ("from_offset", "to_offset", "back", "generation", "log_offset")),
+        *(F.when(~several, F.col(f"worst.one.{name}")).alias(name) for name in ("member_id", "client_id")),
     )
 
 
@@ -99,6 +155,8 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
         F.last(owner, ignorenulls=True).over(until_before).alias("owner_before"),
         F.min("committed_offset").over(in_order.rowsBetween(-_RECENT, -1)).alias("least_before"),
         F.coalesce(F.lag("is_deleted").over(in_order), F.lit(False)).alias("deleted_before"),
+        (~F.lag("generation").over(in_order).eqNullSafe(F.col("generation"))).alias("is_first"),
+        _goes_on_empty(in_order).alias("goes_on_empty"),
         F.lag("committed_offset", 2).over(in_order).alias("two_before"),
         *(F.lead("committed_offset", step).over(in_order).alias(f"next_{step}") for step in range(1, _AHEAD + 1)),
     )
@@ -118,17 +176,36 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
     return rows.withColumn("takeover", F.last(first, ignorenulls=True).over(so_far))
 
 
+def _goes_on_empty(in_order: WindowSpec) -> Column:
+    """Two more commits of the partition come, and the group is as empty as it was: no tool does that."""
+    same = [
+        (F.lead("members", step).over(in_order) == 0)
+        & F.lead("generation", step).over(in_order).eqNullSafe(F.col("generation"))
+        for step in (1, 2)
+    ]
+    return F.coalesce(same[0] & same[1], F.lit(False))
+
+
+def _back() -> Column:
+    return minus(F.col("before.offset"), F.col("committed_offset"))
+
+
 def _cause() -> Column:
     """The first rule that holds; see docs/pipeline-tables.md."""
     alone = F.col("member_id").isNull() & (F.col("at_once") > 1)
+    is_empty = F.col("members") == 0
+    had_members = F.col("generation").isNotNull()
     return (
         F.when(F.col("deleted_before"), RESET)
-        .when(F.col("members") == 0, RESET)
+        .when(F.col("is_series") & ~_is_of_same_producer(), SECOND_APPLICATION)
+        .when(is_empty & F.col("goes_on_empty") & had_members, SECOND_APPLICATION)
+        .when(is_empty, RESET)
         .when(_is_of_former_producer(), ZOMBIE)
-        .when(_fell_back_and_returned() & ~_is_of_same_producer(), ZOMBIE)
+        .when(_was_fenced_before(), ZOMBIE)
+        .when(F.col("is_first") & (F.col("committed_offset") > 0), REWIND)
+        .when(_fell_back_and_returned() & ~_is_of_same_producer() & ~F.col("is_first"), ZOMBIE)
         .when(F.col("committed_offset") <= 0, RESET)
         .when(alone | F.col("of_several"), RESET)
-        .when(_was_fenced_before(), ZOMBIE)
         .when(_ran_ahead_before() & ~_is_of_same_producer(), ZOMBIE)
         .otherwise(REWIND)
     )

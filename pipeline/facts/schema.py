@@ -29,6 +29,14 @@ MEMBER_FACT: Final = pa.struct(
 )
 """A member as a generation has it."""
 
+DEAD: Final = pa.list_(pa.struct(columns(f"{WHO}, last_ms long, end_ms long, partitions int")))
+"""Members whose session ran out: when each was heard of last, when its session was over, what it had."""
+
+BACKS: Final = structs(
+    "topic string, partition int, commits long, from_offset long, to_offset long, back long, first_ms long"
+)
+"""Partitions whose commits went back: how many did, the farthest of them, and when the first one did."""
+
 _PARTITION: Final = "group string, topic string, partition int"
 
 _RAW_ROWS: Final = pa.schema([*columns("group string, log_topic string"), *LOGGED, *KEYED[:-1], *RAW_BYTES])
@@ -53,7 +61,9 @@ _COLUMNS: Final = {
         "trigger_member_id string, trigger_instance_id string, trigger_client_id string, trigger_host string, "
         "reason string, join_phase_ms long, sync_phase_ms long, took_ms long, members_before int, members_after int, "
         "members_joined int, members_left int, kept int, moved int, gained int, lost int, failed_attempts int, "
-        "paused_partition_ms long, source string, confidence double"
+        "paused_partition_ms long, source string, confidence double, start_earliest_ms long, start_latest_ms long, "
+        "took_least_ms long, took_most_ms long, came strings, went strings, died dead, silent_from_ms long, "
+        "silent_partition_ms long"
     ),
     "moves": (
         "group string, generation int, topic string, partition int, kind string, from_member_id string, "
@@ -65,11 +75,11 @@ _COLUMNS: Final = {
     ),
     "regressions": (
         f"{_PARTITION}, time_ms long, from_offset long, to_offset long, back long, cause string, member_id string, "
-        "client_id string, generation int, log_offset long"
+        "client_id string, generation int, log_offset long, until_ms long, commits long, partitions backs"
     ),
     "stalls": (
         f"{_PARTITION}, start_ms long, end_ms long, status string, complete double, first_offset long, "
-        "last_offset long, lag long, lag_known boolean, member_id string, client_id string"
+        "last_offset long, lag long, lag_known boolean, member_id string, client_id string, group_status string"
     ),
     "lag": (
         f"{_PARTITION}, committed_offset long, committed_ms long, end_offset long, end_ms long, lag long, "
@@ -119,7 +129,10 @@ _COLUMNS: Final = {
 }
 
 TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
-    {name: pa.schema(columns(text, members=pa.list_(MEMBER_FACT))) for name, text in _COLUMNS.items()}
+    {
+        name: pa.schema(columns(text, members=pa.list_(MEMBER_FACT), dead=DEAD, backs=BACKS))
+        for name, text in _COLUMNS.items()
+    }
     | {MALFORMED: _RAW_ROWS, UNKNOWN: _RAW_ROWS}
 )
 """Every table of the pipeline by its name."""

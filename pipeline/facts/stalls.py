@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.commits import PLACE
@@ -29,15 +29,41 @@ MIN_DISTANCE_MS: Final = 1_000
 SETTLE_MS: Final = 100_000
 """A consumer that had read everything has so long to commit what came after."""
 
+STILL_MS: Final = 20_000
+"""So long the commits of a partition stand still before that is told, if its owner goes on otherwise."""
+REPEATS_MS: Final = 60_000
+"""So long if it commits the same again and again, and nothing else."""
+_USUAL_GAPS: Final = 5
+"""And for so many of its usual intervals."""
+_AGAIN: Final = 4
+"""So many commits of the same offset are one again and again."""
+
+GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
+"""The statuses, the worst last."""
+
 _LIFE: Final = (*PLACE, "life")
 
 
-def stalls(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
-    """Rows of the table `stalls` out of those of `commits` and what is known of the ends of the logs."""
+def stalls(commits: DataFrame, ends: DataFrame | None, owned: DataFrame | None = None) -> DataFrame:
+    """Rows of the table `stalls` out of those of `commits` and what is known of the ends of the logs. `owned`: the
+    table `ownership`; None: whoever committed last has the partition still.
+    """
     rows = with_ends(_thinned(commits), ends)
     until = _until(commits, ends)
-    rows = _judged(_windowed(rows).crossJoin(F.broadcast(until)))
-    return conform(_intervals(rows), "stalls")
+    rows = _windowed(rows).crossJoin(F.broadcast(until)).withColumn("status", _status())
+    told = _intervals(rows).unionByName(_standing(rows, owned))
+    return conform(_with_groups(told), "stalls")
+
+
+def _with_groups(rows: DataFrame) -> DataFrame:
+    """What stands still at the end is not fine; the worst of a group's partitions is the group's."""
+    place = Window.partitionBy(*PLACE)
+    at_end, stands = F.col("end_ms").isNull(), F.col("status").isin(STALL, STOP)
+    rows = rows.withColumn("stands", F.max(stands & at_end).over(place))
+    rows = rows.where(~F.col("stands") | ~at_end | stands)
+    grade = F.array_position(F.array(*map(F.lit, GRADES)), F.col("status"))
+    worst = F.max(F.when(F.col("end_ms").isNull(), F.struct(grade, "status"))).over(Window.partitionBy("group"))
+    return rows.withColumn("group_status", worst["status"])
 
 
 def _until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
@@ -56,7 +82,7 @@ def _thinned(commits: DataFrame) -> DataFrame:
     in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
     rows = commits.select(
         *PLACE,
-        *("log_offset", "time_ms", "committed_offset", "is_deleted", "member_id", "client_id"),
+        *("log_offset", "time_ms", "committed_offset", "is_deleted", "generation", "member_id", "client_id"),
     )
     rows = rows.select(
         "*",
@@ -70,10 +96,16 @@ def _thinned(commits: DataFrame) -> DataFrame:
     return rows.withColumn("gone_ms", F.when(F.col("next_deleted"), F.col("next_ms"))).drop("next_deleted", "next_ms")
 
 
+def _meanwhile() -> WindowSpec:
+    """When a member that comes on with other partitions says that it works, though this one stands still."""
+    return Window.partitionBy("group", "member_id").orderBy("time_ms").rangeBetween(STILL_MS // 2, STILL_MS)
+
+
 def _windowed(rows: DataFrame) -> DataFrame:
     """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags` known
     and the least of them, `shrinks` (steps with which the lag got smaller), `next_ms` (null: nothing came after)
-    and `next_end` (how far the log reached then).
+    and `next_end` (how far the log reached then). `is_run_end`: the last one of some with the same offset, `run_ms`:
+    when the first of those came, `run_commits`: how many, `goes_on`: its member came on elsewhere soon after that.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
     window = in_order.rowsBetween(1 - WINDOW, 0)
@@ -89,57 +121,113 @@ def _windowed(rows: DataFrame) -> DataFrame:
         (F.col("lag_then") < F.lag("lag_then").over(in_order)).alias("shrank"),
         F.coalesce(F.lead("time_ms").over(in_order), "gone_ms").alias("next_ms"),
         F.lead("end_then").over(in_order).alias("next_end"),
+        F.row_number().over(in_order).alias("place"),
+        (~F.lag("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))).alias("is_run_start"),
+        (~F.lead("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))).alias("is_run_end"),
+    )
+    rows = rows.withColumn("goes_on", F.count_if("is_run_start").over(_meanwhile()))
+    run = F.when(F.col("is_run_start"), F.struct("time_ms", "place", "goes_on"))
+    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
+    rows = rows.withColumn("run", F.last(run, ignorenulls=True).over(so_far))
+    rows = rows.select(
+        *(name for name in rows.columns if name not in ("run", "place", "is_run_start", "goes_on")),
+        F.col("run.time_ms").alias("run_ms"),
+        (F.col("place") - F.col("run.place") + 1).alias("run_commits"),
+        (F.col("run.goes_on") > 0).alias("goes_on"),
     )
     steps = in_order.rowsBetween(2 - WINDOW, 0)
     return rows.withColumn("shrinks", F.count_if("shrank").over(steps))
 
 
-def _judged(rows: DataFrame) -> DataFrame:
-    """Each commit with the `status` that it leads to, and `stop_ms`: from when on it is STOP instead (null: never)."""
+def _status() -> Column:
+    """What a commit leads to, if the partition does not stand still."""
     full = F.col("commits") == WINDOW
     never_shrank = (F.col("lags") == WINDOW) & (F.col("least_lag") > 0) & (F.col("shrinks") == 0)
-    status = (
+    return (
         F.when(F.col("committed_offset") < F.col("most"), REWIND)
-        .when(full & (F.col("least") == F.col("most")) & (F.col("beyond_ms") <= F.col("first_ms")), STALL)
         .when(full & never_shrank & (F.col("least") < F.col("most")), WARN)
         .otherwise(OK)
     )
-    is_last = F.col("next_ms").isNull()
-    stop = _stop_ms(is_last)
-    enough = full | (is_last & (F.col("commits") > 1))
-    is_stop = F.col("beyond_ms").isNotNull() & enough & (stop < F.coalesce("next_ms", "until_ms"))
-    return rows.select("*", status.alias("status"), F.when(is_stop, stop).alias("stop_ms"), is_last.alias("is_last"))
 
 
-def _stop_ms(is_last: Column) -> Column:
-    """Silent for longer than the window spans. A consumer that had read everything has `SETTLE_MS` to go on. If it is
-    not known when there was nothing to read, the time when there surely was something counts; long ago if it never went
-    on.
+def _standing(rows: DataFrame, owned: DataFrame | None) -> DataFrame:
+    """The times in which the committed offset of a partition did not change, though it had an owner and there was
+    something to read.
+
+    If its owner comes on with other partitions, `STILL_MS` are enough. If it does not, nobody may have written, or the
+    coordinator may have been away: then it has `REPEATS_MS` if it commits this same offset again and again, and
+    `SETTLE_MS` if nothing is heard of it at all.
     """
-    too_long = F.col("time_ms") + (F.col("time_ms") - F.col("first_ms"))
-    settled = F.greatest("beyond_ms", F.col("not_beyond_ms") + SETTLE_MS)
-    return (
-        F.when(F.col("not_beyond_ms").isNotNull(), F.greatest(too_long, settled))
-        .when(is_last, too_long)
-        .otherwise(F.greatest(too_long, F.col("beyond_ms") + SETTLE_MS))
+    rows = rows.where(F.col("is_run_end") & F.col("beyond_ms").isNotNull())
+    is_last = F.col("next_ms").isNull()
+    rows = rows.select(
+        "*",
+        is_last.alias("is_last"),
+        F.greatest("run_ms", "not_beyond_ms").alias("from_ms"),
+        F.coalesce("next_ms", "until_ms").alias("to_ms"),
+    ).where(F.col("to_ms") - F.col("from_ms") >= STILL_MS)
+    if owned is not None:
+        rows = _while_owned(rows, owned)
+    to_ms, from_ms = F.col("to_ms"), F.col("from_ms")
+    usual_ms = (F.col("time_ms") - F.col("first_ms")) / F.greatest(F.col("commits") - 1, F.lit(1))
+    surely_ms = to_ms - F.greatest(from_ms, "beyond_ms")
+    repeats = F.col("run_commits") >= _AGAIN
+    wanted_ms = F.when(F.col("goes_on"), STILL_MS).when(repeats, REPEATS_MS)
+    still = surely_ms >= F.greatest(wanted_ms, F.when(wanted_ms.isNotNull(), _USUAL_GAPS * usual_ms))
+    # of the end of a topic often only the last moment is known
+    silent_ms = F.when(is_last & F.col("not_beyond_ms").isNull(), to_ms - from_ms).otherwise(surely_ms)
+    enough = (F.col("commits") == WINDOW) | (F.col("is_last") & (F.col("commits") > 1))
+    rows = rows.where(F.coalesce(still, F.lit(False)) | (enough & (silent_ms >= SETTLE_MS)))
+    ends_at_end = F.col("is_last") & (to_ms >= F.col("until_ms"))
+    return rows.select(
+        *("group", "log_partition", "topic", "partition", "member_id", "client_id"),
+        F.col("committed_offset").alias("last_offset"),
+        (F.col("commits") / WINDOW).alias("complete"),
+        behind(F.when(F.col("is_last"), F.col("end_offset")).otherwise(F.col("next_end"))).alias("lag"),
+        F.lit(True).alias("lag_known"),
+        from_ms.alias("start_ms"),
+        F.when(~ends_at_end, to_ms).alias("end_ms"),
+        F.when(repeats, STALL).otherwise(STOP).alias("status"),
+        F.col("committed_offset").alias("first_offset"),
     )
 
 
+def _while_owned(rows: DataFrame, owned: DataFrame) -> DataFrame:
+    """Only the time in which the partition had an owner. Groups that never had members are left as they are."""
+    times = owned.select(
+        *("group", "topic", "partition"), F.col("start_ms").alias("had_ms"), F.col("end_ms").alias("gave_ms")
+    )
+    alike = [rows[name] == times[name] for name in ("group", "topic", "partition")]
+    overlaps = (times["had_ms"] < rows["to_ms"]) & (F.coalesce(times["gave_ms"], rows["to_ms"]) > rows["from_ms"])
+    both = rows.join(times, [*alike, overlaps], "left").select(rows["*"], "had_ms", "gave_ms")
+    # the longest time with an owner counts
+    had_ms = F.greatest("had_ms", "from_ms")
+    owned_ms = F.struct((F.least(F.coalesce("gave_ms", "to_ms"), "to_ms") - had_ms).alias("ms"), "had_ms", "gave_ms")
+    found = both.groupBy(*rows.columns).agg(F.max(F.when(F.col("had_ms").isNotNull(), owned_ms)).alias("owned"))
+    found = found.select(*rows.columns, "owned.had_ms", F.coalesce("owned.gave_ms", "to_ms").alias("gave_ms"))
+    never = F.col("generation").isNull()
+    found = found.where(never | F.col("had_ms").isNotNull())
+    found = found.withColumns(
+        {
+            "from_ms": F.when(never, F.col("from_ms")).otherwise(F.greatest("from_ms", "had_ms")),
+            "to_ms": F.when(never, F.col("to_ms")).otherwise(F.least("to_ms", "gave_ms")),
+        }
+    )
+    return found.where(F.col("to_ms") - F.col("from_ms") >= STILL_MS)
+
+
 def _intervals(rows: DataFrame) -> DataFrame:
-    """Commits of one status after each other as one row; a STOP is one of its own, it ends with the next commit."""
+    """Commits of one status after each other as one row."""
     in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
-    is_stopped = F.col("stop_ms").isNotNull()
     rows = rows.select(
         "*",
+        F.col("next_ms").isNull().alias("is_last"),
         F.lag("status").over(in_order).alias("status_before"),
-        F.lag(is_stopped).over(in_order).alias("stopped_before"),
         F.lead("status").over(in_order).alias("status_next"),
     ).withColumns(
         {
-            "begins": F.col("stopped_before").isNull()
-            | F.col("stopped_before")
-            | (F.col("status") != F.col("status_before")),
-            "ends": F.col("status_next").isNull() | is_stopped | (F.col("status") != F.col("status_next")),
+            "begins": F.col("status_before").isNull() | (F.col("status") != F.col("status_before")),
+            "ends": F.col("status_next").isNull() | (F.col("status") != F.col("status_next")),
         }
     )
     # most commits neither begin nor end an interval, and are left out of what follows
@@ -147,28 +235,16 @@ def _intervals(rows: DataFrame) -> DataFrame:
     start = F.when(F.col("begins"), F.struct("time_ms", "committed_offset"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
     rows = rows.select("*", F.last(start, ignorenulls=True).over(so_far).alias("start"))
+    rows = rows.where(F.col("ends") & ((F.col("status") != OK) | F.col("is_last")))
     reached = F.when(F.col("is_last"), F.col("end_offset")).otherwise(F.col("next_end"))
-    lag = behind(reached)
-    told = (F.col("status") != OK) | (F.col("is_last") & ~is_stopped)
-    running = _interval(F.col("start.time_ms"), F.coalesce("stop_ms", "next_ms"), "status", "start.committed_offset")
-    stop = _interval(F.col("stop_ms"), F.col("next_ms"), F.lit(STOP), "committed_offset")
-    found = F.array_compact(F.array(F.when(F.col("ends") & told, running), F.when(is_stopped, stop)))
-    rows = rows.select(
-        *("group", "topic", "partition", "member_id", "client_id"),
+    return rows.select(
+        *("group", "log_partition", "topic", "partition", "member_id", "client_id"),
         F.col("committed_offset").alias("last_offset"),
         (F.col("commits") / WINDOW).alias("complete"),
-        lag.alias("lag"),
+        behind(reached).alias("lag"),
         F.col("end_offset").isNotNull().alias("lag_known"),
-        F.explode(found).alias("interval"),
-    )
-    return rows.select("*", "interval.*")
-
-
-def _interval(start: Column, end: Column, status: Column | str, first_offset: str) -> Column:
-    status = F.col(status) if isinstance(status, str) else status
-    return F.struct(
-        start.alias("start_ms"),
-        end.alias("end_ms"),
-        status.alias("status"),
-        F.col(first_offset).alias("first_offset"),
+        F.col("start.time_ms").alias("start_ms"),
+        F.col("next_ms").alias("end_ms"),
+        "status",
+        F.col("start.committed_offset").alias("first_offset"),
     )

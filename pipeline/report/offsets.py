@@ -13,6 +13,7 @@ REGRESSIONS: Final = {
     "reset": "reset by a tool or a new start",
     "rewind": "its consumer went back",
     "zombie": "a member that had lost the partition",
+    "second_application": "a second application commits under this group id",
 }
 STATUSES: Final = {
     "OK": "fine",
@@ -62,6 +63,12 @@ def _place(row: Row) -> str:
     return f"{row['topic']}-{row['partition']}"
 
 
+def _places(row: Row) -> str:
+    """The partition of a happening that went farthest back, and how many more are in it."""
+    more = len(row.get("partitions") or ()) - 1
+    return _place(row) + (f" and {more:,} more" if more > 0 else "")
+
+
 def _who(row: Row) -> str:
     return row["client_id"] or ""
 
@@ -69,7 +76,7 @@ def _who(row: Row) -> str:
 _REGRESSIONS: Final[Columns] = {
     Column("when (UTC)"): lambda row: moment(row["time_ms"]),
     Column("group"): itemgetter("group"),
-    Column("partition"): _place,
+    Column("partition"): _places,
     Column("from", True): lambda row: number(row["from_offset"]),
     Column("to", True): lambda row: number(row["to_offset"]),
     Column("back", True): lambda row: number(row["back"]),

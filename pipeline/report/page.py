@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.pipeline.episodes.verdict import HELP
+from muster.pipeline.facts.schema import INFERRED
 from muster.pipeline.report import comparison, offsets, settings, transactions
 from muster.pipeline.report.content import Chosen, Row, Story
 from muster.pipeline.report.formatting import cause_words, odd_times, percent, why
 from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
 from muster.pipeline.report.pictures import group_picture, legend, mark, over_time
 from muster.pipeline.report.style import sheet
-from muster.pipeline.wording import duration, moment, number, plural
+from muster.pipeline.wording import duration, moment, number, plural, span
 
 _SHOWN_AT_ONCE = 8
 """Rebalances of a group that are listed without a click."""
@@ -209,7 +210,18 @@ def cost(row: Row) -> str:
             for name, key in (("join", "join_phase_ms"), ("sync", "sync_phase_ms"))
             if row[key] is not None
         ]
-        parts.append(duration(row["took_ms"]) + (f" ({', '.join(phases)})" if phases else ""))
+        took = span(row["took_ms"], row.get("took_least_ms"), row.get("took_most_ms"))
+        # phases of what is only inferred would tell milliseconds that nobody has measured
+        parts.append(took + (f" ({', '.join(phases)})" if phases and row["source"] != INFERRED else ""))
+    if row.get("died"):
+        names = ", ".join(one["instance_id"] or one["client_id"] or one["member_id"] for one in row["died"])
+        parts.append(f"died: {names}")
+    if row.get("silent_partition_ms"):
+        parts.append(f"unread before anybody noticed: {duration(row['silent_partition_ms'])} in all")
+    if len(row.get("came") or ()) > 1:
+        parts.append(f"came: {', '.join(row['came'])}")
+    if len(row.get("went") or ()) > 1:
+        parts.append(f"left: {', '.join(row['went'])}")
     counts = [(row[key], key) for key in ("moved", "kept", "gained", "lost") if row[key]]
     if counts:
         parts.append("partitions: " + ", ".join(f"{count:,} {key}" for count, key in counts))

@@ -67,7 +67,14 @@ def select(tables: Tables, about: About) -> Chosen:
         _buckets(tables["rebalances"], bucket_ms),
         _stories(tables, {row["group"]: row["verdict"] for row in groups.rows[:STORIES] if row["members"]}),
         _some(tables["regressions"], F.desc("back"), F.asc("time_ms")),
-        _some(tables["stalls"].where("status <> 'OK'"), F.asc_nulls_first("end_ms"), F.desc("start_ms")),
+        _some(
+            # a commit that went back is told as such
+            tables["stalls"].where("status in ('STALL', 'STOP', 'WARN')"),
+            F.asc(F.col("status") == "WARN"),
+            F.asc_nulls_first("end_ms"),
+            F.desc_nulls_last("lag"),
+            F.desc("start_ms"),
+        ),
         _some(tables["lag"].where("lag > 0"), F.desc("lag")),
         _some(tables["static_candidates"], F.desc("returns"), F.asc("group"), F.asc("client_id")),
         *_what_if(tables, len(about.what_if)),

@@ -62,7 +62,9 @@ def _block(title: str, rows: Sequence[Row], line: Callable[[Row], str]) -> list[
 
 def _regression(row: Row) -> str:
     went = f"{number(row['from_offset'])} → {number(row['to_offset'])}"
-    return f"{moment(row['time_ms'])}  {_place(row)}: {went} ({row['cause']})"
+    more = len(row.get("partitions") or ()) - 1
+    inside = f" and {plural(more, 'more partition')}" if more > 0 else ""
+    return f"{moment(row['time_ms'])}  {_place(row)}: {went}{inside} ({row['cause'].replace('_', ' ')})"
 
 
 def _stall(row: Row) -> str:

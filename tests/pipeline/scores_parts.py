@@ -191,7 +191,7 @@ def _overlap(row: Row, line: Mapping[str, Any]) -> float:
 
 
 def episodes(tables: Tables, truth: Truth) -> list[Figure]:
-    """One row of the right kind at the right time; its group's name may stand as group or as group_id."""
+    """One row of the right kind at the right time."""
     rows = tables.get("episodes")
     if rows is None:
         return []
@@ -202,7 +202,7 @@ def episodes(tables: Tables, truth: Truth) -> list[Figure]:
     ]
     right, misses, taken = [], [], []
     for line in meant:
-        near = [row for row in rows if row.get("group", row.get("group_id")) == line["group"] and _touches(row, line)]
+        near = [row for row in rows if row["group"] == line["group"] and _touches(row, line)]
         good = [row for row in near if row["kind"] in ALSO.get(line["what"], (line["what"],))]
         taken += near
         right.append(bool(good))

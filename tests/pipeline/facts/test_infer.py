@@ -205,14 +205,3 @@ def test_a_cooperative_member_that_had_lost_what_it_had() -> None:
     before = state(1, 1, [A._replace(owned=2, assigned=2), B._replace(owned=2, assigned=2)], **sticky)
     after = state(50, 2, [A._replace(owned=2, assigned=2), B._replace(owned=0, assigned=2)], **sticky)
     assert cause(before, after) == ("metadata_changed", "b")
-
-
-def test_when_it_began() -> None:
-    busy = {"a": every(1, 2, 100), "b": every(1, 2, 100), "c": parting(every(1, 2, 98), 98.4)}
-    left = last(state(1, 1, [A, B, C], busy), state(101, 2, [A, B])).verdict
-    assert left.start_ms == 98_400
-    killed = last(state(1, 1, [A, B, C], busy | {"c": every(1, 2, 89)}), state(101, 2, [A, B])).verdict
-    assert killed.start_ms == 99_000
-    joined = last(FIRST, state(101, 2, [A, B, C, member("d")])).verdict
-    assert joined.start_ms == 100_000
-    assert last(state(1, 1, [A]), state(101, 2, [A, B])).verdict.start_ms == 100_995

@@ -119,8 +119,14 @@ def test_rebalances_that_are_inferred(tables: dict[str, list[Row]]) -> None:
         (0, 0, 4, 0), (2, 2, 0, 0), (2, 2, 0, 0), (0, 0, 0, 4),
     ]  # fmt: skip
     third = rows[2]
-    assert (third.start_ms - START_MS, third.join_phase_ms, third.sync_phase_ms) == (40_000, 1400, 100)
-    assert (third.took_ms, third.paused_partition_ms) == (1500, 6000)
+    # its last commit came at 30 s, and its last heartbeat in the second after it
+    assert (third.start_earliest_ms - START_MS, third.start_latest_ms - START_MS) == (40_000, 41_400)
+    assert (third.start_ms - START_MS, third.join_phase_ms, third.sync_phase_ms) == (40_700, 700, 100)
+    assert (third.took_least_ms, third.took_ms, third.took_most_ms) == (100, 800, 1500)
+    assert third.paused_partition_ms == 3200
+    assert [(one.client_id, one.last_ms - START_MS, one.partitions) for one in third.died] == [("b", 30_000, 2)]
+    assert (third.silent_from_ms - START_MS, third.silent_partition_ms) == (30_000, 2 * 10_700)
+    assert [(row.came, row.went) for row in rows] == [(["a"], []), (["b"], []), ([], []), ([], ["a"])]
     assert (third.members_before, third.members_after, third.members_joined, third.members_left) == (2, 1, 0, 1)
     assert all(0 < row.confidence < 1 for row in rows)
 
@@ -134,6 +140,10 @@ def test_rebalances_that_are_told(tables: dict[str, list[Row]]) -> None:
     assert [row.failed_attempts for row in rows] == [0, 1, 0, 0]
     assert [row.start_ms - START_MS for row in rows] == [100, 1500, 40_000, 59_900]
     assert rows[1].reason == "why"
+    assert all(row.start_earliest_ms == row.start_latest_ms == row.start_ms for row in rows)
+    assert [(row.came, row.went, [one.client_id for one in row.died]) for row in rows] == [
+        (["a"], [], []), (["b"], [], []), ([], [], ["b"]), ([], ["a"], []),
+    ]  # fmt: skip
 
 
 def test_a_static_member_that_comes_back_in_time_is_replaced(tables: dict[str, list[Row]]) -> None:

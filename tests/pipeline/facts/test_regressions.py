@@ -40,14 +40,26 @@ HISTORIES = {
     "static-restart": Commits("static-restart")
     .by("a", (0, 100), instance_id="i")
     .by("a2", (9, 150), (14, 120), (19, 160), instance_id="i"),
-}
+    "two-write": Commits("two-write").by(None, (0, 335), (1, 50), (5, 345), (10, 355), (11, 80), (15, 370), (16, 90),
+        (20, 380), (21, 100), members=0),
+    "two-write-with-members": Commits("two-write-with-members")
+    .by("a", (0, 335), (1, 50), (5, 345), (6, 80), (10, 355), (11, 90), (15, 370)),
+    "a-stranger": Commits("a-stranger").by("a", (0, 100), generation=1)
+    .by(None, (60, 20), (65, 25), (70, 30), members=0, generation=2).by("a", (90, 40), generation=3),
+    "own-place": Commits("own-place").by("a", (0, 90), (5, 100), generation=1)
+    .by("b", (10, 60), (15, 105), (20, 120), generation=2),
+    "twice": Commits("twice").by("a", (0, 100), (5, 50), (10, 300), (100, 200), (105, 310)),
+}  # fmt: skip
 """Each a group of its own."""
 
 SEVERAL = (
+    # a moment after the rebalance each of two members is back at its own place, one of them at the beginning
+    Commits("own-places").by("a", (0, 15), generation=1).by("b", (0, 150), partition=1, generation=1)
+    .by("a", (9, 0), (15, 30), generation=2).by("b", (10, 110), (15, 170), partition=1, generation=2),
     Commits("at-once").by("a", (0, 100)).by("b", (0, 100), partition=1).by("a", (9, 50)).by("b", (9, 50), partition=1),
     Commits("at-once-unknown").by(None, (0, 100), (9, 50)).by(None, (0, 100), (9, 50), partition=1),
     Commits("at-once-by-one").by("a", (0, 100), (9, 50)).by("a", (0, 100), (9, 50), partition=1),
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +94,15 @@ def found(spark: SparkSession) -> Found:
         ("new-owner-lower", [("rewind", 100, 60)]),
         ("static-restart", [("rewind", 150, 120)]),
         ("huge", [("rewind", 2**63 - 1, 2**63 - 2), ("reset", 2**63 - 2, -(2**63))]),
-        ("at-once", [("reset", 100, 50)] * 2),
-        ("at-once-unknown", [("reset", 100, 50)] * 2),
-        ("at-once-by-one", [("rewind", 100, 50)] * 2),
+        ("at-once", [("reset", 100, 50)]),
+        ("at-once-unknown", [("reset", 100, 50)]),
+        ("at-once-by-one", [("rewind", 100, 50)]),
+        ("two-write", [("second_application", 335, 50)]),
+        ("two-write-with-members", [("second_application", 335, 50)]),
+        ("a-stranger", [("second_application", 100, 20)]),
+        ("own-place", [("rewind", 100, 60)]),
+        ("own-places", [("rewind", 150, 110)]),
+        ("twice", [("rewind", 100, 50), ("rewind", 300, 200)]),
     ],
 )
 def test_a_commit_that_went_back_and_why(found: Found, group: str, wanted: list[tuple[str, int, int]]) -> None:
@@ -103,3 +121,13 @@ def test_a_zombie_is_the_former_owner_and_anything_else_the_present_one(found: F
     assert names["seek-after-hours"] == ("b-1", "b")
     assert names["by-a-tool"] == (None, None)
     assert (found["zombie"][0]["time_ms"], found["zombie"][0]["log_offset"]) == (ms(70), 3)
+
+
+def test_one_happening_is_one_row_with_its_partitions_inside(found: Found) -> None:
+    (one,) = found["own-places"]
+    assert (one["partition"], one["commits"], one["time_ms"], one["until_ms"]) == (1, 2, ms(9), ms(10))
+    inside = [(each["partition"], each["from_offset"], each["to_offset"], each["back"]) for each in one["partitions"]]
+    assert inside == [(0, 15, 0, 15), (1, 150, 110, 40)]
+    assert one["client_id"] is None  # two did
+    (two,) = found["two-write"]
+    assert (two["commits"], two["until_ms"] - two["time_ms"], len(two["partitions"])) == (4, 20_000, 1)

@@ -52,6 +52,11 @@ HISTORIES = (
     Commits("single", "single").by("a", (0, 10)),
     # many commits in a second: the last one counts
     Commits("busy", "busy").by("a", *((index / 10, index) for index in range(10_001) if index % 10 > 6)),
+    # one of two partitions of a member stands still, by the same commits or by none; then another one has it
+    Commits("held", "held")
+    .by("a", *every(5, climbing(201)))
+    .by("a", *every(5, [*climbing(10), *[95] * 10, *climbing(180, start=500)]), partition=1)
+    .by("a", *every(5, climbing(10)), (100, 500), (995, 900), partition=2),
     # nobody knows where its topic ends
     Commits("unknown", "unknown").by("a", *every(5, [*[50] * 15, 40])),
 )
@@ -77,6 +82,8 @@ def found(spark: SparkSession) -> Found:
         ("young", 0, 90, 0),
         ("single", 0, 90, 0),
         ("busy", 0, 9_999, LAST_S),
+        *(("held", 0, 10 * place, 5.0 * place) for place in range(201)),
+        *(("held", partition, 10 * place, 5.0 * place) for partition in (1, 2) for place in range(201)),
     )
     commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
     table = stalls(commits, ends)
@@ -101,22 +108,22 @@ def test_a_group_that_is_well_is_ok_to_the_end(found: Found, group: str) -> None
     assert found[group][0]["lag"] == 0
 
 
-def test_stall_the_same_offset_ten_times_though_there_is_more(found: Found) -> None:
-    # the tenth commit of the same is the one at 95 s
-    assert told(found["stuck"]) == [("STALL", 95, 150), ("OK", 150, None)]
-    first = found["stuck"][0]
+def test_stall_the_same_offset_again_and_again_though_there_is_more(found: Found) -> None:
+    # it has one partition only: so nothing says that it works, and a minute has to go by
+    assert told(found["stuck"]) == [("OK", 0, None), ("STALL", 50, 150)]
+    first = found["stuck"][1]
     assert (first["first_offset"], first["last_offset"], first["complete"]) == (100, 100, 1.0)
     assert (first["lag"], first["lag_known"], first["client_id"]) == (19_900, True, "a")
 
 
 def test_stop_silent_for_longer_than_the_window_spans(found: Found) -> None:
     # the last commit of offset 190 came at 95 s; the other group was beyond it at 100 s, and 100 s are allowed
-    assert told(found["paused"]) == [("STOP", 200, 395), ("OK", 395, None)]
-    assert found["paused"][0]["lag"] == 790 - 190
+    assert told(found["paused"]) == [("OK", 0, None), ("STOP", 95, 395)]
+    assert found["paused"][1]["lag"] == 790 - 190
 
 
 def test_stop_lasts_to_the_end_of_the_log_where_nothing_comes_any_more(found: Found) -> None:
-    assert told(found["dead"]) == [("STOP", 140, None)]
+    assert told(found["dead"]) == [("STOP", 95, None)]
     assert (found["dead"][0]["last_offset"], found["dead"][0]["lag"]) == (190, 710)
 
 
@@ -137,7 +144,7 @@ def test_a_deletion_ends_what_was_told(found: Found) -> None:
 
 
 def test_few_commits_are_judged_at_the_end_only_and_one_not_at_all(found: Found) -> None:
-    assert told(found["young"]) == [("STOP", 10, None)]
+    assert told(found["young"]) == [("STOP", 5, None)]
     assert found["young"][0]["complete"] == 0.2
     assert told(found["single"]) == [("OK", 0, None)]
     assert found["single"][0]["complete"] == 0.1
@@ -157,3 +164,32 @@ def test_without_any_ends_too(spark: SparkSession) -> None:
         ("dead", "OK", False),
         ("stuck", "OK", False),
     ]
+
+
+def test_a_partition_stands_still_while_its_member_goes_on_elsewhere(found: Found) -> None:
+    stalled = [(row["partition"], *one) for row, one in zip(found["held"], told(found["held"]), strict=True)]
+    assert [one for one in stalled if one[1] in ("STALL", "STOP")] == [
+        (2, "STOP", 45, 100),
+        (1, "STALL", 50, 100),
+        (2, "STOP", 250, 995),  # there was nothing more to read before
+    ]
+    assert {row["group_status"] for row in found["held"]} == {"OK"}
+    assert {row["group_status"] for row in found["dead"]} == {"STOP"}
+
+
+def test_a_partition_without_an_owner_does_not_stand_still(spark: SparkSession) -> None:
+    """It was given up at 60 s; 15 s do not count."""
+    commits = [row | {"generation": 1} for one in HISTORIES if one.group == "held" for row in one.rows]
+    ends = ends_of(spark, *(("held", partition, 10 * at, 5.0 * at) for partition in (0, 1, 2) for at in range(201)))
+    had = [(0, 0, None), (1, 0, 60), (2, 0, 60), (2, 300, None)]
+    owned = table_of(
+        spark,
+        "ownership",
+        (
+            {"group": "held", "topic": "held", "partition": partition, "member_id": "a-1", "start_ms": ms(since),
+             "end_ms": None if until is None else ms(until)}
+            for partition, since, until in had
+        ),
+    )  # fmt: skip
+    rows = [row.asDict() for row in stalls(table_of(spark, "commits", commits), ends, owned).collect()]
+    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 300, 995)]

@@ -45,6 +45,8 @@ class Journal:
     def write(self, **line: object) -> None:
         """One line."""
         with self._lock:
+            if self._out.closed:  # a last word of one that was killed
+                return
             self.lines.append(line)
             self._out.write(json.dumps(line) + "\n")
             self._out.flush()

@@ -18,6 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -63,14 +64,14 @@ def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> 
         server.stop()
         server.start()
     else:
-        frozen = [server.pid]
+        pids = [server.pid]
         if kind == "hosts":
-            frozen = [group.processes[number].pid for group in hit for number in group.running]
-        for pid in frozen:
-            os.kill(pid, signal.SIGSTOP)
-        time.sleep(FROZEN_S)
-        for pid in frozen:
-            os.kill(pid, signal.SIGCONT)
+            pids = [group.processes[number].pid for group in hit for number in group.running]
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            for pid in pids:
+                with suppress(ProcessLookupError):  # some end by themselves
+                    os.kill(pid, number)
+            time.sleep(FROZEN_S if number == signal.SIGSTOP else 0)
     time.sleep(30)
     names = [group.name for group in hit]
     line = {"kind": "episode", "group": None, "what": "trouble", "how": kind, "members": [], "groups": names}
@@ -92,7 +93,7 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace) -> list
         cast.append(Group(stage, name, own, name, partitions, options_of(part, first + number, own)))
     make_topics(stage.admin, topics)
     over = threading.Event()
-    feeding = threading.Thread(target=feed, args=(stage, topics, chance, over))
+    feeding = threading.Thread(target=feed, args=(stage, topics, chance, over), daemon=True)
     feeding.start()
     time.sleep(4)
     together([threading.Thread(target=_play, args=(part, group)) for part, group in zip(parts, cast, strict=True)])

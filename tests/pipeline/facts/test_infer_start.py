@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from muster.pipeline.facts.infer_evidence import State
+from muster.pipeline.facts.infer_start import Hearing, Start
+from tests.pipeline.facts.states import every, last, member, parting, state
+
+A, B, C = member("a"), member("b"), member("c")
+BUSY = {"a": every(1, 2, 100), "b": every(1, 2, 100)}
+
+
+def began(*states: State) -> Start:
+    found = last(*states).start
+    assert found is not None
+    assert found.earliest_ms <= found.likely_ms <= found.latest_ms <= states[-1].joined_ms
+    return found
+
+
+def test_a_member_that_leaves_commits_just_before() -> None:
+    left = began(state(1, 1, [A, B, C], BUSY | {"c": parting(every(1, 2, 98), 98.4)}), state(101, 2, [A, B]))
+    assert (left.earliest_ms, left.likely_ms, left.is_seen) == (98_400, 98_402, True)
+    assert left.latest_ms - left.earliest_ms < 300
+
+
+def test_a_commit_on_the_beat_is_no_farewell() -> None:
+    left = began(state(1, 1, [A, B, C], BUSY | {"c": every(1, 2, 99)}), state(100.5, 2, [A, B]))
+    assert not left.is_seen
+    assert (left.earliest_ms, left.latest_ms) == (99_000, 100_400)
+
+
+def test_a_session_runs_out_after_the_last_heartbeat_which_is_not_in_the_log() -> None:
+    died = began(state(1, 1, [A, B, C], BUSY | {"c": every(1, 2, 89)}), state(101, 2, [A, B]))
+    assert (died.earliest_ms, died.latest_ms) == (99_000, 100_400)
+
+
+def test_nothing_but_heartbeats_tells_of_a_new_member() -> None:
+    rare = {"a": every(60, 60, 540), "b": every(60, 60, 540)}
+    joined = began(state(0, 1, [A, B], rare), state(595, 2, [A, B, C]))
+    assert (joined.earliest_ms, joined.latest_ms) == (594_995 - 3_300, 594_995)
+    assert joined.likely_ms == 594_995 - 1_800
+
+
+def test_members_that_are_back_soon_after_the_last_assignment() -> None:
+    assert began(state(0, 1, [A]), state(0.5, 2, [A, B])).earliest_ms == 0
+
+
+def test_how_soon_members_come_back_is_learned_from_those_that_leave() -> None:
+    """Each time one leaves, and the others are back within 0.4 to 0.9 s; before a new one comes, nothing tells."""
+    states, at_s = [state(0, 0), state(1, 1, [A, B, C])], 1.0
+    for turn, back_s in enumerate((0.4, 0.9, 0.7, 0.5, 0.8, 0.6, 0.9, 0.4)):
+        gone_s = at_s + 20.4
+        busy = {name: every(1, at_s + 1, at_s + 20) for name in ("a", "b")}
+        states[-1] = states[-1]._replace(
+            activity={f"{name}-1": one for name, one in busy.items()} | {"c-1": parting(busy["a"], gone_s)}
+        )
+        at_s = gone_s + back_s
+        states += [state(at_s, 2 * turn + 2, [A, B]), state(at_s + 40, 2 * turn + 3, [A, B, C])]
+        at_s += 40
+    joined = began(*states)
+    assert 900 <= joined.latest_ms - joined.earliest_ms <= 1_500
+
+
+def test_few_rebalances_do_not_prove_that_heartbeats_are_frequent() -> None:
+    assert Hearing().at_most_ms() > 3_000
+    assert Hearing(100, 2).at_most_ms() >= 1_000
+    assert Hearing(5_000, 2).at_most_ms() > 5_000
+    assert Hearing(900, 9).likely_ms(10_000) == 1_000
+    assert Hearing().likely_ms(6_000) == 2_000
+
+
+def test_members_that_have_given_partitions_up_join_again_at_once() -> None:
+    sticky = {"protocol": "cooperative-sticky", "counts": {"t": 4}}
+    first = state(1, 1, [A._replace(owned=4, assigned=4)], **sticky)
+    gave = state(10, 2, [A._replace(owned=4, assigned=2), B._replace(assigned=0)], protocol="cooperative-sticky")
+    after = state(12.9, 3, [A._replace(owned=2, assigned=2), B._replace(assigned=2)], **sticky)
+    second = began(first, gave._replace(counts={"t": 2}), after)
+    assert (second.earliest_ms, second.likely_ms, second.latest_ms) == (10_000, 10_030, 10_400)
+
+
+def test_a_group_of_one_is_empty_as_soon_as_that_one_goes() -> None:
+    alone = began(state(1, 1, [A], {"a": every(60, 60, 540)}), state(595, 2))
+    assert alone.likely_ms == 594_995
+    assert alone.is_seen
+
+
+def test_all_that_die_while_the_coordinator_is_away_go_when_it_is_back() -> None:
+    """Their sessions of 10 s would have been over at 110 s."""
+    away = began(state(1, 1, [A, B], BUSY), state(118, 2))
+    assert away.likely_ms == 117_995
+    at_once = began(state(1, 1, [A, B], BUSY), state(110.5, 2))
+    assert at_once.earliest_ms == 110_000
+    assert at_once.likely_ms < 110_495
+
+
+def test_all_that_leave_at_once() -> None:
+    """Of which nothing is seen: they commit nothing."""
+    left = began(state(1, 1, [A, B]), state(8, 2))
+    assert (left.earliest_ms, left.likely_ms, left.latest_ms) == (1_000, 7_995, 7_995)
+
+
+def test_one_that_does_not_poll_goes_when_its_time_is_over() -> None:
+    slow = B._replace(rebalance_timeout_ms=30_000)
+    put_out = began(state(1, 1, [A, slow], {"a": every(1, 2, 131), "b": every(1, 2, 100)}), state(132, 2, [A]))
+    assert 130_000 <= put_out.earliest_ms <= put_out.latest_ms <= 131_400
+
+
+def test_a_rebalance_that_waits_for_a_dead_member_began_when_its_place_was_taken() -> None:
+    before = state(0, 1, [A, B], {"a": every(5, 5, 50), "b": every(5, 5, 50)})
+    waited = began(before, state(61, 2, [A, C]))
+    assert waited.earliest_ms >= 40_000
+    assert waited.likely_ms < 61_000 - 3_000
+
+
+def test_what_was_before_is_not_in_the_log() -> None:
+    assert last(state(1, 57, [A])).start is None

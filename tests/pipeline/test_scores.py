@@ -1,0 +1,123 @@
+"""The figures of `make score` count what they say, and the logs that are kept can be read."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from typing import Any
+
+import pytest
+
+from tests.pipeline.recording.truths import Drop, _regressions
+from tests.pipeline.scores import HOLD_OUT, KEPT, shown
+from tests.pipeline.scores_parts import Figure, Row, Tables, episodes, rebalances, regressions, stalls
+
+WANTED = {
+    "formation", "rolling_restart", "scale_out", "scale_in", "crash_loop", "flapping", "overlapping_deploy",
+    "slow_poller", "deaths", "whole_stop", "trouble",
+}  # fmt: skip
+
+
+def told(figures: list[Figure]) -> dict[str, str]:
+    return {figure.title.strip(): str(figure) for figure in figures}
+
+
+def rebalance(generation: int, start_ms: int, **other: Any) -> Row:
+    row = {"group": "g", "generation": generation, "start_ms": start_ms, "end_ms": 2_000, "took_ms": 2_000 - start_ms}
+    bounds = {"start_earliest_ms": start_ms - 100, "start_latest_ms": start_ms + 100}
+    return {**row, **bounds, "cause": "member_left", "confidence": 1.0, "died": [], "silent_from_ms": None, **other}
+
+
+def true(generation: int, acted: int, **other: Any) -> dict[str, Any]:
+    line = {"kind": "rebalance", "group": "g", "generation": generation, "cause": "member_left", "acted": acted}
+    return {**line, "settled": 2_000, "died": [], **other}
+
+
+def test_what_is_told_of_rebalances() -> None:
+    dead = [{"client_id": "a", "noticed": 1_000, "last_life": 400}]
+    truth = [
+        true(1, 1_000),
+        true(2, 1_500, cause="session_expired", died=dead),
+        true(3, 1_000),
+        {"kind": "unsure", "group": "g", "first": 9, "last": None},
+    ]
+    rows = [
+        rebalance(1, 1_050),
+        rebalance(2, 1_000, died=[{"client_id": "a"}], silent_from_ms=300),
+        rebalance(7, 1_000),
+        rebalance(9, 1_000),
+    ]
+    found = told(rebalances({"rebalances": rows}, truth))
+    assert (found["rebalances found"], found["rebalances false"], found["cause right"]) == ("2/3", "1", "1/2")
+    assert (found["start, median error"], found["length, median error"]) == ("275 ms", "52 %")
+    assert found["start inside the told range"] == "1/2"
+    assert (found["all who died named"], found["last sign of life, median error"]) == ("1/1", "100 ms")
+
+
+def test_what_is_told_of_commits_that_went_back() -> None:
+    truth = [
+        {"kind": "regression", "group": "g", "cause": "reset", "by": None, "from": 1_000, "until": 1_500},
+        {"kind": "regression", "group": "g", "cause": "rewind", "by": None, "from": 5_000, "until": 5_000},
+        {"kind": "regression", "group": "g", "cause": None, "by": None, "from": 7_000, "until": 7_000},
+    ]
+    rows: list[Row] = [{"group": "g", "time_ms": at, "cause": cause} for at, cause in (
+        (1_000, "reset"), (1_400, "reset"), (5_000, "zombie"), (7_000, "rewind"), (9_000, "rewind"),
+    )]  # fmt: skip
+    found = told(regressions({"regressions": rows}, truth))
+    assert (found["regressions right"], found["rows with the right cause"]) == ("1/2", "2/3")
+    assert (found["rows for one happening"], found["rows of nothing known"]) == ("2", "1")
+
+
+def test_what_is_told_of_stalls_and_episodes() -> None:
+    truth = [
+        {"kind": "stall", "group": "g", "topic": "t", "partitions": [0, 1], "how": "pause", "from": 0, "until": 60_000},
+        {"kind": "episode", "group": "g", "what": "formation", "from": 0, "until": 9, "members": []},
+        {"kind": "episode", "group": None, "what": "trouble", "from": 50_000, "until": 60_000, "groups": ["g", "h"]},
+    ]
+
+    def row(partition: int, start_ms: int, end_ms: int | None, status: str = "STOP") -> Row:
+        return {"group": "g", "topic": "t", "partition": partition, "start_ms": start_ms, "end_ms": end_ms,
+                "status": status}  # fmt: skip
+
+    standing = [row(0, 10_000, None), row(1, 50_000, 60_000), row(2, 0, 60_000), row(2, 0, 60_000, "OK")]
+    happened = [
+        {"group": "g", "kind": "first_formation", "from_ms": 0, "until_ms": 9},
+        {"group": "h", "kind": "coordinator_or_network_trouble", "from_ms": 55_000, "until_ms": 56_000},
+    ]
+    tables: Tables = {"stalls": standing, "episodes": happened}
+    assert told(stalls(tables, truth)) == {"stalls found": "1/2", "false": "1"}
+    assert told(episodes(tables, truth)) == {"episodes right": "2/3", "of nothing known": "0"}
+    assert "hidden" not in shown({HOLD_OUT: [Figure("f", 0, 1, misses=("hidden",))]}, misses=True)
+
+
+def test_commits_that_go_back_belong_to_what_a_script_did() -> None:
+    made = [{"group": "g", "cause": "rewind", "by": "g-1", "from": 1_000, "until": 2_000}]
+    drops = [Drop("g", "t", number, at_ms, 10, 5) for number, at_ms in enumerate((1_500, 1_600, 90_000, 300_000))]
+    own = [Drop("own", "t", 0, 500, 10, 5), Drop("own", "t", 1, 700, 10, 5)]
+    lines = list(_regressions(made, [*drops, *own], {"g": 200_000, "own": 200_000}, {"own"}))
+    assert [(line["group"], line["cause"], line["by"], line["commits"]) for line in lines] == [
+        ("g", "rewind", "g-1", 2),
+        ("own", "rewind", None, 2),
+        ("g", None, None, 1),
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(KEPT.glob("*.tar.xz")), ids=lambda path: path.name)
+def test_a_log_that_is_kept_has_all_kinds_of_happenings(path: Any) -> None:
+    with tarfile.open(path) as files:
+        text = files.extractfile("truth.jsonl")
+        assert text is not None
+        lines = [json.loads(line) for line in text.read().splitlines()]
+        assert any(name.startswith("log/__consumer_offsets-") for name in files.getnames())
+    happened = [line["what"] for line in lines if line["kind"] == "episode"]
+    assert set(happened) >= WANTED
+    assert len(happened) >= 20
+    groups = [line for line in lines if line["kind"] == "group"]
+    assert len(groups) >= 15
+    assert {line["client"] for line in groups} == {"aiokafka", "confluent", "java", "kafka-python"}
+    assert {line["cause"] for line in lines if line["kind"] == "regression"} >= {
+        "rewind",
+        "reset",
+        "second_application",
+    }
+    assert {line["how"] for line in lines if line["kind"] == "stall"} >= {"pause"}
