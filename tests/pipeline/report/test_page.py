@@ -12,7 +12,7 @@ from muster.pipeline.report.formatting import CAUSES
 from muster.pipeline.report.markup import Column, Html, join, table, tag
 from muster.pipeline.report.page import cost, render
 from muster.pipeline.report.select import bucket_size
-from muster.pipeline.wording import DAY, HOUR, MINUTE
+from muster.pipeline.wording import DAY, HOUR, MINUTE, span
 from tests.pipeline.report.made import EVIL, chosen, rebalance, setting
 
 _VOID = {"meta", "br"}
@@ -153,6 +153,24 @@ def test_what_a_rebalance_cost() -> None:
     )
     bare = dict.fromkeys(rebalance(2, 8, None)) | {"failed_attempts": 2}
     assert cost(bare) == "2 failed attempts"
+
+
+def test_of_what_nobody_measured_no_milliseconds_are_told() -> None:
+    guess = dict.fromkeys(rebalance(2, 8, None)) | {"source": "inferred", "join_phase_ms": 1_999, "sync_phase_ms": 1}
+    bounds = {"took_ms": 2_000, "took_least_ms": 104, "took_most_ms": 3_004}
+    assert cost(guess | bounds) == "0.1 to 3 s"
+    assert cost(guess | bounds | {"took_least_ms": 1_990, "took_most_ms": 2_005}) == "2 s"
+    died = [{"instance_id": None, "client_id": name, "member_id": name} for name in ("b", "c")]
+    named = {"died": died, "silent_partition_ms": 20_000, "came": ["d", "e"], "went": ["a"]}
+    assert cost(guess | named) == "died: b, c; unread before anybody noticed: 20 s in all; came: d, e"
+
+
+def test_a_duration_within_bounds() -> None:
+    assert span(None, None, None) == "–"
+    assert span(2_000, None, None) == "2 s"
+    assert span(90_000, 80_400, 95_000) == "1 min 20 s to 1 min 35 s"
+    assert span(2_040, 2_010, 2_070) == "2 to 2.1 s"
+    assert span(2_000, 1_960, 2_040) == "2 s"
 
 
 @pytest.mark.parametrize(
