@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.simulation import seeds
 from tests.support.servers import QUICK, MusterServer
+from tests.torture import mixed
 from tests.torture.kills import PARTITIONS, TOPIC, Killing
 from tests.torture.node.seeds import CHUNK, play_nodes
 
@@ -30,12 +31,36 @@ def main() -> int:
         help="of the first history, and of the kills (default: any)",
     )
     parser.add_argument("--override", action="append", default=[], metavar="NAME=VALUE", help="of the real server")
+    parser.add_argument(
+        "--mixed-kills", type=int, default=100, help="of one under consumers of both protocols (default: 100)"
+    )
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
     wrong = seeds.play(play_nodes, min(CHUNK, options.nodes or 1), options.seed, options.nodes)
     if options.kills:
         wrong = _kills(options.seed, options.kills, dict(one.split("=", 1) for one in options.override)) or wrong
+    if options.mixed_kills:
+        wrong = _mixed_kills(options.seed, options.mixed_kills) or wrong
     return 1 if wrong else 0
+
+
+def _mixed_kills(seed: int, kills: int) -> bool:
+    """Kill a server so many times under a group of both protocols; whether something was lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        topic = ["--topic", f"{mixed.TOPIC}:{mixed.PARTITIONS}"]
+        server = MusterServer(Path(folder), {**QUICK, **mixed.SETTINGS}, arguments=topic)
+        server.start_timeout_s = 300.0
+        server.start()
+        try:
+            run = mixed.Mixed(server, seed, _show)
+            faults = run.run(kills)
+        finally:
+            server.stop()
+    print(f"{run.ledger.acknowledgements} commits of members of both protocols were acknowledged")
+    for fault in faults:
+        print(fault)
+    print("something was lost" if faults else "nothing was lost")
+    return bool(faults)
 
 
 def _kills(seed: int, kills: int, overrides: dict[str, str]) -> bool:

@@ -1,0 +1,24 @@
+"""A few kills under consumers of both protocols; `make torture` does many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import QUICK, MusterServer
+from tests.torture.mixed import PARTITIONS, SETTINGS, TOPIC, Mixed
+
+KILLS = 2
+
+
+@pytest.mark.timeout(240)
+def test_consumers_of_both_protocols_stay_where_they_are(tmp_path: Path) -> None:
+    server = MusterServer(tmp_path, {**QUICK, **SETTINGS}, arguments=["--topic", f"{TOPIC}:{PARTITIONS}"])
+    server.start()
+    try:
+        mixed = Mixed(server, seed=7)
+        assert mixed.run(KILLS) == []
+        assert len(mixed.ledger.acknowledged) == PARTITIONS
+    finally:
+        server.stop()
