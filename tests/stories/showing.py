@@ -318,7 +318,8 @@ def absorb(stage: Stage, reply: Reply) -> None:
         actor.epoch = body["MemberEpoch"]
         if body["Assignment"] is not None:
             rows = body["Assignment"]["TopicPartitions"]
-            actor.assigned = {stage.topic_name(row["TopicId"]): sorted(row["Partitions"]) for row in rows}
+            assigned = {stage.topic_name(row["TopicId"]): sorted(row["Partitions"]) for row in rows}
+            actor.assigned = dict(sorted(assigned.items()))  # rows come in the order of a hash map
     elif reply.api == "SyncGroup" and body["ErrorCode"] == 0:
         actor.assigned = assignment_of(stage, body["Assignment"])
     else:

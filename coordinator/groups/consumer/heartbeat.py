@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from sys import intern
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.coordinator.core.interface import Client, Record
 from muster.coordinator.groups.common import events
@@ -63,10 +64,24 @@ def handle(
         step.reply(command.respond, response)
 
 
+def check_names(step: Step, names: Collection[str]) -> None:
+    """So many names, or so long ones, that they have no room (`check_fits`) are refused before anything is made of
+    them. Raises Refused.
+    """
+    if len(names) > FEW_NAMES or sum(map(len, names)) > step.most_bytes:
+        distinct = set(names)
+        if 3 * (sum(map(len, distinct)) + len(distinct)) > step.most_bytes:
+            raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
 def check_fits(step: Step, made: Record) -> None:
     """What a member says of itself must have room in a batch, and the records with it. Raises Refused."""
     if records.is_more_than_fits(step, [made, made, made]):
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+FEW_NAMES: Final = 10_000
+"""So many topics of usual names are written in some milliseconds."""
 
 
 class _Sender(NamedTuple):
@@ -89,6 +104,7 @@ def _beat(
     group = _group(present, request)
     sender = _sender(group, command, request, step.state.settings.group_consumer_max_size)
     before = sender.said
+    check_names(step, request.subscribed_topic_names or ())
     said = _describe(before, request, command.client)
     at = START if sender.member is None else sender.member.at
     owned = request.topic_partitions

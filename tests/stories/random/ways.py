@@ -121,10 +121,11 @@ class Timeline:
 
 
 class OwnWays:
-    """A core as it is. `met`: how often which accepted difference came up."""
+    """A core as it is. `met`: how often which accepted difference came up. `is_open`: nobody can foresee what follows."""
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
+        self.is_open = False
 
     def attach(self, core: GroupCore) -> None:
         """This is the core."""
@@ -304,7 +305,9 @@ class KafkaWays(OwnWays):
     def uniform(self, members: Any, topics: Any) -> Any:
         """As Kafka thinks, also where it is wrong."""
         group = TargetGroup(members, topics)
-        self.met[ALIKE] += self._is_alike != group.all_subscribed_alike()
+        if self._is_alike != group.all_subscribed_alike():
+            self.met[ALIKE] += 1
+            self.is_open |= self._is_alike  # by the topics of any one of them
         return (
             group.by_name(equal_shares(group) if self._is_alike else GeneralShares(group).shares()) if members else {}
         )

@@ -413,3 +413,14 @@ def test_of_two_wishes_that_is_followed_which_only_the_member_has_that_speaks() 
 def given_share(group: ConsumerGroup, member: str) -> dict[str, int]:
     """How many partitions of each topic are meant for a member."""
     return {NAMES[topic_id]: len(partitions) for topic_id, partitions in group.targets[member]}
+
+
+def test_more_names_than_a_batch_has_room_for_are_refused_before_they_are_written() -> None:
+    hall = Hall()
+    names = [f"name-{i}" for i in range(12_000)]
+    assert hall.enter("A", *names[:100]).error_code == 0
+    hall.most_bytes = 100_000
+    for refused in (names, ["n" * 30_000, "m" * 30_000]):
+        assert hall.enter("B", *refused).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert hall.enter("B", *["t"] * 120_000).error_code == 0, "one name, however often"
+    assert set(hall.consumers().members) == {"A", "B"}
