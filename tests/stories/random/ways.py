@@ -121,7 +121,7 @@ class Timeline:
 
 
 class OwnWays:
-    """A core as it is. `met`: how often which accepted difference came up. `is_open`: nobody can foresee what follows."""
+    """A core as it is. `met`: how often which accepted difference came up; `is_open`: the rest nobody can foresee."""
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
