@@ -83,6 +83,13 @@ def _may_be_told(setting: Setting, history: History) -> bool:
     """Not what the history cannot tell, and not another way to deploy for what was stopped on purpose."""
     if setting.heartbeat_interval_ms is not None and history.source == LOG:
         return False  # how often members sent heartbeats is not known
+    # no log has the pauses that a shorter timeout would have ended without need
+    for asked_ms, real_ms in (
+        (setting.session_timeout_ms, [one.session_timeout_ms for one in history.spells]),
+        (setting.rebalance_timeout_ms, [one.rebalance_timeout_ms for one in history.spells]),
+    ):
+        if asked_ms is not None and asked_ms < max(real_ms, default=0):
+            return False
     if setting.protocol is None and history.protocol == CONSUMER and setting.assignor not in (None, *ON_THE_SERVER):
         return False  # such a group cannot have it
     return setting.deploy is None or not history.emptied

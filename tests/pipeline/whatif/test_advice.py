@@ -11,7 +11,7 @@ from muster.pipeline.whatif.advice import Advice, advice, words
 from muster.pipeline.whatif.compare import Comparison, WhatIf, compare
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.fidelity import Fidelity
-from muster.pipeline.whatif.history import EVENTS, LOG, Generation, History
+from muster.pipeline.whatif.history import EVENTS, LOG, Generation, History, Spell
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 from tests.pipeline.whatif.reality import GROUP
 from tests.pipeline.whatif.test_compare import restart, running
@@ -95,6 +95,14 @@ def test_epochs_of_the_consumer_protocol_are_not_counted_as_rebalances() -> None
         "group.protocol=consumer would have spared 2 min 30 s of 5 min in which partitions were unread; a crash would "
         "have stayed unnoticed 50 s longer"
     )
+
+
+@pytest.mark.parametrize("name", ["session.timeout.ms", "max.poll.interval.ms"])
+def test_no_shorter_timeout_because_no_log_tells_what_it_would_end_without_need(name: str) -> None:
+    played = history()
+    played.spells.append(Spell("m", None, "c", "/h", 30_000, 30_000))
+    for value, is_told in (("29999", False), ("30000", True)):
+        assert (advice(played, found((f"{name}={value}", HELPS))) is not None) is is_told
 
 
 def test_the_simplest_of_those_that_help_nearly_as_much() -> None:
