@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.pipeline.java import java_home
-from muster.pipeline.session import of_a_new_one, open_session
+from muster.pipeline.session import ALL_CORES, LITTLE, little, of_a_new_one, open_session
+from muster.pipeline.stage import SMALL_BYTES, Source, is_small
 from tests.pipeline.conftest import TIMEOUT_S
 
 
@@ -47,3 +48,27 @@ def test_a_garbage_collector_that_is_asked_for_everywhere_is_no_conflict(monkeyp
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseSerialGC")
     assert status(alone) == 1
     assert status(of_a_new_one(local=True)["spark.driver.defaultJavaOptions"]) == 0
+
+
+def test_a_small_log_gets_a_session_for_little_unless_a_master_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    master, settings = little(ALL_CORES)
+    assert (master, settings.items() >= LITTLE.items()) == ("local[1]", True)
+    assert settings["spark.driver.defaultJavaOptions"].endswith("-XX:+UseSerialGC")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
+    assert "GC" not in little(ALL_CORES)[1]["spark.driver.defaultJavaOptions"]
+    for named in ("local[4]", "spark://master:7077", None):
+        assert little(named) == (named, {})
+
+
+def test_a_log_is_small_by_the_bytes_of_all_that_tells_of_groups(tmp_path: Path) -> None:
+    for topic, size in (("__consumer_offsets-0", SMALL_BYTES // 2), ("orders-0", 2 * SMALL_BYTES)):
+        (tmp_path / topic).mkdir()
+        with (tmp_path / topic / f"{0:020}.log").open("wb") as file:
+            file.truncate(size)
+    assert is_small(Source(path=str(tmp_path)))
+    (tmp_path / "__group_events-0").mkdir()
+    with (tmp_path / "__group_events-0" / f"{0:020}.log").open("wb") as file:
+        file.truncate(SMALL_BYTES // 2)
+    assert not is_small(Source(path=str(tmp_path)))
+    assert not is_small(Source(kafka={"bootstrap.servers": "127.0.0.1:1"}))
