@@ -168,7 +168,11 @@ class History:
             owned = {partition for one in members for partition in one.owned}
             every = {(name, partition) for name in wanted for partition in range(self.world.counts[name])}
             missing += [(group_id, *one) for one in sorted(every ^ owned)]
-            if isinstance(group, ConsumerGroup | ClassicGroup) and group.state not in ("Stable", "Empty") and not missing:
+            if (
+                isinstance(group, ConsumerGroup | ClassicGroup)
+                and group.state not in ("Stable", "Empty")
+                and not missing
+            ):
                 missing.append((group_id, group.state, -1))
         return missing
 
