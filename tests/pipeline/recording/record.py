@@ -78,12 +78,12 @@ def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> 
     stage.truth.write(**line, **{"from": begun}, until=now_ms())
 
 
-def play(server: KafkaServer, stage: Stage, options: argparse.Namespace) -> list[Group]:
-    """All groups, from the beginning to the end."""
+def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: list[Group]) -> None:
+    """All groups, from the beginning to the end; `cast` gets them, so that none outlives a failure."""
     chance = random.Random(options.seed)
     parts = list(CAST)
     first = chance.randrange(len(CLIENTS))
-    cast, topics = [], {}
+    topics = {}
     for number, part in enumerate(parts):
         own = random.Random(f"{options.seed}:{part.name}")
         name, partitions = f"{part.name}-{options.seed}", own.choice((4, 4, 6))
@@ -107,7 +107,6 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace) -> list
         stage.truth.write(kind="end", group=group.name, at=now_ms())
     over.set()
     feeding.join()
-    return cast
 
 
 def _play(part: Part, group: Group) -> None:
@@ -162,12 +161,13 @@ def main() -> None:
         ):
             admin = AdminClient({"bootstrap.servers": server.bootstrap})
             stage = Stage(server.bootstrap, compiled(directory), Journal(journal), Journal(script), errors, admin)
+            cast: list[Group] = []
             try:
-                cast = play(server, stage, options)
+                play(server, stage, options, cast)
             finally:
+                for group in cast:
+                    group.kill(*group.running)
                 server.stop()
-            for group in cast:
-                group.kill(*group.running)
     finally:
         if server.running:
             server.kill()
