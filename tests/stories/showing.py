@@ -300,7 +300,7 @@ def assignment_of(stage: Stage, raw: bytes) -> dict[str, list[int]]:
         rows = codec.decode("ConsumerProtocolAssignment", 0, raw, 2)["AssignedPartitions"]
     except (ValueError, IndexError, struct.error):
         return {}
-    return {stage.topic_label(row["Topic"]): sorted(row["Partitions"]) for row in rows}
+    return dict(sorted((stage.topic_label(row["Topic"]), sorted(row["Partitions"])) for row in rows))
 
 
 def absorb(stage: Stage, reply: Reply) -> None:

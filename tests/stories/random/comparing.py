@@ -7,6 +7,7 @@ Order is compared where Kafka's order means something, and not where it is that 
 from __future__ import annotations
 
 import json
+import re
 import struct
 import uuid
 from collections.abc import Collection, Mapping
@@ -33,6 +34,8 @@ UNORDERED: Mapping[str, Mapping[str, str]] = {
     },
 }
 """Lists whose order is open: API -> field -> the fields that its rows are sorted by; none: of plain values."""
+DRAWN = re.compile("(?<=^Static member )[A-Za-z0-9_-]{22}(?= )")
+"""An id that was drawn for a member that is refused."""
 ASSIGNMENTS = ("Assignment", "MemberAssignment")
 """Fields with the bytes of an assignment, in which topics have the order of a hash map when the server has made it."""
 ALL_OFFSETS = {"Topics": "Name TopicId", "Partitions": "PartitionIndex"}
@@ -73,7 +76,7 @@ class Names:
             text = text.replace(real, known)
         if self.suffix:
             text = text.replace(self.suffix, "").replace(self.suffix.replace("~", "-"), "")
-        return UUID.sub("<uuid>", text)
+        return UUID.sub("<uuid>", DRAWN.sub("<drawn>", text))
 
 
 def plain(reply: Reply, names: Names, unseen: Collection[str] = ()) -> object:
