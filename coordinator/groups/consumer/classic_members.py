@@ -120,9 +120,10 @@ def _join(
     if one is None:
         cause = events.NEW_MEMBER
         story.joined(step, group, member, request.reason)
+    has_news = heartbeat.are_topics_others(step, group, before)
     is_pattern_new, _ = patterns.update(step, group, before, said, command.client)
     is_new = said.topics != before.topics or is_pattern_new
-    heartbeat.refresh(step, group, bump=is_new, cause=cause, member=member)
+    heartbeat.refresh(step, group, bump=is_new, has_news=has_news, cause=cause, member=member)
     if not is_last:
         target.bring_up_to_date(step, group, said.assignor, member_id if is_new_here else None)
     is_stale = is_last and group.assignment_epoch < group.epoch

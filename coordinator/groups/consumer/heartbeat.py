@@ -36,7 +36,7 @@ from muster.coordinator.groups.consumer.member import (
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held, same_partitions
 from muster.coordinator.groups.consumer.reconcile import Aim
 from muster.coordinator.groups.consumer.states import UNREVOKED_PARTITIONS
-from muster.coordinator.groups.consumer.topic_hashes import hash_of
+from muster.coordinator.groups.consumer.topic_hashes import hash_of, is_same
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -124,13 +124,14 @@ def _beat(
         step.record(records.member_metadata(request.group_id, sender.member_id, said))
     group = _there(step, request.group_id)
     member = group.members[sender.member_id]
+    has_news = are_topics_others(step, group, before)
     is_pattern_new, is_known = patterns.update(step, group, before, said, command.client)
     is_subscription_new = said.topics != before.topics
     is_new = sender.member is sender.replaced is None
     if is_new:
         story.joined(step, group, member)
     cause = events.NEW_MEMBER if is_new else events.SUBSCRIPTION_CHANGED
-    refresh(step, group, bump=is_subscription_new or is_known, cause=cause, member=member)
+    refresh(step, group, bump=is_subscription_new or is_known, has_news=has_news, cause=cause, member=member)
     newcomer = None if sender.member is not None else sender.member_id
     target.bring_up_to_date(step, group, said.assignor, newcomer)
     had = member.at.assigned
@@ -141,6 +142,8 @@ def _beat(
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
     follow(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
     if not member.at.epoch:
+        if not group.computing_epoch:  # the first targets have no room in a batch
+            return leave.left_out(step, group, member)
         group.waiting.append(command)
         return None
     return response_to(step, request, member, had)
@@ -243,11 +246,34 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
     story.replaced(step, group, old, group.members[member_id])
 
 
-def refresh(step: Step, group: ConsumerGroup, *, bump: bool, cause: str, member: ConsumerMember) -> None:
-    """A new epoch for the group, if its subscriptions have changed (why, and by whom), or its topics have."""
-    version = step.state.image.version
-    if not bump and group.hashed_version == version:
+def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> bool:
+    """Whether a topic has changed that the group subscribes to, or did before this request changed what `before` says;
+    or nobody has looked yet. To be asked before patterns are forgotten.
+    """
+    image, known = step.state.image, group.hashed_topics
+    if group.hashed_version == image.version:
+        return False
+    if known is None:
+        return True
+    now, then = image.by_name.get, known.get
+    for names in (group.names, before.topics):
+        for name in names:
+            if now(name) is not then(name) and not is_same(now(name), then(name)):
+                return True
+    group.hashed_version, group.hashed_topics = image.version, image.by_name
+    return False
+
+
+def refresh(
+    step: Step, group: ConsumerGroup, *, bump: bool, has_news: bool, cause: str, member: ConsumerMember
+) -> None:
+    """A new epoch for the group, if its subscriptions have changed (why, and by whom), or its topics have. As on Kafka
+    the hash is compared only if there is news of its topics (`are_topics_others`): a pattern that is forgotten leaves
+    it behind, and topics that are nothing to the group do not bring that to light.
+    """
+    if not bump and not has_news:
         return
+    version = step.state.image.version
     metadata_hash = hash_of(group.names, step.state.image, step.state.settings.broker_rack)
     if bump or metadata_hash != group.metadata_hash:
         before = group.state_before(int(cause == events.NEW_MEMBER))

@@ -24,6 +24,9 @@ from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 
+NO_TARGET: Final = "there was no target assignment for it"
+"""Why a member is gone, in the history."""
+
 
 def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | None) -> ConsumerGroupHeartbeatResponse:
     """Answer a heartbeat by which a member leaves. Raises Refused."""
@@ -78,6 +81,18 @@ def remove(
     first = members[0]
     reason = None if reasons is None else reasons.get(first.member_id)
     story.bumped(step, group, cause, story.trigger(first.member_id, first, reason), state=state)
+
+
+def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
+    """Members for which there were no targets are refused: the group has never had them."""
+    remove(step, group, members, events.LEFT, dict.fromkeys([one.member_id for one in members], NO_TARGET))
+
+
+def left_out(step: Step, group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
+    """The answer to a member for which there are no targets."""
+    if not member.at.assigned:  # one that takes a static member's place stays with what it has
+        forget(step, group, [member])
+    return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka says no more
 
 
 def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:

@@ -4,10 +4,9 @@ were computed elsewhere.
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import cast
 
 from muster.coordinator.core.interface import Reply
-from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import leave, story, target
 from muster.coordinator.groups.consumer.commands import AssignmentComputed
@@ -20,9 +19,6 @@ from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-
-NO_TARGET: Final = "there was no target assignment for it"
-"""Why a member is gone, in the history."""
 
 
 def loaded(step: Step, group: ConsumerGroup) -> None:
@@ -67,8 +63,7 @@ def computed(step: Step, command: AssignmentComputed) -> None:
         if group is not None and member is not None and not member.at.epoch and not member.at.assigned:
             left_out.append(member)
     if group is not None and left_out:
-        # refused: the group has never had them
-        leave.remove(step, group, left_out, events.LEFT, dict.fromkeys([one.member_id for one in left_out], NO_TARGET))
+        leave.forget(step, group, left_out)
 
 
 def _answer(

@@ -59,6 +59,13 @@ def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
     return _signed(hasher.intdigest())
 
 
+def is_same(one: TopicImage | None, other: TopicImage | None) -> bool:
+    """Whether both have the same hash, or neither is there."""
+    if one is None or other is None:
+        return one is other
+    return (one.topic_id, one.partitions, one.name) == (other.topic_id, other.partitions, other.name)
+
+
 def _text(text: str) -> bytes:
     units = text.encode("utf-16-le", "surrogatepass")
     return units + pack("<i", len(units) // 2)

@@ -156,6 +156,33 @@ def test_a_pattern_that_changes_takes_everything_away_until_it_is_resolved() -> 
     ]
 
 
+def test_a_pattern_that_is_forgotten_leaves_the_hash_behind_until_there_is_news_of_the_groups_topics() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern="u")
+    search(hall, "u")
+    hall.cast("A", owned={})
+    hall.cast("A", pattern="t")
+    epoch = hall.consumers().epoch
+    hall.told(TopicsChanged(topics(t=8, u=2, nobodys=1)))
+    hall.cast("A", owned={})
+    assert hall.consumers().epoch == epoch
+    hall.told(TopicsChanged(topics(t=8, u=3, nobodys=1)))  # nor is this one the group's any more
+    hall.cast("A", owned={})
+    assert hall.consumers().epoch == epoch
+    search(hall, "t")
+    assert hall.consumers().epoch == epoch + 1
+
+
+def test_news_of_a_topic_count_also_when_its_pattern_goes_at_the_same_time() -> None:
+    hall = Hall(helped=True)
+    hall.enter("A", pattern="u")
+    search(hall, "u")
+    epoch = hall.consumers().epoch
+    hall.told(TopicsChanged(topics(t=8, u=3)))
+    hall.cast("A", pattern="t", owned={})
+    assert hall.consumers().epoch == epoch + 1
+
+
 def test_patterns_are_searched_for_again_when_topics_come_but_not_too_often() -> None:
     hall = Hall(helped=True)
     hall.enter("A", pattern=".*")

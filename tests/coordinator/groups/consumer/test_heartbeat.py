@@ -346,6 +346,18 @@ def test_targets_that_do_not_fit_into_a_batch_leave_those_in_force() -> None:
     assert state(hall) == "Reconciling"
 
 
+def test_first_targets_that_do_not_fit_into_a_batch_refuse_the_newcomer() -> None:
+    hall = Hall()
+    hall.told(TopicsChanged(topics(t=300)))
+    hall.most_bytes = 500
+    refused = hall.enter("A", "t")
+    assert (refused.error_code, refused.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert not hall.consumers().members  # as if it had never come
+    assert not hall.consumers().waiting
+    hall.most_bytes = 100_000
+    assert given(hall.enter("A", "t")) is not None
+
+
 def test_a_member_whose_answer_was_late_is_given_time() -> None:
     hall = Hall()
     hall.enter("A", "t")
