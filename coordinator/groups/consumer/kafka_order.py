@@ -61,13 +61,14 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
     while len(walk) > capacity * 3 // 4:
         capacity *= 2
     if tables.computes:
+        there = set(walk)
         walk = [topic_id for topic_id in walk if topic_id in index]
-        new = [topic_id for topic_id in topic_ids if topic_id not in tables.there]
-        for topic_id in _in_table(new, hashes, DEFAULT_CAPACITY):
-            # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
-            if len(walk) > capacity * 3 // 4:
+        new = _in_table([topic_id for topic_id in topic_ids if topic_id not in there], hashes, DEFAULT_CAPACITY)
+        # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
+        for size in range(len(walk), len(walk) + len(new)):
+            if size > capacity * 3 // 4:
                 capacity *= 2
-            walk.insert(0, topic_id)
+        walk = [*reversed(new), *walk]
     return [index[topic_id] for topic_id in sorted(walk, key=lambda one: hashes[one] & capacity - 1)]
 
 
