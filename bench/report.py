@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from pathlib import Path
 
+from bench import consumer_memory
 from bench.consumer_groups import LESS, MORE, SETTLE
 from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, UNPREPARED, VARIED
 from bench.transactions import NAMES as TRANSACTIONS
@@ -63,6 +64,7 @@ LIMITS = {
     "fetch, 1 MB answers, us per MB": 1e6 / 1500,  # 1,500 MB for each second of CPU
     "fetch, 4 KB answers, us": 40.0,
     "memory of a member, one of 100,000, bytes": 600.0,
+    consumer_memory.ALONE: 900.0,
     "memory of a committed offset, one of 1,000,000, bytes": 260.0,
     MORE: 60.0,
     LESS: 60.0,

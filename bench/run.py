@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench import consumer_groups, measure, remember, report, transactions
+from bench import consumer_groups, consumer_memory, measure, remember, report, transactions
 from bench.load.frameload import FrameLoad, Load
 from bench.scenarios import (
     REPEATED,
@@ -219,6 +219,7 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
     start_up(workdir, muster, samples)
     with_kafka = kafka_available() and not args.without_kafka
     remember.figures(samples)
+    consumer_memory.figures(samples)
     remember.load_figures(workdir, samples, muster, with_kafka=with_kafka)
     telling, silent = (MusterServer(workdir / name, SETTINGS, executable=muster) for name in ("telling", "silent"))
     silent.properties["muster.group.events.enable"] = "false"

@@ -4,7 +4,7 @@ and replaced as wholes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 Share = tuple[tuple[bytes, tuple[int, ...]], ...]
@@ -14,6 +14,8 @@ Held = tuple[tuple[bytes, tuple[int, ...], tuple[int, ...]], ...]
 Epochs = dict[int, int]
 """Partition -> that epoch."""
 NOTHING: Final[tuple[()]] = ()
+FEW: Final = 100
+"""Epochs of so many partitions are shared; longer tuples would stay after their last member is gone."""
 NOT_KNOWN: Final = 0
 """The epoch of a partition in a record that does not say it (before Kafka 4.3)."""
 
@@ -31,6 +33,20 @@ def held_of(rows: Mapping[bytes, Mapping[int, int]]) -> Held:
         if epochs:
             partitions = tuple(sorted(epochs))
             made.append((topic_id, partitions, tuple([epochs[one] for one in partitions])))
+    return tuple(made)
+
+
+def sparing(held: Held, target: Share, shared: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Held:
+    """The same value in less memory: nearly always a member has the partitions of its target, and all since one epoch.
+    `shared`: the tuple that others have in common.
+    """
+    of_target = dict(target)
+    made = []
+    for topic_id, partitions, epochs in held:
+        its = of_target.get(topic_id)
+        if len(epochs) <= FEW and epochs.count(epochs[0]) == len(epochs):
+            epochs = shared(epochs)
+        made.append((topic_id, its if its == partitions else partitions, epochs))
     return tuple(made)
 
 

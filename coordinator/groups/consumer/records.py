@@ -16,7 +16,7 @@ from muster.coordinator.groups.consumer import kafka_order, timers
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
 from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.partitions import Held, Share, held_of, share_of
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held, Share, held_of, share_of, sparing
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -248,7 +248,10 @@ def replay_target(
         return
     of = state.shared.of
     share = share_of({of(row.topic_id): row.partitions for row in value.topic_partitions})
-    _present(state, key.group_id).targets[intern(key.member_id)] = share
+    group = _present(state, key.group_id)
+    member = group.members.get(key.member_id)
+    # the same string as its member's, also where a log has the target first
+    group.targets[intern(key.member_id) if member is None else member.member_id] = share
 
 
 def replay_target_epoch(
@@ -276,6 +279,7 @@ def replay_current(
     group = _present(state, key.group_id)
     member = _member(group, key.member_id)
     assigned = _held(value.assigned_partitions, value.member_epoch, state.shared)
+    assigned = sparing(assigned, group.targets.get(key.member_id, NOTHING), state.shared.of)
     revoking = _held(value.partitions_pending_revocation, value.member_epoch, state.shared)
     position = Position(value.member_epoch, value.previous_member_epoch, value.state, assigned, revoking)
     group.move_member(member, position)
@@ -317,4 +321,6 @@ def _present(state: State, name: str) -> ConsumerGroup:
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     group.slots = kafka_order.slots_after(group.slots, len(group.members))
-    return group.members.get(member_id) or group.add_member(intern(member_id))
+    known = group.members.get(member_id)
+    # not interned if it need not be: the table of all such strings costs as much as a short one
+    return known or group.add_member(intern(member_id) if member_id in group.targets else member_id)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import Description, Position
+from muster.coordinator.groups.consumer.partitions import FEW, Held, sparing
 from muster.coordinator.groups.consumer.records import current, group_epoch, member_metadata, target, target_epoch
+from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
@@ -27,7 +29,9 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_mem
 from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
 )
+from muster.protocol.records import OFFSETS
 from tests.coordinator.groups.consumer.harness import Hall, T, given
+from tests.coordinator.groups.harness import START
 
 SAID = Description(None, None, "c", "/10.0.0.1", ("t",), None, 5_000, None, None)
 KEYS: tuple[Message, ...] = (
@@ -130,3 +134,39 @@ def test_who_may_fetch_and_commit_in_transactions() -> None:
 def test_a_loaded_group_goes_on() -> None:
     hall = hall_of(*present(Position(7, 6, 0, ((T, (0, 1), (7, 7)),), ())))
     assert given(hall.cast("A", 0, names=["t"], owned={}, timeout=5_000)) == "t0+1+2+3+4+5+6+7"
+
+
+def test_what_a_member_has_is_kept_once() -> None:
+    hall = Hall()
+    hall.enter("m", "t")
+    records = [(one.key, one.value) for one in hall.records]
+    targets_first = sorted(records, key=lambda one: not isinstance(one[0], ConsumerGroupTargetAssignmentMemberKey))
+    for rows in (records, targets_first):
+        other = GroupCore(hall.settings, hall.core.state.image)
+        # as a log is read: each record has strings of its own
+        other.replay([_read_anew(*row) for row in rows], START)
+        group = consumer_group(other.state, "g")
+        assert group is not None
+        (member_id,), (target_id,) = group.members, group.targets
+        assert member_id is target_id
+        assert group.members["m"].member_id is member_id
+        ((_, wanted),), ((_, has, _),) = group.targets["m"], group.members["m"].at.assigned
+        assert wanted is has == (0, 1, 2, 3, 4, 5, 6, 7)
+
+
+def _read_anew(key: Message, value: Message | None) -> tuple[Message, Message | None]:
+    kind, read = OFFSETS.decode_key(OFFSETS.encode_key(key))
+    return read, None if value is None else OFFSETS.decode_value(kind, OFFSETS.encode_value(value, 0))[1]
+
+
+def test_epochs_are_shared_but_for_those_of_many_partitions() -> None:
+    def shared(_: tuple[int, ...]) -> tuple[int, ...]:
+        return common
+
+    common = (7, 7)
+    few: Held = ((T, (0, 1), (7, 7)),)
+    assert sparing(few, (), shared)[0][2] is common
+    unlike: Held = ((T, (0, 1), (7, 8)),)
+    assert sparing(unlike, ((T, (0,)),), shared) == unlike
+    many: Held = ((T, tuple(range(FEW + 1)), (7,) * (FEW + 1)),)
+    assert sparing(many, (), shared) == many
