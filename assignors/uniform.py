@@ -34,3 +34,12 @@ class UniformAssignor:
         group = TargetGroup(members, topics)
         equal = group.all_subscribed_alike()
         return group.by_name(equal_shares(group) if equal else GeneralShares(group).shares())
+
+    def assign_generally(self, members: Sequence[Member], topics: Mapping[str, Topic]) -> Assignment:
+        """The same, the way for differing subscriptions, which is right for all: Kafka goes it for most groups with
+        regular expressions.
+        """
+        if not members:
+            return {}
+        group = TargetGroup(members, topics)
+        return group.by_name(GeneralShares(group).shares())

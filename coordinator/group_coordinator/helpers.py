@@ -67,9 +67,7 @@ def _compute(assignors: Mapping[str, Assignor] | None, wanted: AssignmentWanted)
         known = assignors or import_module("muster.assignors.builtin").SERVER_ASSIGNORS
         assignor: Assignor = known[wanted.assignor]
         worked_out = import_module("muster.coordinator.groups.consumer.worked_out")
-        computed: AssignmentComputed = yield Apart(
-            lambda: worked_out.work_out(wanted, assignor.assign(wanted.members, wanted.topics))
-        )
+        computed: AssignmentComputed = yield Apart(lambda: worked_out.work_out(wanted, wanted.assign(assignor)))
     except Exception as error:  # noqa: BLE001 - an assignor may be the user's
         log.error("no target assignment", group=wanted.group_id, assignor=wanted.assignor, error=repr(error))
         failed: AssignmentComputed = import_module(_COMMANDS).AssignmentComputed(wanted, None)

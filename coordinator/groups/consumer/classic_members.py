@@ -107,6 +107,7 @@ def _join(
         before.assignor,
         Classic(request.session_timeout_ms, offered),
     )
+    is_alike = group.is_alike
     heartbeat.check_fits(step, records.member_metadata(group.group_id, member_id, said))
     downgrade = step.state.downgrade
     is_last = there is not None and before.classic is None and downgrade.is_allowed(step, group, [there], 1)
@@ -124,8 +125,10 @@ def _join(
     is_pattern_new, _ = patterns.update(step, group, before, said, command.client)
     is_new = said.topics != before.topics or is_pattern_new
     heartbeat.refresh(step, group, bump=is_new, has_news=has_news, cause=cause, member=member)
+    if group.epoch != group_epoch:
+        is_alike = group.counts_alike()
     if not is_last:
-        target.bring_up_to_date(step, group, said.assignor, member_id if is_new_here else None)
+        target.bring_up_to_date(step, group, said.assignor, member_id if is_new_here else None, is_alike=is_alike)
     is_stale = is_last and group.assignment_epoch < group.epoch
     if not is_stale:
         owned = ConsumerGroupHeartbeatRequest(topic_partitions=_owned(subscription, step.state.image))

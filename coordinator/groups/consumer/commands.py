@@ -38,9 +38,10 @@ class AssignmentWanted(Message):
     """A target assignment to be computed, by this assignor. It goes out as replies do, when all is durable.
 
     `waiting`: the heartbeats that wait for it, of members that have no epoch yet. `image_version`: of the topics.
+    `is_general`: "uniform" is to go the way for differing subscriptions.
     """
 
-    __slots__ = ("assignor", "epoch", "group_id", "image_version", "members", "topics", "waiting")
+    __slots__ = ("assignor", "epoch", "group_id", "image_version", "is_general", "members", "topics", "waiting")
 
     def __init__(
         self,
@@ -51,6 +52,8 @@ class AssignmentWanted(Message):
         topics: Mapping[str, Topic],
         waiting: list[Command],
         image_version: int,
+        *,
+        is_general: bool = False,
     ) -> None:
         self.group_id = group_id
         self.image_version = image_version
@@ -59,6 +62,13 @@ class AssignmentWanted(Message):
         self.members = members
         self.topics = topics
         self.waiting = waiting
+        self.is_general = is_general
+
+    def assign(self, assignor: Any) -> Assignment:
+        """Have it computed by the assignor of that name."""
+        way = assignor.assign_generally if self.is_general else assignor.assign
+        made: Assignment = way(self.members, self.topics)
+        return made
 
 
 class AssignmentComputed(NamedTuple):

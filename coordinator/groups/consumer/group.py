@@ -63,12 +63,13 @@ class ConsumerGroup:
     are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `failed_epoch`, the
     one for which they could not be; `waiting`, the heartbeats that wait for them; `hashed_topics`, the topics of that
     version by name; `story`, what is kept for the history until all members have come to their targets;
-    `slots`, of the table in which Kafka has the members.
+    `slots`, of the table in which Kafka has the members. `is_alike`: what `counts_alike` said when a member was last
+    described or removed; so Kafka keeps it, also in replay.
     """
 
     __slots__ = (
         "_reconciled", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
-        "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "holders",
+        "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "holders", "is_alike",
         "is_searching", "members", "metadata_hash", "names", "patterns", "resolved", "slots", "static_ids", "story",
         "targets", "waiting",
     )  # fmt: skip
@@ -95,6 +96,7 @@ class ConsumerGroup:
         self.hashed_version = NEVER_HASHED
         self.hashed_topics: Mapping[str, TopicImage] | None = None
         self.is_searching = False
+        self.is_alike = True
         self.computing_epoch = NO_ASSIGNMENT
         self.failed_epoch = NO_ASSIGNMENT
         self.waiting: list[Command] = []
@@ -124,6 +126,7 @@ class ConsumerGroup:
         self._count_in(said)
         if said.instance_id is not None:
             self.static_ids[said.instance_id] = member.member_id
+        self.is_alike = self.counts_alike()
 
     def add_member(self, member_id: str) -> ConsumerMember:
         """Take in a member that has said nothing yet."""
@@ -142,6 +145,7 @@ class ConsumerGroup:
             self.hashed_topics = None  # nobody asks for it soon
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         self._count_out(member.said)
+        self.is_alike = self.counts_alike()
         instance_id = member.said.instance_id
         # the successor of a static member comes before the one that it replaces goes, when Kafka wrote so
         if instance_id is not None and self.static_ids.get(instance_id) == member_id:
@@ -198,6 +202,18 @@ class ConsumerGroup:
         """The names of all topics that a member with this description subscribes to."""
         resolved = self.resolved.get(said.pattern) if said.pattern else None
         return said.topics if resolved is None else {*said.topics, *resolved.topics}
+
+    def counts_alike(self) -> bool:
+        """Whether Kafka counts that all members of a group with patterns subscribe alike: all have the same one, and
+        nobody names a topic. A group without patterns is looked at by the assignor.
+        """
+        patterns, names = self.patterns, self.names
+        if not patterns:
+            return True
+        if len(patterns) > 1 or next(iter(patterns.values())) != len(self.members):
+            return False
+        resolved = sum([len(one.topics) for one in self.resolved.values()])
+        return len(names) == resolved == sum(names.values())
 
     def lacks_targets(self) -> bool:
         """Whether the first targets are still to be computed."""

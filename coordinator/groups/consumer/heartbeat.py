@@ -103,7 +103,7 @@ def _beat(
 ) -> ConsumerGroupHeartbeatResponse | None:
     group = _group(present, request)
     sender = _sender(group, command, request, step.state.settings.group_consumer_max_size)
-    before = sender.said
+    before, is_alike = sender.said, group.is_alike
     check_names(step, request.subscribed_topic_names or ())
     said = _describe(before, request, command.client)
     at = START if sender.member is None else sender.member.at
@@ -131,9 +131,12 @@ def _beat(
     if is_new:
         story.joined(step, group, member)
     cause = events.NEW_MEMBER if is_new else events.SUBSCRIPTION_CHANGED
+    epoch = group.epoch
     refresh(step, group, bump=is_subscription_new or is_known, has_news=has_news, cause=cause, member=member)
+    if group.epoch != epoch:
+        is_alike = group.counts_alike()
     newcomer = None if sender.member is not None else sender.member_id
-    target.bring_up_to_date(step, group, said.assignor, newcomer)
+    target.bring_up_to_date(step, group, said.assignor, newcomer, is_alike=is_alike)
     had = member.at.assigned
     state = step.state
     state.deadlines.set(member, step.now.mono_ms + state.configs.of(group.group_id).session_timeout_ms)

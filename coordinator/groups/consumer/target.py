@@ -26,21 +26,30 @@ from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_
 from muster.coordinator.groups.consumer.worked_out import WorkedOut
 
 RANGE: Final = "range"
+UNIFORM: Final = "uniform"
 AT_ONCE: Final = 500
 """Members and partitions of a target that is computed on the spot: some 2 ms."""
 
 
-def bring_up_to_date(step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None) -> None:
+def bring_up_to_date(
+    step: Step,
+    group: ConsumerGroup,
+    wish: str | None = None,
+    newcomer: str | None = None,
+    *,
+    is_alike: bool | None = None,
+) -> None:
     """Compute the targets of the group's epoch, or have it done, if they are older and it is time. `wish`: the assignor
-    that the member wants which has just spoken; `newcomer`: who joins by this request.
+    that the member wants which has just spoken; `newcomer`: who joins by this request; `is_alike`: whether all
+    subscribe alike as Kafka counts now, None: as it last counted.
     """
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
-    wanted = wanted_assignment(step, group, wish, newcomer)
+    wanted = wanted_assignment(step, group, wish, newcomer, is_alike=group.is_alike if is_alike is None else is_alike)
     helpers = step.state.helpers
     partitions = sum([topic.partitions for topic in wanted.topics.values()])
     if helpers is None or (len(wanted.members) + partitions <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
-        made = SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics)
+        made = wanted.assign(SERVER_ASSIGNORS[wanted.assignor])
         apply(step, group, wanted, made, newcomer)
         return
     group.computing_epoch = group.epoch
@@ -54,7 +63,7 @@ def _is_due(step: Step, group: ConsumerGroup) -> bool:
 
 
 def wanted_assignment(
-    step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None
+    step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None, *, is_alike: bool = True
 ) -> AssignmentWanted:
     """All that an assignor needs; members in the order in which Kafka comes to them."""
     image = step.state.image
@@ -76,7 +85,10 @@ def wanted_assignment(
         names = tuple(group.topics_of(said))
         members.append(Member(member.member_id, names, owned, -1, said.instance_id, said.rack_id))
     assignor = preferred_assignor(group, step.state.settings, wish)
-    return AssignmentWanted(group.group_id, group.epoch, assignor, members, topics, group.waiting, image.version)
+    is_general = assignor == UNIFORM and not is_alike
+    return AssignmentWanted(
+        group.group_id, group.epoch, assignor, members, topics, group.waiting, image.version, is_general=is_general
+    )
 
 
 def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:

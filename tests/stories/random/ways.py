@@ -162,7 +162,7 @@ class KafkaWays(OwnWays):
         self._candidates: dict[str, frozenset[str]] = {}
         self._carried: set[str] = set()  # groups in which "a member was added" is still remembered
         self._recordless: set[str] = set()  # groups that were made by a refused commit, or forgotten by a refused join
-        self._is_alike = True
+        self._is_alike = self._is_general = True
         self._alike: dict[str, bool] = {}  # whether Kafka thinks that all members subscribe alike
         self._alike_before: dict[str, bool] = {}  # the same before the request that is being handled
         self._bumped: set[str] = set()
@@ -179,6 +179,7 @@ class KafkaWays(OwnWays):
             (ConsumerGroup, "describe_member", lambda group, *rest: self.describe_member(group, *rest)),
             (ConsumerGroup, "remove_member", lambda group, member_id: self.remove_member(group, member_id)),
             (UniformAssignor, "assign", lambda _, members, topics: self.uniform(members, topics)),
+            (UniformAssignor, "assign_generally", lambda _, members, topics: self.uniform(members, topics)),
         ]
 
     def attach(self, core: GroupCore) -> None:
@@ -276,7 +277,9 @@ class KafkaWays(OwnWays):
         """What Kafka thinks now: what it has just counted if there is a new epoch, else what was so before."""
         fresh = group.group_id in self._bumped
         self._is_alike = alike(group) if fresh else self._alike_before.get(group.group_id, self._alike[group.group_id])
-        return _wanted_assignment(step, group, *rest, **more)
+        wanted = _wanted_assignment(step, group, *rest, **more)
+        self._is_general = wanted.is_general
+        return wanted
 
     def asked(self) -> None:
         self._alike_before.clear()
@@ -305,7 +308,7 @@ class KafkaWays(OwnWays):
     def uniform(self, members: Any, topics: Any) -> Any:
         """As Kafka thinks, also where it is wrong."""
         group = TargetGroup(members, topics)
-        if self._is_alike != group.all_subscribed_alike():
+        if self._is_alike != (group.all_subscribed_alike() and not self._is_general):
             self.met[ALIKE] += 1
             self.is_open |= self._is_alike  # by the topics of any one of them
         return (

@@ -26,7 +26,7 @@ def large() -> Hall:
 def compute(hall: Hall) -> AssignmentComputed:
     wanted = hall.elsewhere.pop(0)
     assert isinstance(wanted, AssignmentWanted)
-    return work_out(wanted, SERVER_ASSIGNORS[wanted.assignor].assign(wanted.members, wanted.topics))
+    return work_out(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
 
 
 def search(hall: Hall, *names: str) -> None:
@@ -181,6 +181,33 @@ def test_news_of_a_topic_count_also_when_its_pattern_goes_at_the_same_time() -> 
     hall.told(TopicsChanged(topics(t=8, u=3)))
     hall.cast("A", pattern="t", owned={})
     assert hall.consumers().epoch == epoch + 1
+
+
+def test_a_group_with_other_patterns_goes_the_general_way_though_all_subscribe_alike() -> None:
+    hall = Hall(helped=True)
+    hall.told(TopicsChanged(topics(t=600)))
+    hall.enter("A", pattern="t")
+    search(hall, "t")
+    hall.cast("A", owned={})
+    assert not hall.elsewhere[0].is_general  # all have one pattern
+    hall.told(compute(hall))
+    hall.enter("B", pattern="t")
+    assert not hall.elsewhere[0].is_general
+    hall.told(compute(hall))
+    hall.enter("C", "t")
+    wanted = hall.elsewhere[0]
+    assert wanted.is_general
+    assert {tuple(one.topics) for one in wanted.members} == {("t",)}
+    general, equal = compute(hall), SERVER_ASSIGNORS["uniform"].assign(wanted.members, wanted.topics)
+    assert general.assignment is not None
+    assert sorted(map(len, (one["t"] for one in general.assignment.values()))) == [200, 200, 200]
+    assert general.assignment != equal
+    hall.told(general)
+    assert not hall.consumers().is_alike
+    hall.cast("C", names=[], pattern="t")  # now all have it again
+    assert hall.consumers().is_alike
+    assert not hall.elsewhere[0].is_general
+    assert hall.replayed(hall.records).is_alike
 
 
 def test_patterns_are_searched_for_again_when_topics_come_but_not_too_often() -> None:
