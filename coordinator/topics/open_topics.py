@@ -128,6 +128,9 @@ class OpenTopics:
         for topic in self.by_name.values():
             if topic.name in _OF_SHARDS:
                 continue
-            for index in range(len(topic.partitions)):
-                if not topic.is_online(index) and (topic.name, index) not in self._logs.offline:
+            for index, partition in enumerate(topic.partitions):
+                # each second for each partition: nearly all are found well by these two looks
+                if partition is not None and partition.log.failure is None:
+                    continue
+                if (topic.name, index) not in self._logs.offline:
                     yield topic.name, index, partial(self.reopen, topic.name, index)

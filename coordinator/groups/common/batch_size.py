@@ -19,12 +19,18 @@ A_RECORD: Final = 120
 """More than a record of the core has besides its names, its metadata and its assignments."""
 
 
-def is_too_large(step: Step, records: Sequence[Record], texts: int) -> bool:
-    """Whether these records of one command are more than may be written. `texts`: how many characters and bytes are
-    in them, or more: so their exact size is asked for only near the limit.
+def is_too_large(
+    step: Step, records: Sequence[Record], texts: int, made: Sequence[Record] = (), times: int = 1
+) -> bool:
+    """Whether these records of one command, and `made` so many times, are more than may be written. `texts`: how many
+    characters and bytes are in them (in `made`, if that is given), or more: so their exact size is asked for only near
+    the limit.
     """
-    most = step.most_bytes
-    return HEADER + len(records) * A_RECORD + 4 * texts > most < size_of([pack(one) for one in records])
+    most, count = step.most_bytes, len(records) + times * len(made)
+    if HEADER + count * A_RECORD + 4 * times * texts <= most:
+        return False
+    # what stands there several times is packed once
+    return size_of([*map(pack, records), *[pack(one) for one in made] * times]) > most
 
 
 def size_of(rows: Sequence[bytes]) -> int:

@@ -11,7 +11,7 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, LEAVING, ConsumerMember
-from muster.coordinator.groups.consumer.partitions import Held
+from muster.coordinator.groups.consumer.partitions import Held, partition_sets
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -140,5 +140,5 @@ def check_epoch(
 def _is_part(owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None, assigned: Held) -> bool:
     if owned is None:
         return False
-    had = {row[0]: row[1] for row in assigned}
-    return all(topic.topic_id in had and set(topic.partitions) <= set(had[topic.topic_id]) for topic in owned)
+    had = partition_sets(assigned)
+    return all(one.topic_id in had and had[one.topic_id].issuperset(one.partitions) for one in owned)

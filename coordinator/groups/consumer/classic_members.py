@@ -93,7 +93,9 @@ def _join(
         else:
             member = checks.known_static_member(group, member_id, instance_id)
     is_new_here = member is None
+    size = heartbeat.check_bytes(step, offered)
     subscription = _subscription(offered[0][1])
+    heartbeat.check_names(step, subscription.topics, size)
     one = member or replaced
     before = NOBODY if one is None else one.said
     said = Description(

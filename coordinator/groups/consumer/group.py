@@ -7,6 +7,7 @@ keep the counts true (subscribed topics, patterns, assignors, reconciled members
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.core.deadlines import Deadlines
@@ -16,7 +17,7 @@ from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import kafka_order, states
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Share, assigned_at
+from muster.coordinator.groups.consumer.partitions import NOTHING, Share, epochs_of
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
@@ -40,6 +41,7 @@ FIRST_TARGET: Final = 1
 NO_ASSIGNMENT: Final = 0
 """In place of an epoch for which targets are being computed."""
 NEVER_HASHED: Final = -1
+NOT_THERE: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Resolved(NamedTuple):
@@ -273,10 +275,14 @@ class ConsumerGroup:
     def _late_commit(self, member: ConsumerMember, epoch: int, partitions: Partitions) -> int:
         if epoch > member.at.epoch:
             return _stale(member)
-        for topic_id, partition in partitions():
-            since = assigned_at(member.at.assigned, topic_id, partition)
+        asked = list(partitions())
+        topics = {topic_id for topic_id, _ in asked}
+        assigned = epochs_of([row for row in member.at.assigned if row[0] in topics])
+        revoking = epochs_of([row for row in member.at.revoking if row[0] in topics])
+        for topic_id, partition in asked:
+            since = assigned.get(topic_id, NOT_THERE).get(partition)
             if since is None:
-                since = assigned_at(member.at.revoking, topic_id, partition)
+                since = revoking.get(topic_id, NOT_THERE).get(partition)
             if since is None or epoch < since:
                 return _stale(member)
         return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from sys import intern
 from typing import Final, NamedTuple
 
@@ -64,24 +64,34 @@ def handle(
         step.reply(command.respond, response)
 
 
-def check_names(step: Step, names: Collection[str]) -> None:
+def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
     """So many names, or so long ones, that they have no room (`check_fits`) are refused before anything is made of
-    them. Raises Refused.
+    them, and more than a member may subscribe to. `besides`: bytes that stand in the record with them. Raises Refused.
     """
     if len(names) > FEW_NAMES or sum(map(len, names)) > step.most_bytes:
         distinct = set(names)
-        if 3 * (sum(map(len, distinct)) + len(distinct)) > step.most_bytes:
+        if len(distinct) > MOST_NAMES or 3 * (besides + sum(map(len, distinct)) + len(distinct)) > step.most_bytes:
             raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
+    """As `check_names`, of the metadata that a classic member brings, before it is read; how many bytes it has."""
+    count = sum([len(metadata) for _, metadata in protocols])
+    if 3 * count > step.most_bytes:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    return count
 
 
 def check_fits(step: Step, made: Record) -> None:
     """What a member says of itself must have room in a batch, and the records with it. Raises Refused."""
-    if records.is_more_than_fits(step, [made, made, made]):
+    if records.is_more_than_fits(step, [made], 3):
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 FEW_NAMES: Final = 10_000
 """So many topics of usual names are written in some milliseconds."""
+MOST_NAMES: Final = 20_000
+"""Topics that a member may subscribe to by name. By the size of a record, names of 16 characters allow no more."""
 
 
 class _Sender(NamedTuple):

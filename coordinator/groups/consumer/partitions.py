@@ -50,7 +50,7 @@ def sparing(held: Held, target: Share, shared: Callable[[tuple[int, ...]], tuple
     return tuple(made)
 
 
-def epochs_of(held: Held) -> dict[bytes, Epochs]:
+def epochs_of(held: Iterable[tuple[bytes, tuple[int, ...], tuple[int, ...]]]) -> dict[bytes, Epochs]:
     """What `held_of` was made from."""
     return {topic_id: dict(zip(partitions, epochs, strict=True)) for topic_id, partitions, epochs in held}
 
@@ -67,9 +67,6 @@ def same_partitions(one: Held, other: Held) -> bool:
     return [row[:2] for row in one] == [row[:2] for row in other]
 
 
-def assigned_at(held: Held, topic_id: bytes, partition: int) -> int | None:
-    """The epoch at which a partition was assigned; None when it is not among these."""
-    for row in held:
-        if row[0] == topic_id:
-            return row[2][row[1].index(partition)] if partition in row[1] else None
-    return None
+def partition_sets(held: Held) -> dict[bytes, frozenset[int]]:
+    """The partitions of each topic, to look many of them up: a client may name as many as it likes."""
+    return {topic_id: frozenset(partitions) for topic_id, partitions, _ in held}

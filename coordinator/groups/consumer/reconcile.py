@@ -11,7 +11,15 @@ from typing import NamedTuple
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup, is_free
 from muster.coordinator.groups.consumer.member import Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Epochs, Held, Share, epochs_of, held_of
+from muster.coordinator.groups.consumer.partitions import (
+    NOTHING,
+    Epochs,
+    Held,
+    Share,
+    epochs_of,
+    held_of,
+    partition_sets,
+)
 from muster.coordinator.groups.consumer.states import (
     AFTER,
     ALL_FREE,
@@ -71,8 +79,8 @@ def still_owns(owned: Owned, revoking: Held) -> bool:
     """Whether a member has, for all that it says, any of these partitions; one that says nothing may."""
     if owned is None:
         return True
-    given_up = {row[0]: row[1] for row in revoking}
-    return any(one in given_up.get(topic.topic_id, ()) for topic in owned for one in topic.partitions)
+    given_up = partition_sets(revoking)
+    return any(not given_up[one.topic_id].isdisjoint(one.partitions) for one in owned if one.topic_id in given_up)
 
 
 def _step(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned) -> Position:

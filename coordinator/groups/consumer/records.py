@@ -146,9 +146,9 @@ def member_removed(group_id: str, member_id: str) -> list[Record]:
     ]
 
 
-def is_more_than_fits(step: Step, made: list[Record]) -> bool:
-    """Whether these records are more than one batch may have, with those that the step has already."""
-    return is_too_large(step, [*step.records, *made], sum([_texts(one) for one in made]))
+def is_more_than_fits(step: Step, made: list[Record], times: int = 1) -> bool:
+    """Whether these records, so many times, are more than one batch may have, with those that the step has already."""
+    return is_too_large(step, step.records, sum([_texts(one) for one in made]), made, times)
 
 
 def _texts(record: Record) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from struct import pack
+from struct import Struct, pack
 from typing import Final
 
 from xxhash import xxh3_64, xxh3_64_intdigest
@@ -18,6 +18,9 @@ MOST_WITH_RACKS: Final = 100_000
 """Partitions of a topic whose racks are hashed: some 12 ms."""
 _VERSION: Final = b"\0"
 _SIGN: Final = 1 << 63
+_TWO: Final = Struct("<ii")
+FEW_PARTITIONS: Final = 64
+"""So many are numbered once for all topics."""
 MOST_KEPT: Final = 4_096
 """Topics of a group whose hash is kept, for 64 groups."""
 
@@ -25,7 +28,8 @@ MOST_KEPT: Final = 4_096
 def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -> int:
     """The hash of those of these topics that exist. `rack`: where this node stands, and so all replicas."""
     by_name = image.by_name
-    there = sorted([name for name in names if name in by_name], key=_java_order)
+    there = [name for name in names if name in by_name]
+    there.sort(key=None if "".join(there).isascii() else _java_order)
     if not there:
         return NO_TOPICS
     hashes = b"".join([pack("<q", _of_topic(by_name[name], rack)) for name in there])
@@ -47,14 +51,17 @@ def _of_topic(topic: TopicImage, rack: str | None) -> int:
 
 def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
     """The hash of one topic."""
-    high, low = topic.topic_id[:8], topic.topic_id[8:]
-    head = _VERSION + high[::-1] + low[::-1] + _text(topic.name) + pack("<i", topic.partitions)
-    if rack is None or topic.partitions > MOST_WITH_RACKS:
-        return _signed(xxh3_64_intdigest(head + pack(f"<{topic.partitions}i", *range(topic.partitions))))
+    topic_id, name, count = topic.topic_id, topic.name, topic.partitions
+    units = name.encode("utf-16-le", "surrogatepass")
+    # each half of the id has its bytes the other way round
+    head = _VERSION + topic_id[7::-1] + topic_id[:7:-1] + units + _TWO.pack(len(units) // 2, count)
+    if rack is None or count > MOST_WITH_RACKS:
+        numbers = _numbers(count) if count <= FEW_PARTITIONS else pack(f"<{count}i", *range(count))
+        return _signed(xxh3_64_intdigest(head + numbers))
     # the length before it is written apart from the one that a text has behind it
     behind = pack("<i", len(rack.encode("utf-16-le", "surrogatepass")) // 2) + _text(rack)
     hasher = xxh3_64(head)
-    for one in range(topic.partitions):
+    for one in range(count):
         hasher.update(pack("<i", one) + behind)
     return _signed(hasher.intdigest())
 
@@ -64,6 +71,12 @@ def is_same(one: TopicImage | None, other: TopicImage | None) -> bool:
     if one is None or other is None:
         return one is other
     return (one.topic_id, one.partitions, one.name) == (other.topic_id, other.partitions, other.name)
+
+
+@lru_cache(FEW_PARTITIONS + 1)
+def _numbers(count: int) -> bytes:
+    # thousands of topics that a group names at once have often as many partitions as each other
+    return pack(f"<{count}i", *range(count))
 
 
 def _text(text: str) -> bytes:

@@ -10,6 +10,7 @@ from muster.coordinator.core.interface import Now
 from muster.coordinator.core.late_answers import LateAnswers
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -436,3 +437,12 @@ def test_more_names_than_a_batch_has_room_for_are_refused_before_they_are_writte
         assert hall.enter("B", *refused).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert hall.enter("B", *["t"] * 120_000).error_code == 0, "one name, however often"
     assert set(hall.consumers().members) == {"A", "B"}
+
+
+def test_a_member_may_not_name_more_topics_than_the_limit_however_short_their_names_are() -> None:
+    hall = Hall()
+    hall.most_bytes = 1_048_588
+    names = [f"{number:x}" for number in range(MOST_NAMES + 1)]
+    assert hall.enter("A", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not hall.core.state.groups
+    assert hall.enter("A", *names[1:]).error_code == 0

@@ -10,8 +10,10 @@ from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.consumer import classic_members
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.protocol.consumer import decode_assignment, encode_subscription
+from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
+from muster.protocol.consumer import decode_assignment, decode_subscription, encode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscription,
@@ -348,3 +350,31 @@ def test_who_joined_since_the_protocol_was_chosen_and_does_not_offer_it_stops_an
     answer = hall.enter("C", "u")
     assert (answer.error_code, answer.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
     assert isinstance(hall.core.state.groups["g"], ClassicGroup)
+
+
+def test_a_subscription_that_has_no_room_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    hall = Hall()
+    hall.enter("C", "u")
+    hall.most_bytes = 100_000
+    read: list[bytes] = []
+
+    def reading(metadata: bytes) -> Any:
+        read.append(metadata)
+        return decode_subscription(metadata)
+
+    monkeypatch.setattr(classic_members, "decode_subscription", reading)
+    large = [f"name-{number:05}" for number in range(3_000)]
+    assert join(hall, "", *large).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not read
+    # its topics are written a second time beside it
+    assert join(hall, "", *large[:2_000]).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert list(hall.consumers().members) == ["C"]
+
+
+def test_a_classic_member_may_not_name_more_topics_than_the_limit() -> None:
+    hall = Hall()
+    hall.enter("C", "u")
+    hall.most_bytes = 1_048_588
+    names = [f"{number:x}" for number in range(MOST_NAMES + 1)]
+    assert join(hall, "", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert join(hall, "", *names[1:]).error_code == 0

@@ -10,8 +10,8 @@ from muster.coordinator.groups.consumer.member import START, Position
 from muster.coordinator.groups.consumer.partitions import (
     NOTHING,
     Held,
-    assigned_at,
     held_of,
+    partition_sets,
     same_partitions,
     share_of,
     without_epochs,
@@ -116,7 +116,7 @@ def test_a_state_of_a_later_kafka() -> None:
 def test_partitions_as_values() -> None:
     value = held_of({U: {}, T: {2: 5, 0: 4}})
     assert value == ((T, (0, 2), (4, 5)),)
-    assert (assigned_at(value, T, 2), assigned_at(value, T, 1), assigned_at(value, U, 0)) == (5, None, None)
+    assert partition_sets(value) == {T: {0, 2}}
     assert without_epochs(value) == ((T, (0, 2), (0, 0)),)
     assert same_partitions(value, without_epochs(value))
     assert not same_partitions(value, NOTHING)

@@ -1,0 +1,120 @@
+"""Members with thousands of topics or partitions: the work grows with what they have and name, not with its square."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, spread, uuid_hash, walked
+from muster.coordinator.groups.consumer import checks, kafka_order, reconcile
+from muster.coordinator.groups.consumer.kafka_order import Tables
+from muster.coordinator.groups.consumer.member import ConsumerMember, Position
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held
+from muster.coordinator.groups.consumer.states import STABLE
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions as Row
+from tests.coordinator.groups.consumer.harness import Hall
+
+
+class Counted(bytes):
+    """A topic id that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return bytes.__eq__(self, other)  # type: ignore[arg-type]
+
+    __hash__ = bytes.__hash__
+
+
+def test_topics_that_are_new_to_a_large_table_are_not_compared_with_each_of_it() -> None:
+    random = Random(4)
+    before = [Counted(random.randbytes(16)) for _ in range(2_000)]
+    after = [Counted(one) for one in before[1_000:]] + [Counted(random.randbytes(16)) for _ in range(2_000)]
+    Counted.compared = 0
+    kafka_order.topics(after, Tables(capacity_for(len(before)), computes=True, there=tuple(before)))
+    assert Counted.compared < 4 * len(after)
+
+
+def one_by_one(topic_ids: list[bytes], tables: Tables) -> list[bytes]:
+    """The same, as Kafka puts them: each new one at the head, the table doubled before if it has no room."""
+    hashes = {one: spread(uuid_hash(one)) for one in (*tables.there, *topic_ids)}
+    capacity, walk = tables.of_topics, list(tables.there)
+    while len(walk) > capacity * 3 // 4:
+        capacity *= 2
+    walk = [one for one in walk if one in topic_ids]
+    new = [one for one in topic_ids if one not in tables.there]
+    for row in walked([hashes[one] for one in new], DEFAULT_CAPACITY):
+        if len(walk) > capacity * 3 // 4:
+            capacity *= 2
+        walk.insert(0, new[row])
+    return sorted(walk, key=lambda one: hashes[one] & capacity - 1)
+
+
+IDS = st.lists(st.binary(min_size=16, max_size=16), max_size=60, unique=True)
+
+
+@given(IDS, st.integers(0, 60), st.integers(0, 60), st.sampled_from([1, 16, 64]))
+def test_the_order_is_that_of_topics_put_in_one_by_one(ids: list[bytes], begin: int, end: int, size: int) -> None:
+    tables = Tables(size, computes=True, there=tuple(ids[:end]))
+    after = ids[begin:]
+    assert [after[row] for row in kafka_order.topics(after, tables)] == (
+        one_by_one(after, tables) if len(after) > 1 else after
+    )
+
+
+class Looked(int):
+    """A partition that counts how often somebody looks at it."""
+
+    looks = 0
+
+    def __eq__(self, other: object) -> bool:
+        Looked.looks += 1
+        return int.__eq__(self, other)  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        Looked.looks += 1
+        return int.__hash__(self)
+
+
+MANY = 1_000
+TOPIC = b"t" * 16
+
+
+def held(begin: int, end: int) -> Held:
+    return ((TOPIC, tuple(map(Looked, range(begin, end))), (2,) * (end - begin)),)
+
+
+def test_what_a_member_says_that_it_owns_is_not_compared_with_all_that_it_gives_up() -> None:
+    revoking, owned = held(0, MANY), [Row(TOPIC, list(map(Looked, range(MANY, 2 * MANY))))]
+    Looked.looks = 0
+    assert not reconcile.still_owns(owned, revoking)
+    assert Looked.looks < 6 * MANY
+    assert reconcile.still_owns([*owned, Row(TOPIC, [7])], revoking)
+    assert not reconcile.still_owns([Row(b"u" * 16, [7])], revoking)
+
+
+def test_a_topic_that_a_member_names_a_thousand_times_is_looked_at_as_often_as_its_partitions_are_named() -> None:
+    member = ConsumerMember("g", "A")
+    member.at = Position(2, 1, STABLE, held(0, MANY), NOTHING)
+    Looked.looks = 0
+    checks.check_epoch(member, 1, [Row(TOPIC, [5])] * MANY)
+    assert Looked.looks < 6 * MANY
+
+
+def test_a_late_commit_looks_for_its_partitions_once() -> None:
+    hall = Hall()
+    hall.enter("A", "t")
+    group, member = hall.consumers(), hall.member("A")
+    ids = [Counted(number.to_bytes(16, "big")) for number in range(MANY)]
+    group.move_member(member, Position(4, 3, STABLE, tuple([(one, (0,), (2,)) for one in ids]), NOTHING))
+    asked = [(Counted(bytes(one)), 0) for one in ids]
+    Counted.compared = 0
+    assert group.validate_commit_of("A", None, 3, 9, lambda: asked) == 0
+    assert Counted.compared < 8 * MANY
+    assert group.validate_commit_of("A", None, 1, 9, lambda: asked) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group.validate_commit_of("A", None, 3, 9, lambda: [*asked, (TOPIC, 0)]) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group.validate_commit_of("A", None, 3, 9, lambda: [(asked[0][0], 1)]) == ErrorCode.STALE_MEMBER_EPOCH
