@@ -1,15 +1,16 @@
 """Every story over TCP, on servers with the settings that the stories' `broker` lines ask for.
 
-The stories of one server are played at the same time, as each has groups and actors of its own. A story measures waits
-in real time; one that differs is played once more with nothing beside it and all times doubled, so that a busy machine
-is no failure. How many were is told at the end of the run; more than AGAIN_AT_MOST of them are one, for then it is not
-the machine.
+All stories are played at the same time, as each has groups and actors of its own: they wait most of the time. A story
+measures waits in real time; one that differs is played once more with nothing beside it and all times doubled, so that
+a busy machine is no failure. How many were is told at the end of the run; more than AGAIN_AT_MOST of them are one, for
+then it is not the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,32 +37,35 @@ def settings_of(story: Story) -> Settings:
 
 
 class Troupe:
-    """Servers by their settings, started when first asked for, and what came of playing their stories."""
+    """Servers by their settings, and what came of playing their stories."""
 
     def __init__(self, workdir: Path) -> None:
         self.workdir = workdir
         self.servers: dict[Settings, ServerProcess] = {}
         self.texts: dict[str, str] = {}
 
-    def server(self, settings: Settings) -> ServerProcess:
-        """The server with these settings; the stories that fit it have been played on it."""
-        if settings not in self.servers:
-            workdir = self.workdir / f"server-{len(self.servers)}"
-            server = new_server(workdir, {**QUICK, **dict(settings)}, in_memory=True)
+    def play(self, stories: Sequence[Story]) -> None:
+        """Play these stories, each on a server of its settings."""
+        for settings in sorted({settings_of(story) for story in stories}):
+            server = new_server(
+                self.workdir / f"server-{len(self.servers)}", {**QUICK, **dict(settings)}, in_memory=True
+            )
             server.start()
             self.servers[settings] = server
-            fitting = [story for story in STORIES if settings_of(story) == settings]
-            asyncio.run(self.play(server, fitting))
-        return self.servers[settings]
+        asyncio.run(self._play(stories))
 
-    async def play(self, server: ServerProcess, stories: list[Story]) -> None:
+    def server(self, story: Story) -> ServerProcess:
+        """The server that fits it."""
+        return self.servers[settings_of(story)]
+
+    async def _play(self, stories: Iterable[Story]) -> None:
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def one(story: Story) -> None:
             async with limit:
-                self.texts[story.name] = await play_over_tcp(*server.address, story)
+                self.texts[story.name] = await play_over_tcp(*self.server(story).address, story)
 
-        await asyncio.gather(*(one(story) for story in stories))
+        await asyncio.gather(*map(one, stories))
 
     def stop(self) -> None:
         for server in self.servers.values():
@@ -74,14 +78,31 @@ def troupe(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if BOOTSTRAP:
         pytest.skip("stories need servers of their own settings")
     troupe = Troupe(tmp_path_factory.mktemp("stories"))
-    yield troupe
-    troupe.stop()
+    try:
+        troupe.play(sorted(selected(request.session.items), key=waits_ms, reverse=True))
+        yield troupe
+    finally:
+        troupe.stop()
+
+
+def selected(items: Iterable[pytest.Item]) -> list[Story]:
+    """The stories that are asked for."""
+    return [
+        item.callspec.params["story"]
+        for item in items
+        if isinstance(item, pytest.Function) and item.function is test_story_over_tcp
+    ]
+
+
+def waits_ms(story: Story) -> int:
+    """How long it waits, so that those that last longest are not the last."""
+    return sum(int(ms) for ms in re.findall(r"^advance (\d+)$", story.text, re.MULTILINE))
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("story", STORIES, ids=[story.name for story in STORIES])
 def test_story_over_tcp(troupe: Troupe, story: Story, request: pytest.FixtureRequest) -> None:
-    server = troupe.server(settings_of(story))
+    server = troupe.server(story)
     if troupe.texts[story.name] == story.text:
         return
     again = request.config.stash[PLAYED_AGAIN]
