@@ -16,7 +16,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.simulation.faulty_storage import Contents, Directory
 from tests.torture.node.history import History, told
 
-HISTORIES = (*range(0, 80, 2), 1, 3, 5, 9, 11)
+HISTORIES = (*range(0, 48, 2), 1, 3, 5, 9, 11)
 """Odd ones have transactions."""
 
 
