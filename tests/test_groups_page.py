@@ -11,7 +11,8 @@ from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, SENDER
 from muster.coordinator.groups.classic.states import DEAD, STATES, TRANSITIONS
 from tools.diagrams import draw, groups, pages
 
-GROUPS = Path(__file__).resolve().parents[1] / "coordinator" / "groups"
+TREE = Path(__file__).resolve().parents[1]
+GROUPS = TREE / "coordinator" / "groups"
 PAGE = draw.DOCS / "groups.md"
 
 
@@ -65,7 +66,7 @@ def test_modules_and_functions_on_the_page_exist() -> None:
     named = re.findall(r"`([\w/]+\.py)`(?: \((`[\w`, ]+)\))?", section)
     assert len(named) > 20
     for name, functions in named:
-        module = GROUPS / name if (GROUPS / name).is_file() else GROUPS.parent / "core" / name
+        module = next(one / name for one in (GROUPS, GROUPS.parent / "core", TREE) if (one / name).is_file())
         text = module.read_text(encoding="utf-8")
         for function in re.findall(r"\w+", functions):
             assert f"def {function}(" in text, (name, function)
