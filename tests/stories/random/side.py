@@ -11,7 +11,7 @@ from tests.stories import playing
 from tests.stories.random.comparing import Names, differences, dumped, plain
 from tests.stories.random.following import Following
 from tests.stories.random.mirror import Mirror, tells_leader
-from tests.stories.random.ways import ALIKE, LEADER, OwnWays
+from tests.stories.random.ways import LEADER, OwnWays
 from tests.stories.random.worlds import Clock, World
 from tests.stories.showing import say
 from tests.stories.stage import Stage
@@ -154,8 +154,8 @@ class Side:
             state = self.mirror.core.state
             classic = [group for group in state.groups if classic_group(state, group) is not None]
             groups = [group for group in classic if len(self.ways.candidates(group)) > 1]
-            if self.ways.is_open:
-                raise OpenQuestion(ALIKE) from None
+            if self.ways.open_by:
+                raise OpenQuestion(self.ways.open_by) from None
             if groups:
                 self.ways.met[LEADER] += 1
                 raise OpenQuestion(LEADER) from None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.stories.random.histories import history
 from tests.stories.random.virtually import play
-from tests.stories.random.ways import LEADER, PARAGRAPHS, KafkaWays, OwnWays, java_order
+from tests.stories.random.ways import LEADER, PARAGRAPHS, RENAMED, KafkaWays, OwnWays, java_order
 from tests.stories.story import Story
 
 CONFORMANCE = Path(__file__).parents[3] / "docs" / "conformance.md"
@@ -81,6 +81,14 @@ async def test_a_refused_commit_leaves_a_group_that_nobody_need_show() -> None:
     assert outcome.difference is None
     assert outcome.text.endswith("A <- offset-delete ok t1/0=ok\n"), "it is there"
     assert worlds[0].core.ways.unseen() == {"g"} == worlds[1].core.ways.unseen()
+
+
+async def test_a_member_that_joins_again_under_another_instance_id_leaves_the_rest_open() -> None:
+    joins = "A: consumer-heartbeat epoch=0 owned=none rebalance=30000 topics=t1 instance="
+    for second, opened_by in (("i-b", RENAMED), ("i-a", "")):
+        story = Story("told", f"topics t1=3\n{joins}i-a\n{joins}{second}\n")
+        _, worlds = await play(story, {"kafka": (KafkaWays, KafkaWays), "other": (KafkaWays, KafkaWays)})
+        assert worlds[0].core.ways.open_by == opened_by
 
 
 async def test_cores_with_kafkas_ways_and_with_our_own_are_both_explained() -> None:

@@ -40,8 +40,9 @@ UNSYNCED = "A static member that restarts before it synced"
 REFUSED = "A commit refused only for its metadata"
 DELAY = "The initial delay"
 ALIKE = "Which way `uniform` goes"
+RENAMED = "A member that joins again under another instance id"
 FORGOTTEN = "An empty consumer group that an unknown member joins"
-PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY, ALIKE, FORGOTTEN)
+PARAGRAPHS = (LEADER, TIES, PARKED, UNSYNCED, REFUSED, DELAY, ALIKE, RENAMED, FORGOTTEN)
 """The paragraphs of docs/conformance.md that are followed here."""
 
 JAVA_TABLE = 16
@@ -121,11 +122,13 @@ class Timeline:
 
 
 class OwnWays:
-    """A core as it is. `met`: how often which accepted difference came up; `is_open`: the rest nobody can foresee."""
+    """A core as it is. `met`: how often which accepted difference came up; `open_by`: the one after which nobody can
+    foresee the rest.
+    """
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
-        self.is_open = False
+        self.open_by = ""
 
     def attach(self, core: GroupCore) -> None:
         """This is the core."""
@@ -296,6 +299,11 @@ class KafkaWays(OwnWays):
         """Kafka looks when a member is recorded, not when topics of patterns are found."""
         if group.group_id in self._alike:
             self._alike_before.setdefault(group.group_id, self._alike[group.group_id])
+        member, said = rest
+        before = member.said.instance_id
+        if member.is_persisted and said.instance_id not in (None, before):
+            self.met[RENAMED] += 1
+            self.open_by = RENAMED
         _describe_member(group, *rest)
         self._alike[group.group_id] = alike(group)
 
@@ -310,7 +318,8 @@ class KafkaWays(OwnWays):
         group = TargetGroup(members, topics)
         if self._is_alike != (group.all_subscribed_alike() and not self._is_general):
             self.met[ALIKE] += 1
-            self.is_open |= self._is_alike  # by the topics of any one of them
+            if self._is_alike:  # by the topics of any one of them
+                self.open_by = ALIKE
         return (
             group.by_name(equal_shares(group) if self._is_alike else GeneralShares(group).shares()) if members else {}
         )
