@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.coordinator.core.interface import Client, Command, Respond
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.consumer.partitions import Share
 from muster.protocol.message import Message
 
 
@@ -38,10 +39,21 @@ class AssignmentWanted(Message):
     """A target assignment to be computed, by this assignor. It goes out as replies do, when all is durable.
 
     `waiting`: the heartbeats that wait for it, of members that have no epoch yet. `image_version`: of the topics.
-    `is_general`: "uniform" is to go the way for differing subscriptions.
+    `is_general`: "uniform" is to go the way for differing subscriptions. `targets`: those in force, by member id, for
+    what is worked out beside the assignment.
     """
 
-    __slots__ = ("assignor", "epoch", "group_id", "image_version", "is_general", "members", "topics", "waiting")
+    __slots__ = (
+        "assignor",
+        "epoch",
+        "group_id",
+        "image_version",
+        "is_general",
+        "members",
+        "targets",
+        "topics",
+        "waiting",
+    )
 
     def __init__(
         self,
@@ -63,6 +75,7 @@ class AssignmentWanted(Message):
         self.topics = topics
         self.waiting = waiting
         self.is_general = is_general
+        self.targets: Mapping[str, Share] = {}
 
     def assign(self, assignor: Any) -> Assignment:
         """Have it computed by the assignor of that name."""

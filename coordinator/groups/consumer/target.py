@@ -13,6 +13,7 @@ from typing import Final
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import string_order
+from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
@@ -23,10 +24,10 @@ from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.member import ConsumerMember
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
-from muster.coordinator.groups.consumer.worked_out import WorkedOut
+from muster.coordinator.groups.consumer.worked_out import RANGE, WorkedOut
 
-RANGE: Final = "range"
 UNIFORM: Final = "uniform"
+NOT_READY: Final = (None, None)
 AT_ONCE: Final = 500
 """Members and partitions of a target that is computed on the spot: some 2 ms."""
 
@@ -53,6 +54,7 @@ def bring_up_to_date(
         apply(step, group, wanted, made, newcomer)
         return
     group.computing_epoch = group.epoch
+    wanted.targets = dict(group.targets)
     story.wanted(step, group)
     step.reply(helpers.compute, wanted)
 
@@ -129,8 +131,9 @@ def apply(
     made, changes = [], []
     order: Sequence[str]
     shares: Mapping[str, Share] | None = None
+    ready: Mapping[str, tuple[Share | None, Record]] = {}
     if worked_out is not None and worked_out.holds(group, image):
-        order, shares = worked_out.order, worked_out.shares
+        order, shares, ready = worked_out.order, worked_out.shares, worked_out.records
     else:
         # who has left while targets were computed has none any more, and who has joined has none yet
         present = [one.member_id for one in wanted.members if one.member_id in group.members]
@@ -142,8 +145,11 @@ def apply(
             changes.append((member_id, before or NOTHING, share))
         # as Kafka, which does not look at what a newcomer has from its predecessor
         if share != before or member_id == newcomer:
-            tables = _tables(group, wanted, group.members[member_id], before or NOTHING)
-            made.append(records.target(group.group_id, member_id, share, tables))
+            then, record = ready.get(member_id, NOT_READY)
+            if record is None or then is not before:
+                tables = _tables(group, wanted, group.members[member_id], before or NOTHING)
+                record = records.target(group.group_id, member_id, share, tables)
+            made.append(record)
     made.append(records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms))
     if not records.is_more_than_fits(step, made):
         step.record_all(made)

@@ -1,18 +1,23 @@
 """What of a large target is worked out apart from the event loop, beside the assignor's work: who comes in which order,
-and each member's share by topic id. For 1,000 members that is most of what it takes to put a target in force.
+each member's share by topic id, and the record of it. For 1,000 members that is most of what it takes to put a target
+in force.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.assignors.assignor import Assignment
 from muster.assignors.java_order import string_order
+from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.consumer import kafka_order, records
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.partitions import Share, share_of
+from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
+
+RANGE: Final = "range"
 
 
 class WorkedOut(NamedTuple):
@@ -22,6 +27,8 @@ class WorkedOut(NamedTuple):
     order: Sequence[str]
     """Member ids in the order of the records."""
     shares: Mapping[str, Share]
+    records: Mapping[str, tuple[Share | None, Record]]
+    """Of the members whose target is another: the one that was in force then, and the record of the new one."""
 
     def holds(self, group: ConsumerGroup, image: TopicsImage) -> bool:
         """Whether nothing has changed since."""
@@ -44,4 +51,11 @@ def work_out(wanted: AssignmentWanted, assignment: Assignment) -> AssignmentComp
         for one in wanted.members
     }
     order = string_order([one.member_id for one in wanted.members])
-    return AssignmentComputed(wanted, assignment, WorkedOut(wanted.image_version, order, shares))
+    made: dict[str, tuple[Share | None, Record]] = {}
+    if wanted.assignor != RANGE:  # its tables depend on what the member subscribes to when the target is there
+        for member_id, share in shares.items():
+            before = wanted.targets.get(member_id)
+            if share != before:
+                tables = kafka_order.changed(before or NOTHING)
+                made[member_id] = before, records.target(wanted.group_id, member_id, share, tables)
+    return AssignmentComputed(wanted, assignment, WorkedOut(wanted.image_version, order, shares, made))

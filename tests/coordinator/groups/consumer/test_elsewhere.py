@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
     AssignmentWanted,
@@ -56,6 +60,26 @@ def test_what_was_worked_out_apart_gives_the_same_records(change: str) -> None:
     records = quick.written()
     assert len(records) >= 4
     assert usual.written() == records
+
+
+def test_the_records_of_large_targets_are_made_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    hall = large()
+    hall.enter("A", "t")
+    hall.told(compute(hall))
+    hall.enter("B", "t")
+    computed = compute(hall)
+    hall.written()
+    made: list[str] = []
+    usual = records.target
+
+    def target(group_id: str, member_id: str, *rest: Any) -> Record:
+        made.append(member_id)
+        return usual(group_id, member_id, *rest)
+
+    monkeypatch.setattr(records, "target", target)
+    hall.told(computed)
+    assert not made
+    assert sum("TargetAssignmentMember" in one for one in hall.written()) == 2
 
 
 def test_who_has_no_epoch_waits_for_the_first_target() -> None:
