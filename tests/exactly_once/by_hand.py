@@ -153,7 +153,7 @@ class Producer:
         """Ask until there is an answer that is no "not now"."""
         name = type(request).__name__.removesuffix("Request")
         version = VERSIONS[self.version].get(name, 3) if version is None else version
-        deadline = time.monotonic() + PATIENCE_S
+        deadline, said = time.monotonic() + PATIENCE_S, "not answered"
         while time.monotonic() < deadline:
             try:
                 if self._client is None:
@@ -170,5 +170,6 @@ class Producer:
                 return answer
             if error not in AGAIN:
                 raise Refused(f"{name} of {self.transactional_id}: {error_name(error)}")
+            said = error_name(error)
             await asyncio.sleep(0.005)  # as a client waits before it asks again
-        raise Refused(f"{name} of {self.transactional_id}: not answered for {PATIENCE_S:.0f} s")
+        raise Refused(f"{name} of {self.transactional_id}: {said} for {PATIENCE_S:.0f} s")
