@@ -34,17 +34,25 @@ class Death:
         topic = Path(path).parent.name.rpartition("-")[0]
         if not path.endswith(".log") or topic in BESIDE:
             return False
-        if not self._path.exists():
+        try:
+            number, when = self._path.read_text().split()
+        except FileNotFoundError:
             self._count = 0
             return False
         self._count += moment == "before"
-        number, when = self._path.read_text().split()
         return self._count == int(number) and moment == when
 
     def die(self) -> None:
         """Once only: the server that is started next finds nothing to do."""
         self._path.unlink()
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def condemn(path: Path, number: int, moment: str) -> None:
+    """Have the server die at this write. FILE is there with its words or not at all: a server may read it now."""
+    whole = path.with_suffix(".new")
+    whole.write_text(f"{number} {moment}")
+    whole.replace(path)
 
 
 def arm(death: Death) -> None:

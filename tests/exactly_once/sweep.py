@@ -15,7 +15,7 @@ from tests.e2e.conftest import create_topic
 from tests.exactly_once.application import shown
 from tests.exactly_once.by_hand import PATIENCE_S, Producer, Refused
 from tests.exactly_once.checker import Checker
-from tests.exactly_once.deaths import executable
+from tests.exactly_once.deaths import condemn, executable
 from tests.exactly_once.run import SETTINGS, open_transactions
 from tests.exactly_once.segments import OFFSETS, offset_record
 from tests.support.servers import QUICK, MusterServer
@@ -71,7 +71,7 @@ class Sweep:
     async def _all_writes(self, producer: Producer, is_kept: bool, moment: str, first: int, step: int) -> None:
         for number in range(first, MOST_WRITES, step):
             before = self.deaths
-            self._file.write_text(f"{number} {moment}")
+            condemn(self._file, number, moment)
             what = f"v{producer.version} {'commit' if is_kept else 'abort'}: died {moment} write {number}"
             try:
                 await self._transaction(producer, what.replace(" ", "-"), is_kept)
