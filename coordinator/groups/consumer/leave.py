@@ -90,8 +90,7 @@ def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> N
 
 def left_out(step: Step, group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
     """The answer to a member for which there are no targets."""
-    if not member.at.assigned:  # one that takes a static member's place stays with what it has
-        forget(step, group, [member])
+    forget(step, group, [member])
     return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka says no more
 
 

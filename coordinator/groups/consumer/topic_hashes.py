@@ -28,8 +28,7 @@ MOST_KEPT: Final = 4_096
 def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -> int:
     """The hash of those of these topics that exist. `rack`: where this node stands, and so all replicas."""
     by_name = image.by_name
-    there = [name for name in names if name in by_name]
-    there.sort(key=None if "".join(there).isascii() else _java_order)
+    there = sorted([name for name in names if name in by_name])  # Java's order too: names of topics are ASCII
     if not there:
         return NO_TOPICS
     hashes = b"".join([pack("<q", _of_topic(by_name[name], rack)) for name in there])
@@ -86,7 +85,3 @@ def _text(text: str) -> bytes:
 
 def _signed(value: int) -> int:
     return value - 2 * _SIGN if value & _SIGN else value
-
-
-def _java_order(text: str) -> bytes:
-    return text.encode("utf-16-be", "surrogatepass")

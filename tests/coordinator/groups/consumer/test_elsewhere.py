@@ -62,6 +62,17 @@ def test_what_was_worked_out_apart_gives_the_same_records(change: str) -> None:
     assert usual.written() == records
 
 
+def test_a_target_that_stays_gets_no_record() -> None:
+    hall = large()
+    hall.enter("A", "t")
+    hall.told(compute(hall))
+    hall.enter("B", "u")  # what A has stays
+    computed = compute(hall)
+    assert set(computed.worked_out.records) == {"B"}
+    hall.told(computed)
+    assert [one for one in hall.written() if "target" in one and " A" in one] == []
+
+
 def test_the_records_of_large_targets_are_made_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     hall = large()
     hall.enter("A", "t")

@@ -359,6 +359,16 @@ def test_first_targets_that_do_not_fit_into_a_batch_refuse_the_newcomer() -> Non
     assert given(hall.enter("A", "t")) is not None
 
 
+def test_a_static_member_back_without_room_for_its_targets_stays_with_what_it_has() -> None:
+    hall = Hall()
+    hall.told(TopicsChanged(topics(t=3)))
+    hall.enter("A", "t", instance="i")
+    hall.cast("A", -2, instance="i")
+    hall.told(TopicsChanged(topics(t=3, u=300)))
+    hall.most_bytes = 500
+    assert given(hall.enter("B", "t", "u", instance="i")) == "t0+1+2"
+
+
 def test_a_member_whose_answer_was_late_is_given_time() -> None:
     hall = Hall()
     hall.enter("A", "t")

@@ -6,7 +6,7 @@ import pytest
 from xxhash import xxh3_64_intdigest
 
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from muster.coordinator.groups.consumer.topic_hashes import MOST_WITH_RACKS, NO_TOPICS, hash_of
+from muster.coordinator.groups.consumer.topic_hashes import MOST_WITH_RACKS, NO_TOPICS, hash_of, is_same
 
 VALUES = {
     0: 3244421341483603138,
@@ -82,3 +82,12 @@ def test_racks_of_very_many_partitions_are_left_out() -> None:
     most = MOST_WITH_RACKS
     assert hash_of(["t"], image(t=most + 1), "rack") == hash_of(["t"], image(t=most + 1))
     assert hash_of(["t"], image(t=most), "rack") != hash_of(["t"], image(t=most))
+
+
+def test_a_topic_that_comes_or_goes_is_another_one() -> None:
+    one = TopicImage("t", b"t" * 16, 3)
+    assert is_same(one, TopicImage("t", b"t" * 16, 3))
+    assert not is_same(one, TopicImage("t", b"t" * 16, 4))
+    assert not is_same(one, None)
+    assert not is_same(None, one)
+    assert is_same(None, None)
