@@ -102,3 +102,8 @@ class EventWriter:
         self._sync_is_due = False
         if self._log is not None:
             self._log.sync_if_older(self._clock.mono_ms())
+
+
+def record_key(name: str) -> bytes:
+    """The key of the events of a group or a transactional id."""
+    return name.encode("utf-8", "surrogatepass")

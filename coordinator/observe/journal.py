@@ -16,9 +16,9 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.observe.event_writer import EventLog, EventWriter, Row
+from muster.coordinator.observe.event_writer import EventLog, EventWriter, Row, record_key
 from muster.coordinator.observe.pending_rows import PendingRows
-from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, is_cut
+from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, key_of
 from muster.coordinator.observe.schema import plain_json
 from muster.coordinator.observe.transaction_counts import KINDS, TransactionCounts
 from muster.protocol.errors import ErrorCode, error_name
@@ -119,9 +119,8 @@ class Journal:
         for group_id, first_ms, facts in self._refused.take():
             code = facts["error_code"]
             kind = REQUESTS_REFUSED if code is None else _FENCED.get(code, REQUESTS_REFUSED)
-            key = None if group_id is None or is_cut(group_id) else group_id.encode("utf-8", "surrogatepass")
             facts["error"] = None if code is None else error_name(code)
-            rows.append((key, plain_json(kind, group_id, first_ms, facts)))
+            rows.append((key_of(group_id), plain_json(kind, group_id, first_ms, facts)))
         self._writer.append(rows, self._clock.now())
 
     def _count_end(self, event: Event, now: Now) -> None:
@@ -135,7 +134,7 @@ class Journal:
         if self._ended.began_ms is None:  # written meanwhile
             return
         rows = [
-            (group_id.encode("utf-8", "surrogatepass"), plain_json(kind, group_id, first_ms, facts))
+            (record_key(group_id), plain_json(kind, group_id, first_ms, facts))
             for kind, group_id, first_ms, facts in self._ended.take()
         ]
         self._writer.write(rows, self._clock.now())

@@ -12,7 +12,7 @@ from typing import Final
 
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe import schema
-from muster.coordinator.observe.event_writer import Row
+from muster.coordinator.observe.event_writer import Row, record_key
 
 PIECES_AT_ONCE: Final = 10
 """Pieces of one event (`schema.pieces`) that are made in one go: some 5 ms."""
@@ -75,7 +75,7 @@ class PendingRows:
                 left -= 1
                 continue
             if len(made) < most:
-                self.rows.append((_key(event), b"".join(self._done)))
+                self.rows.append((record_key(event.group_id), b"".join(self._done)))
                 self._begin_next()
             left -= len(made)
 
@@ -88,7 +88,7 @@ class PendingRows:
             return True
         if value is None:
             return False
-        self.rows.append((_key(event), value))
+        self.rows.append((record_key(event.group_id), value))
         return True
 
     def finish(self) -> None:
@@ -106,10 +106,6 @@ class PendingRows:
         self._rows_waiting -= _rows(self._waiting.popleft()[0])
         self._pieces = None
         self._done, self._size = [], 0
-
-
-def _key(event: Event) -> bytes:
-    return event.group_id.encode("utf-8", "surrogatepass")
 
 
 def _rows(event: Event) -> int:

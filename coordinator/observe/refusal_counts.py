@@ -9,6 +9,7 @@ from json.encoder import encode_basestring as quote
 from typing import Any, Final
 
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.observe.event_writer import record_key
 
 SECOND_MS: Final = 1_000
 MOST_KINDS: Final = 100
@@ -84,3 +85,8 @@ def cut(name: str) -> str:
 def is_cut(name: str) -> bool:
     """Whether there is only the beginning of it."""
     return len(name) > LONGEST
+
+
+def key_of(name: str | None) -> bytes | None:
+    """The key of an event that `take` gave: none for one of many names, or when there is only the beginning of it."""
+    return None if name is None or is_cut(name) else record_key(name)

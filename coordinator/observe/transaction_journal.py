@@ -14,8 +14,8 @@ import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Now
-from muster.coordinator.observe.event_writer import EventLog, EventWriter, Row
-from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, is_cut
+from muster.coordinator.observe.event_writer import EventLog, EventWriter, Row, record_key
+from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, key_of
 from muster.coordinator.observe.transaction_schema import COUNTED, MOST_PARTITIONS, partitions_of, plain_json, to_json
 from muster.coordinator.topics.names import TRANSACTION_EVENTS_TOPIC
 from muster.coordinator.transactions import events
@@ -60,7 +60,7 @@ class TransactionJournal:
                 continue
             if not self._waiting:
                 self._clock.call_at(now.mono_ms + LATEST_MS, self.write)
-            self._waiting.append((_key(event.transactional_id), to_json(event, now.wall_ms)))
+            self._waiting.append((record_key(event.transactional_id), to_json(event, now.wall_ms)))
             self._size += 1
             if "topics" in event.facts:
                 self._size += min(partitions_of(event), MOST_PARTITIONS)
@@ -103,13 +103,8 @@ class TransactionJournal:
             facts["error"] = None if code is None else error_name(code)
             if kind != PRODUCER_FENCED:
                 del facts["current_producer_id"], facts["current_producer_epoch"]
-            key = None if name is None or is_cut(name) else _key(name)
-            rows.append((key, plain_json(kind, name, first_ms, facts)))
+            rows.append((key_of(name), plain_json(kind, name, first_ms, facts)))
         self._writer.append(rows, self._clock.now())
-
-
-def _key(transactional_id: str) -> bytes:
-    return transactional_id.encode("utf-8", "surrogatepass")
 
 
 class TransactionObservers:
