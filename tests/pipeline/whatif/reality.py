@@ -4,7 +4,6 @@ slow, crash, pause, leave and come back, and what a server would have written of
 
 from __future__ import annotations
 
-import heapq
 import json
 from base64 import b64encode
 from collections.abc import Callable
@@ -14,11 +13,10 @@ from typing import Any
 from muster.assignors.assignor import RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
 from muster.assignors.subscription import assignments_bytes, member_of
-from muster.coordinator.core.interface import Client, Command, Now, Output
+from muster.coordinator.core.interface import Client, Command, Output
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.observe.schema import plain_json, to_json
 from muster.protocol.consumer import decode_assignment, decode_subscription, encode_subscription
 from muster.protocol.errors import ErrorCode
@@ -32,50 +30,20 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.pipeline.whatif.virtual import Virtual
 
-START_MS = 1_700_000_000_000
 HEARTBEAT_MS = 3_000
 GROUP = "g"
 
 
-class Reality:
+class Reality(Virtual):
     """One group, its coordinator and its topics. `events` and `records` are what a log would have of it."""
 
     def __init__(self, seed: int = 0, partitions: int = 8, delay_ms: int = 3_000) -> None:
-        self.random = Random(seed)
-        self.ms = START_MS
         self.counts = {"t": partitions, "u": 3}
-        self.core = GroupCore(GroupSettings(group_initial_rebalance_delay_ms=delay_ms), self._image())
-        self.core.loaded(self.now)
+        super().__init__(seed, GroupSettings(group_initial_rebalance_delay_ms=delay_ms), self._image())
         self.events: list[dict[str, Any]] = []
         self.records: list[dict[str, Any]] = []
-        self._queue: list[tuple[int, int, Callable[[], object]]] = []
-        self._order = 0
-
-    @property
-    def now(self) -> Now:
-        return Now(self.ms, self.ms)
-
-    def at(self, after_ms: int, act: Callable[[], object]) -> None:
-        """Let something happen in so many ms."""
-        self._order += 1
-        heapq.heappush(self._queue, (self.ms + after_ms, self._order, act))
-
-    def run(self, ms: int) -> None:
-        """Let so much time pass."""
-        until_ms = self.ms + ms
-        while True:
-            due_ms = self.core.next_deadline_ms()
-            next_ms = self._queue[0][0] if self._queue else until_ms + 1
-            if min(next_ms, until_ms + 1 if due_ms is None else due_ms) > until_ms:
-                break
-            if due_ms is not None and due_ms <= next_ms:
-                self.ms = max(self.ms, due_ms)
-                self._settle(self.core.advance(self.now))
-            else:
-                self.ms, _, act = heapq.heappop(self._queue)
-                act()
-        self.ms = until_ms
 
     def grow(self, topic: str, partitions: int) -> None:
         """A topic has more partitions."""

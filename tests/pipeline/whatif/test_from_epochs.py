@@ -4,19 +4,16 @@ ones: members in virtual time on a core, each of whose heartbeats is sent.
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections.abc import Callable
-from random import Random
 from typing import Any
 
 import pytest
 
-from muster.coordinator.core.interface import Client, Now, Output, Record
+from muster.coordinator.core.interface import Client, Output, Record
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
-from muster.coordinator.groups.core import GroupCore
 from muster.pipeline.facts.epoch_states import rows_of_group
 from muster.pipeline.facts.epoch_values import TARGET_EPOCH
 from muster.pipeline.whatif import from_epochs
@@ -28,49 +25,21 @@ from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequestTopicPartitions,
 )
 from muster.protocol.records import OFFSETS
+from tests.pipeline.whatif.virtual import Virtual
 
-START_MS = 1_700_000_000_000
 GROUP = "g"
 EVERY_MS = 5_000
 REVOKING_MS = 100
 
 
-class World:
+class World(Virtual):
     """One group, its coordinator and a topic. `rows` are what the decoded log would have."""
 
     def __init__(self, seed: int = 0, partitions: int = 8) -> None:
-        self.random = Random(seed)
-        self.ms = START_MS
         self.partitions = partitions
-        self.core = GroupCore(GroupSettings(), self._image())
-        self.core.loaded(self.now)
+        super().__init__(seed, GroupSettings(), self._image())
         self.rows: list[dict[str, Any]] = []
         self.expired: dict[str, str] = {}
-        self._queue: list[tuple[int, int, Callable[[], object]]] = []
-        self._order = 0
-
-    @property
-    def now(self) -> Now:
-        return Now(self.ms, self.ms)
-
-    def at(self, after_ms: int, act: Callable[[], object]) -> None:
-        self._order += 1
-        heapq.heappush(self._queue, (self.ms + after_ms, self._order, act))
-
-    def run(self, ms: int) -> None:
-        until_ms = self.ms + ms
-        while True:
-            due_ms = self.core.next_deadline_ms() or until_ms + 1
-            next_ms = self._queue[0][0] if self._queue else until_ms + 1
-            if min(next_ms, due_ms) > until_ms:
-                break
-            if due_ms <= next_ms:
-                self.ms = max(self.ms, due_ms)
-                self._settle(self.core.advance(self.now))
-            else:
-                self.ms, _, act = heapq.heappop(self._queue)
-                act()
-        self.ms = until_ms
 
     def grow(self, partitions: int) -> None:
         self.partitions = partitions
