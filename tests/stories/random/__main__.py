@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.stories.random.session import GROUPS, MIXED, TRANSACTIONS, Found, Session, Stopwatch, numbered
+from tests.stories.random.session import GROUPS, MIXED, TRANSACTIONS, Found, Session, Stopwatch, kind, numbered
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
 
 COMMON = {"group.min.session.timeout.ms": "100"}
@@ -128,16 +128,17 @@ async def compare(args: argparse.Namespace, session: Session, steps: int, second
     )
     for found in session.passing:
         print(f"history {found.number}, not seen again: {found.outcome.difference}", flush=True)
-    looked_into: set[str | None] = set()
-    for found in session.found:
-        what = found.outcome.difference
-        print(f"history {found.number}: {what}", flush=True)
+    looked_into: set[str] = set()
+    for found in list(session.found):
+        what = kind(found.outcome.difference)
+        print(f"history {found.number}: {found.outcome.difference}", flush=True)
         if what in looked_into or len(looked_into) == args.differences:
             print("  (as before)" if what in looked_into else "  (not looked into)", flush=True)
             continue
-        looked_into.add(what)
         await session.look_into(found, args.shrink)
-        print(found.story or found.outcome.text, flush=True)
+        if found.story:
+            looked_into.add(what)
+        print(found.story or "  (not seen again with nothing beside it: it does not count)", flush=True)
     return session.found
 
 

@@ -7,8 +7,10 @@ server has then.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from tests.stories import tcp
 from tests.stories.random.mirror import Mirror
-from tests.stories.random.worlds import ServerWorld
+from tests.stories.random.worlds import ServerWorld, World
 from tests.stories.stage import Stage
 from tests.stories.story import Reply, Send, Story
 
@@ -28,8 +30,9 @@ NAMES_SENDER = ("JoinGroup", "ConsumerGroupHeartbeat")
 """Requests whose answers tell the sender's id."""
 ID_MS = 60
 """So long an answer that tells a new id is waited for."""
-HEARD_MS = 250
-"""So long after a change of topics the groups have surely heard of it, and topics of patterns are found."""
+FOUND_MS = 250
+"""So long after topics of patterns were looked for they are found, also when nothing shows it."""
+AGAIN_MS = 20
 PATIENCE_S = 5.0
 BARE = 22
 """Letters of an id in base64, as members of consumer groups get it."""
@@ -81,7 +84,8 @@ class Following:
         """Topics that were looked for beside are found."""
         if side.mirror.searches != self._searches:
             self._searches = side.mirror.searches
-            await side.clock.sleep(HEARD_MS)
+            await side.clock.sleep(FOUND_MS)
+            await side.agree()
 
     def adopt(self, mirror: Mirror, real: Reply, replies: list[Reply]) -> None:
         """A static member hears its id at last, in one of the server's answers; the mirror's are these."""
@@ -99,11 +103,46 @@ class Following:
         rows |= await found(side, names, counts(action, reply))
         there = {one.topic_id for one in rows.values()}
         gone = {**side.mirror.topics.deleted, **{one: name for one, name in deleted.items() if one not in there}}
-        await side.clock.sleep(HEARD_MS)
+        await heard_of(side.world, {name: rows[name].partitions if name in rows else 0 for name in names})
         side.mirror.live_until(side.clock.now_ms())
         side.mirror.change_topics(TopicsImage(rows, side.mirror.topics.version + 1, gone))
         mirrored = Reply(reply.actor, reply.api, reply.version, twin_action.body, reply.body, 0)
         side.mirror.replies.append(mirrored)
+
+
+async def heard_of(world: World, counts: Mapping[str, int]) -> None:
+    """Wait until the groups of a server know topics as they are: a member of a new group is assigned all there is."""
+    assert isinstance(world, ServerWorld), "topics change on servers only"
+    runner = await tcp.Connection.to(world.host, world.port)
+    end_s = time.monotonic() + PATIENCE_S
+    try:
+        while await _known(runner, list(counts)) != sorted(count for count in counts.values() if count):
+            if time.monotonic() > end_s:
+                return  # the next steps show it
+            await asyncio.sleep(AGAIN_MS / 1000)
+    finally:
+        await runner.close()
+
+
+async def _known(runner: tcp.Connection, topics: list[str]) -> list[int]:
+    """How many partitions those of the topics have that groups know."""
+    asked = {
+        "GroupId": f"known-{uuid.uuid4()}",
+        "MemberId": f"{uuid.uuid4()}",
+        "MemberEpoch": 0,
+        "InstanceId": None,
+        "RackId": None,
+        "RebalanceTimeoutMs": 1000,
+        "SubscribedTopicNames": topics,
+        "SubscribedTopicRegex": None,
+        "ServerAssignor": None,
+        "TopicPartitions": [],
+    }
+    body = await runner.ask("ConsumerGroupHeartbeat", 1, asked)
+    await runner.ask("ConsumerGroupHeartbeat", 1, {**asked, "MemberEpoch": -1})
+    return sorted(
+        len(topic["Partitions"]) for topic in (body["Assignment"] or {"TopicPartitions": []})["TopicPartitions"]
+    )
 
 
 def counts(action: Send, reply: Reply) -> dict[str, int]:

@@ -34,6 +34,8 @@ class Outcome:
     """How many items of the story were begun when the difference showed."""
     met: Counter[str] = dataclasses.field(default_factory=Counter)
     """How often which accepted difference came up: paragraph of docs/conformance.md -> times."""
+    is_late: bool = False
+    """A server answered later than steps keep away from deadlines: on it things may have fallen due otherwise."""
 
 
 class Lockstep:
@@ -68,6 +70,7 @@ class Lockstep:
             for side in self.sides:
                 await side.world.close()
                 outcome.met += side.ways.met
+                outcome.is_late |= side.late_ms > self.margin_ms
         outcome.text = "\n".join(self.lines) + "\n"
         told = [side.told for side in self.sides]
         outcome.replies = len(told[0])
@@ -94,6 +97,7 @@ class Lockstep:
     async def _hold(self, ms: int = 0, *, within_step: bool = False) -> None:
         """Let so much time pass, and more when something falls due about now."""
         began_ms = self.clock.now_ms()
+        rang_ms = [side.mirror.rang_ms for side in self.sides]
         heard: list[str] = []
         while True:
             until_ms = max(began_ms + ms, self._clear_at_ms())
@@ -102,6 +106,8 @@ class Lockstep:
             if now_ms >= max(until_ms, self._clear_at_ms()):  # waiting for replies took time too
                 break
             await self.clock.sleep(max(min(until_ms, self._next_due_ms()) - now_ms, 1))
+        rung = [side for side, before_ms in zip(self.sides, rang_ms, strict=True) if side.mirror.rang_ms != before_ms]
+        await asyncio.gather(*(side.agree() for side in rung))
         passed_ms = self.clock.now_ms() - began_ms
         if not within_step and (ms or passed_ms > QUIET_MS or heard):
             self.lines += [f"advance {passed_ms}", *heard]

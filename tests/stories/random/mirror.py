@@ -66,6 +66,14 @@ class Mirror(VirtualDriver):
             self.ways.asked()
             self.send(send)
 
+    def described(self, api: str, version: int, body: Body) -> Body:
+        """What is answered to a request that changes nothing; nobody else hears of it."""
+        before, self.replies = self.replies, []
+        with self.ways.in_force():
+            self.send(Send("", api, version, None, body, None))
+        (reply,), self.replies = self.replies, before
+        return reply.body
+
     def drop(self, actor: str) -> None:
         """The actor hears nothing any more of what it has asked."""
         self.act(Drop(actor))

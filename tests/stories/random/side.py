@@ -12,7 +12,7 @@ from tests.stories.random.comparing import Names, differences, dumped, plain
 from tests.stories.random.following import Following
 from tests.stories.random.mirror import Mirror, tells_leader
 from tests.stories.random.ways import LEADER, OwnWays
-from tests.stories.random.worlds import Clock, World
+from tests.stories.random.worlds import Clock, Described, World
 from tests.stories.showing import say
 from tests.stories.stage import Stage
 from tests.stories.story import Action, Drop, Reply, Send, Step, Story
@@ -21,6 +21,10 @@ QUIET_MS = 60
 """So long nothing may come when nothing is due."""
 PATIENCE_S = 5.0
 """So late a reply may come that is due."""
+AGREE_S = 2.0
+"""So late a server may do what falls due on it and is no reply."""
+AGAIN_MS = 20
+GROUPS = ("g", "h")
 UNTELLABLE = (KeyError, ValueError, AttributeError, IndexError)
 """What a step that cannot be said now raises: it names an id that nobody has, or a version that has no such field."""
 
@@ -66,6 +70,8 @@ class Side:
         self._held: tuple[list[Reply], list[Reply]] = ([], [])
         self.told: dict[int, str] = {}
         """What was answered: index of the request -> plain body."""
+        self.late_ms = 0
+        """How much later than in the mirror an answer came."""
 
     # ---- steps
 
@@ -147,6 +153,7 @@ class Side:
         await self.world.until(here, PATIENCE_S)
         if index is not None and index not in due:
             await self.clock.sleep(QUIET_MS)
+            await self.world.handled(self.stage.sent[index].get("GroupId") or self.stage.group(GROUPS[0]) or "")
         real = in_order(self.world.taken(), self.stage)
         try:
             self._compare(real, expected)
@@ -162,6 +169,28 @@ class Side:
             raise
         return list(real.values()), list(expected.values())
 
+    async def agree(self) -> None:
+        """Wait until what fell due in the mirror has come about on the server too: both describe the groups alike.
+
+        When they never do, the next steps show it.
+        """
+        until_ms = self.clock.now_ms() + int(AGREE_S * 1000)
+        while not await self._is_agreed() and self.clock.now_ms() < until_ms:
+            await self.clock.sleep(AGAIN_MS)
+
+    async def _is_agreed(self) -> bool:
+        bodies = await self.world.described(_descriptions(self.stage))
+        if bodies is None:
+            return True
+        unseen = {self._twin_names.text(group) for group in self.ways.unseen()}
+        self.mirror.live_until(self.clock.now_ms())
+        for (api, version, request), body in zip(_descriptions(self.twin), bodies, strict=True):
+            expected = self.mirror.described(api, version, request)
+            theirs, ours = (Reply("", api, version, request, one, 0) for one in (body, expected))
+            if plain(theirs, self._names, unseen) != plain(ours, self._twin_names, unseen):
+                return False
+        return True
+
     def _compare(self, real: dict[int, Reply], expected: dict[int, Reply]) -> None:
         if self._following is not None:
             for reply in real.values():
@@ -170,6 +199,8 @@ class Side:
             for index, reply in replies.items():
                 names.learn(index, reply)
         self._follow_leaders(real, expected)
+        for index in real.keys() & expected.keys():
+            self.late_ms = max(self.late_ms, int(real[index].took_ms - expected[index].took_ms))
         for index in sorted(real.keys() | expected.keys()):
             here, there = real.get(index), expected.get(index)
             if here is None or there is None:
@@ -211,6 +242,15 @@ class Side:
             return []
         say(self.twin, expected)
         return say(self.stage, real)
+
+
+def _descriptions(stage: Stage) -> list[Described]:
+    """What is asked to see the groups of a history."""
+    groups = [stage.group(name) for name in GROUPS]
+    return [
+        ("DescribeGroups", 6, {"Groups": groups, "IncludeAuthorizedOperations": False}),
+        ("ConsumerGroupDescribe", 1, {"GroupIds": groups, "IncludeAuthorizedOperations": False}),
+    ]
 
 
 def position(reply: Reply, stage: Stage) -> int:

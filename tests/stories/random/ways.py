@@ -334,7 +334,8 @@ class KafkaWays(OwnWays):
             del groups[group_id]
             self._recordless.add(group_id)
             self.met[FORGOTTEN] += 1
-            self.open_by = self.open_by or FORGOTTEN  # nor are its offsets found then
+            if step.state.offsets.places(group_id):  # which are not found then
+                self.open_by = self.open_by or FORGOTTEN
 
     # ---- LEADER
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
 from tests.stories import tcp
 from tests.stories.random.mirror import Mirror
 from tests.stories.random.ways import OwnWays
-from tests.stories.story import Reply, Send, Story
+from tests.stories.story import Body, Reply, Send, Story
+
+Described = tuple[str, int, Body]
+"""A request that changes nothing: API, version, body."""
 
 
 class Clock(Protocol):
@@ -49,6 +52,14 @@ class World(Protocol):
 
     async def drop(self, actor: str) -> None:
         """The actor's process dies."""
+        ...
+
+    async def handled(self, group_id: str) -> None:
+        """Wait until all that was sent before is handled, as far as it can be now."""
+        ...
+
+    async def described(self, requests: Sequence[Described]) -> list[Body] | None:
+        """What is answered to these requests, which change nothing; None: this server is not asked."""
         ...
 
     async def close(self) -> None:
@@ -117,6 +128,23 @@ class ServerWorld(tcp.Driver):
         for connection in self.connections.pop(actor, []):
             await connection.close()
 
+    async def handled(self, group_id: str) -> None:
+        """A shard answers requests in the order in which they come to it: when it has answered somebody who came later,
+        twice, what came before is done, or waits for something else.
+        """
+        runner = await self._runner()
+        for _ in range(2):
+            await runner.ask("Heartbeat", 3, {"GroupId": group_id, "GenerationId": 1, "MemberId": "nobody"})
+
+    async def described(self, requests: Sequence[Described]) -> list[Body] | None:
+        runner = await self._runner()
+        return [await runner.ask(*request) for request in requests]
+
+    async def _runner(self) -> tcp.Connection:
+        if not self.connections[tcp.RUNNER]:
+            self.connections[tcp.RUNNER].append(await tcp.Connection.to(self.host, self.port))
+        return self.connections[tcp.RUNNER][0]
+
 
 class VirtualClock:
     """Time that passes when it is told to; `worlds` live through it."""
@@ -157,6 +185,12 @@ class CoreWorld:
 
     async def drop(self, actor: str) -> None:
         self.core.drop(actor)
+
+    async def handled(self, group_id: str) -> None:
+        """It is, as soon as it is sent."""
+
+    async def described(self, requests: Sequence[Described]) -> list[Body] | None:
+        return None
 
     async def close(self) -> None:
         self._clock.worlds.remove(self)
