@@ -141,6 +141,8 @@ class VirtualDriver:
         self.core.loaded(self.now)
         self.transactions = TransactionsBeside(self._end, lambda: self.now)
         self.log: list[list[Record] | TransactionalBatch | EndTransaction] = []
+        self.written: list[Record] = []
+        """All records but markers, those of transactions too."""
         self.replies: list[Reply] = []
         self.ids = 0
         self.drawn_id: str | None = None
@@ -216,6 +218,7 @@ class VirtualDriver:
                 handled(same_for_all(request, refusal))
                 return
             output = self.core.handle(TxnCommitCommand(request, handled, client, 0), self.now)
+            self.written += output.records
             rows = [as_read(record) for record in output.records]
             if rows:
                 self.log.append(TransactionalBatch(request.producer_id, request.producer_epoch, self.now.wall_ms, rows))
@@ -291,6 +294,7 @@ class VirtualDriver:
     def take(self, output: Output) -> None:
         """What the shell does with an output: keep the records, send the replies."""
         self.log.append(list(output.records))
+        self.written += output.records
         self.answer(output)
 
     def answer(self, output: Output) -> None:

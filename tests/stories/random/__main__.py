@@ -127,7 +127,8 @@ async def compare(args: argparse.Namespace, session: Session, steps: int, second
         flush=True,
     )
     for found in session.passing:
-        print(f"history {found.number}, not seen again: {found.outcome.difference}", flush=True)
+        why = " (a server was late)" if found.outcome.is_late else ""
+        print(f"history {found.number}, not seen again{why}: {found.outcome.difference}", flush=True)
     looked_into: set[str] = set()
     for found in list(session.found):
         what = kind(found.outcome.difference)
