@@ -11,25 +11,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from functools import partial
 
 from tests.simulation import seeds
-from tests.simulation.consumers import run as consumers
-from tests.simulation.run import EVENTS, Failure, play
-from tests.simulation.transactions import run as transactions
+from tests.simulation.consumers.run import CONSUMERS
+from tests.simulation.playing import EVENTS
+from tests.simulation.run import GROUPS
+from tests.simulation.transactions.run import TRANSACTIONS
 from tests.torture.node.seeds import CHUNK as NODES
 from tests.torture.node.seeds import play_nodes
 
 CHUNK = 100
 """Seeds that are played in one go."""
-
-
-def chunk(events: int, start: int, count: int) -> seeds.Played:
-    """Play some seeds."""
-    failures: list[Failure] = []
-    happened, _ = play(range(start, start + count), events, failures.append)
-    return seeds.Played(Counter(seeds=count, events=happened), [failure.text for failure in failures])
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,8 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.nodes:
         return seeds.play(play_nodes, NODES, options.start, options.seeds, options.processes)
-    played = consumers.chunk if options.consumers else transactions.chunk if options.transactions else chunk
-    return seeds.play(partial(played, options.events), CHUNK, options.start, options.seeds, options.processes)
+    chunk = (CONSUMERS if options.consumers else TRANSACTIONS if options.transactions else GROUPS).chunk
+    return seeds.play(partial(chunk, options.events), CHUNK, options.start, options.seeds, options.processes)
 
 
 if __name__ == "__main__":

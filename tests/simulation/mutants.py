@@ -279,7 +279,7 @@ MUTANTS: Final[dict[str, tuple[str, Break]]] = {
             the_replaced_request_is_forgotten,
             resigning_forgets,
         ),
-        "crash": (trips,),
+        "KeyError": (trips,),
     }.items()
     for one in broken
 }

@@ -1,8 +1,8 @@
-"""One seed is one history: chaos, then calm, and every checker looking on. A failure says all that is needed."""
+"""Histories of groups of the classic protocol: chaos, then calm, and every checker looking on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import Counter
 from random import Random
 from typing import Final
 
@@ -10,13 +10,12 @@ from muster.protocol.message import Message
 from tests.simulation.at_rest import check_parked, check_replay, settle
 from tests.simulation.checkers import checkers
 from tests.simulation.faults import Chaos
+from tests.simulation.playing import Histories
 from tests.simulation.scenario import draw
 from tests.simulation.view import NEVER
 from tests.simulation.watch import Violation, Watch
 from tests.simulation.world import World
 
-EVENTS: Final = 1_000
-"""How long a history is at least."""
 SHOWN: Final = 40
 """How many of the last events of its group a failure shows."""
 _CHAOTIC: Final = 0.7
@@ -25,26 +24,19 @@ _LOOK: Final = 150
 """After how many events it is looked whether somebody waits too long."""
 
 
-class Failure(AssertionError):
-    """A seed whose history broke a rule: `checker` says which ("crash" for an exception of the core)."""
+class History:
+    """Some groups of the classic protocol."""
 
-    def __init__(self, seed: int, events: int, checker: str, text: str) -> None:
-        super().__init__(seed, events, checker, text)
-        self.seed = seed
-        self.checker = checker
-        self.text = text
+    def __init__(self, seed: int, events: int) -> None:
+        self.events = events
+        rng = Random(seed)
+        self.scenario = draw(rng)
+        self.world = World(self.scenario, rng, Watch(checkers()))
 
-    def __str__(self) -> str:
-        return self.text
-
-
-def simulate(seed: int, events: int = EVENTS) -> World:
-    """Play one history of at least so many events. Raises Failure."""
-    rng = Random(seed)
-    scenario = draw(rng)
-    world = World(scenario, rng, Watch(checkers()))
-    chaos = Chaos(world, scenario, world.end)
-    try:
+    def play(self) -> None:
+        """All of it. Raises what is wrong."""
+        world, events = self.world, self.events
+        chaos = Chaos(world, self.scenario, world.end)
         chaos.begin()
         chaotic = int(events * _CHAOTIC)
         while world.events < chaotic:
@@ -60,25 +52,26 @@ def simulate(seed: int, events: int = EVENTS) -> World:
         check_parked(world)
         check_replay(world)
         world.resign(1)
-    except Exception as error:  # whatever breaks, the seed must be told
-        checker = error.checker if isinstance(error, Violation) else "crash"
-        raise Failure(seed, events, checker, story(world, seed, events, error)) from error
-    return world
 
+    def now(self) -> str:
+        """How far it is."""
+        return f"event {self.world.events}, {self.world.ms} ms"
 
-def story(world: World, seed: int, events: int, error: Exception) -> str:
-    """What failed, how to see it again, and the last events of the group."""
-    group_id = error.group_id if isinstance(error, Violation) else ""
-    rows = []
-    for number, ms, what, call, detail in world.trace:
-        who = "" if call is None else f"{call.actor.name} #{call.number} "
-        text = brief(call.request if call is not None and what != "<-" else detail)
-        about = str(detail) if call is None else brief(call.request)
-        if not group_id or f"'{group_id}'" in about or (call is None and "'" not in about):
-            rows.append(f"{number:>6} {ms:>8} ms {what} {who}{text}")
-    head = f"seed {seed}, event {world.events}, {world.ms} ms: {type(error).__name__}: {error}"
-    again = f"again: make simulate ARGS='--seeds 1 --start {seed} --events {events}'"
-    return "\n".join([head, again, f"the last events of group {group_id!r}:", *rows[-SHOWN:]])
+    def told(self, error: Exception | None = None) -> list[str]:
+        """The last events of the group that the error names."""
+        group_id = error.group_id if isinstance(error, Violation) else ""
+        rows = []
+        for number, ms, what, call, detail in self.world.trace:
+            who = "" if call is None else f"{call.actor.name} #{call.number} "
+            text = brief(call.request if call is not None and what != "<-" else detail)
+            about = str(detail) if call is None else brief(call.request)
+            if not group_id or f"'{group_id}'" in about or (call is None and "'" not in about):
+                rows.append(f"{number:>6} {ms:>8} ms {what} {who}{text}")
+        return [f"the last events of group {group_id!r}:", *rows[-SHOWN:]]
+
+    def counted(self) -> Counter[str]:
+        """How many events there were."""
+        return Counter(events=self.world.events)
 
 
 def brief(message: object) -> str:
@@ -101,25 +94,5 @@ def brief(message: object) -> str:
     return f"{name}({', '.join(fields)})"
 
 
-def first_failure(seeds: Iterable[int], checker: str, events: int = EVENTS) -> Failure | None:
-    """Play these histories until that checker finds something; None when it does not."""
-    for seed in seeds:
-        try:
-            simulate(seed, events)
-        except Failure as failure:
-            if failure.checker == checker:
-                return failure
-    return None
-
-
-def play(seeds: Iterable[int], events: int = EVENTS, tell: Callable[[Failure], None] | None = None) -> tuple[int, int]:
-    """Play these histories: how many events there were, and how many of the histories failed."""
-    happened = failed = 0
-    for seed in seeds:
-        try:
-            happened += simulate(seed, events).events
-        except Failure as failure:
-            failed += 1
-            if tell is not None:
-                tell(failure)
-    return happened, failed
+GROUPS = Histories(History)
+"""Histories of groups of the classic protocol."""

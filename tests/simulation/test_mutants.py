@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.checkers import checkers
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.run import first_failure
+from tests.simulation.run import GROUPS
 
 SEEDS = range(200)
 
@@ -15,7 +15,7 @@ SEEDS = range(200)
 def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checker, break_core = MUTANTS[name]
     break_core(monkeypatch)
-    failure = first_failure(SEEDS, checker)
+    failure = GROUPS.first_failure(SEEDS, checker)
     assert failure is not None
     assert f"seed {failure.seed}," in failure.text
 

@@ -13,17 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.__main__ import chunk, main
+from tests.simulation.__main__ import main
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.run import EVENTS, Failure, first_failure, play, simulate
+from tests.simulation.playing import EVENTS, Failure
+from tests.simulation.run import GROUPS
 
 SEEDS = 1_000
 DIGEST = """
 import hashlib
-from tests.simulation.run import brief, simulate
+from tests.simulation.run import GROUPS, brief
 digest = hashlib.sha256()
 for seed in range(5):
-    for number, ms, what, call, detail in simulate(seed).trace:
+    for number, ms, what, call, detail in GROUPS.simulate(seed).world.trace:
         digest.update(f"{number} {ms} {what} {'' if call is None else brief(call.request)} {brief(detail)}".encode())
 print(digest.hexdigest())
 """
@@ -33,7 +34,7 @@ def test_a_thousand_histories_keep_every_rule() -> None:
     part = SEEDS // 8
     # a fresh process has no threads and no event loop that a fork could hurt
     with ProcessPoolExecutor(min(2, os.cpu_count() or 1), multiprocessing.get_context("spawn")) as pool:
-        played = list(pool.map(partial(chunk, EVENTS), range(0, SEEDS, part), [part] * 8))
+        played = list(pool.map(partial(GROUPS.chunk, EVENTS), range(0, SEEDS, part), [part] * 8))
     failures = [text for one in played for text in one.failures]
     assert not failures, f"{len(failures)} of {SEEDS} seeds failed\n{failures[0]}"
     assert sum(one.counts["events"] for one in played) >= SEEDS * EVENTS
@@ -54,14 +55,14 @@ def test_a_seed_is_the_same_history_in_every_process() -> None:
 
 
 def test_a_history_has_at_least_so_many_events() -> None:
-    assert all(simulate(seed, 300).events >= 300 for seed in range(20))
+    assert all(GROUPS.simulate(seed, 300).world.events >= 300 for seed in range(20))
 
 
 def test_histories_reach_what_they_are_for() -> None:
     happened: Counter[str] = Counter()
     errors: dict[str, set[int]] = defaultdict(set)
     for seed in range(100):
-        for _, _, what, call, detail in simulate(seed).trace:
+        for _, _, what, call, detail in GROUPS.simulate(seed).world.trace:
             happened[what] += 1
             if what == "<-":
                 errors[type(call.request).__name__].add(getattr(detail, "error_code", 0))
@@ -74,18 +75,16 @@ def test_histories_reach_what_they_are_for() -> None:
 
 def test_a_failure_can_be_played_again(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     MUTANTS["no_barrier"][1](monkeypatch)
-    failure = first_failure(range(60), "Barrier")
+    failure = GROUPS.first_failure(range(60), "Barrier")
     assert failure is not None
     assert f"--seeds 1 --start {failure.seed} --events {EVENTS}" in failure.text
     assert len(failure.text.splitlines()) > 10
     with pytest.raises(Failure) as again:
-        simulate(failure.seed)
+        GROUPS.simulate(failure.seed)
     assert str(again.value) == failure.text
-    told: list[Failure] = []
-    assert play([failure.seed], EVENTS, told.append) == (0, 1)
-    assert [one.text for one in told] == [failure.text]
+    assert GROUPS.chunk(EVENTS, failure.seed, 1) == (Counter(histories=1), [failure.text])
 
 
 def test_the_command_plays_and_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "3", "--start", "7", "--events", "200", "--processes", "1"]) == 0
-    assert "3 seeds" in capsys.readouterr().out
+    assert "3 histories" in capsys.readouterr().out

@@ -1,11 +1,8 @@
-"""One seed is one history of groups of both protocols: trouble, then calm, then all must be owned. A failure says the
-seed.
-"""
+"""Histories of groups of both protocols: trouble, then calm, then all must be owned."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 from unittest import mock
@@ -13,31 +10,18 @@ from unittest import mock
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.consumer import target
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from tests.simulation import seeds
 from tests.simulation.consumers.clients import Classic, Native
 from tests.simulation.consumers.ownership import Ownership
 from tests.simulation.consumers.scenario import SETTLED_WITHIN_MS, draw
 from tests.simulation.consumers.world import World
+from tests.simulation.playing import Histories
 from tests.simulation.run import brief
 from tests.stories.virtual import persisted
 
-EVENTS: Final = 1_000
 SHOWN: Final = 60
 INSTANCES: Final = 3
 LOOK: Final = 25
 """After how many events the present core is compared with one of its records."""
-
-
-class Failure(AssertionError):
-    """A seed whose history broke a rule."""
-
-    def __init__(self, seed: int, text: str) -> None:
-        super().__init__(seed, text)
-        self.seed = seed
-        self.text = text
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class History:
@@ -53,6 +37,10 @@ class History:
 
     def play(self) -> None:
         """All of it. Raises what is wrong."""
+        with mock.patch.object(target, "AT_ONCE", self.scenario.at_once):
+            self._play()
+
+    def _play(self) -> None:
         world, scenario = self.world, self.scenario
         for number in range(scenario.consumers):
             world.later(int(world.random() * 4_000), self._spawn, number % scenario.groups)
@@ -191,56 +179,29 @@ class History:
                     what = f"is {live.get(group_id)}, replayed it is {replayed.get(group_id)}"
                     self.watch.fail(group_id, what)
 
-    def told(self, count: int) -> str:
-        """The last things that have happened."""
+    def now(self) -> str:
+        """How far it is."""
+        return f"event {self.world.events}, {self.world.ms} ms"
+
+    def told(self, error: Exception | None = None, last: int = SHOWN) -> list[str]:  # of all groups
+        """What was drawn for it, and the last things that have happened."""
         rows = []
-        for number, ms, what, call, detail in list(self.world.trace)[-count:]:
+        for number, ms, what, call, detail in list(self.world.trace)[-last:]:
             who = "" if call is None else f"{call.actor.name} #{call.number} "
             text = brief(call.request if call is not None and what != "<-" else detail)
             rows.append(f"{number:>6} {ms:>8} ms {what} {who}{text}")
-        return "\n".join(rows)
+        return [str(self.scenario), *rows]
 
-
-def simulate(seed: int, events: int = EVENTS) -> History:
-    """Play one history of at least so many events. Raises Failure."""
-    history = History(seed, events)
-    try:
-        with mock.patch.object(target, "AT_ONCE", history.scenario.at_once):
-            history.play()
-    except Exception as error:  # whatever breaks, the seed must be told
-        again = f"again: make simulate ARGS='--consumers --seeds 1 --start {seed} --events {events}'"
-        head = f"seed {seed}, event {history.world.events}: {type(error).__name__}: {error}"
-        raise Failure(seed, "\n".join([head, again, str(history.scenario), history.told(SHOWN)])) from error
-    return history
-
-
-def first_failure(numbers: Iterable[int], words: str, events: int = EVENTS) -> Failure | None:
-    """Play these histories until one fails with these words; None when none does."""
-    for seed in numbers:
-        try:
-            simulate(seed, events)
-        except Failure as failure:
-            if words in failure.text.partition("\n")[0]:
-                return failure
-    return None
-
-
-def chunk(events: int, start: int, count: int) -> seeds.Played:
-    """Play some seeds: what happened in them, and what failed."""
-    counts: Counter[str] = Counter(histories=count)
-    failures = []
-    for seed in range(start, start + count):
-        try:
-            history = simulate(seed, events)
-        except Failure as failure:
-            failures.append(failure.text)
-            continue
-        counts["events"] += history.world.events
-        for _, _, what, call, detail in history.world.trace:
+    def counted(self) -> Counter[str]:
+        """What was answered, what befell the world, and who migrated."""
+        counts: Counter[str] = Counter(events=self.world.events, records=len(self.world.records))
+        for _, _, what, call, detail in self.world.trace:
             if what == "<-":
                 counts[f"{type(call.request).__name__} {getattr(detail, 'error_code', 0)}"] += 1
             elif what in ("crash", "resign", "grown", "repeated", "lost"):
                 counts[what] += 1
-        counts += history.watch.migrations
-        counts["records"] += len(history.world.records)
-    return seeds.Played(counts, failures)
+        return counts + self.watch.migrations
+
+
+CONSUMERS = Histories(History, "--consumers ")
+"""Histories of groups of both protocols."""

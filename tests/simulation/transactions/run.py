@@ -1,9 +1,8 @@
-"""One seed is one history of the transaction core: trouble, then calm, then all is judged. A failure says the seed."""
+"""Histories of the transaction core: trouble, then calm, then all is judged."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from random import Random
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from muster.protocol.messages.describe_transactions import DescribeTransactionsR
 from muster.protocol.messages.list_transactions import ListTransactionsRequest
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey, TransactionLogValue
 from muster.simulation.producer import TransactionalProducer
-from tests.simulation import seeds
+from tests.simulation.playing import Histories
 from tests.simulation.transactions.ledger import Reading
 from tests.simulation.transactions.scenario import (
     PARTITIONS,
@@ -25,22 +24,9 @@ from tests.simulation.transactions.scenario import (
 from tests.simulation.transactions.watch import EMPTY
 from tests.simulation.transactions.world import LAST_EPOCHS, World
 
-EVENTS: Final = 1_000
 SHOWN: Final = 60
 MIXED: Final = True
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-
-
-class Failure(AssertionError):
-    """A seed whose history broke a rule."""
-
-    def __init__(self, seed: int, text: str) -> None:
-        super().__init__(seed, text)
-        self.seed = seed
-        self.text = text
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class History:
@@ -164,6 +150,22 @@ class History:
         if live != replayed:
             world.fault(f"replay differs: {[pair for pair in zip(live, replayed, strict=False) if pair[0] != pair[1]]}")
 
+    def now(self) -> str:
+        """How far it is."""
+        return f"event {self.world.events}, {self.world.ms} ms"
+
+    def told(self, error: Exception | None = None, last: int = SHOWN) -> list[str]:  # of all ids
+        """The last things that have happened."""
+        return self.world.told(last)
+
+    def counted(self) -> Counter[str]:
+        """How many transactions there were, and in how many histories there was which trouble."""
+        ledger = self.world.ledger
+        return Counter(
+            events=self.world.events, transactions=len(ledger.transactions), acknowledged=ledger.acknowledged,
+            **dict.fromkeys(self.world.happened, 1),
+        )  # fmt: skip
+
 
 def _shown(world: World) -> list[Any]:
     """What an administrator sees of all ids."""
@@ -179,41 +181,5 @@ def _shown(world: World) -> list[Any]:
     ]  # fmt: skip
 
 
-def simulate(seed: int, events: int = EVENTS) -> World:
-    """Play one history of at least so many events. Raises Failure."""
-    history = History(seed, events)
-    try:
-        history.play()
-    except Exception as error:  # whatever breaks, the seed must be told
-        head = f"seed {seed}, {history.world.ms} ms: {type(error).__name__}: {error}"
-        again = f"again: make simulate ARGS='--transactions --seeds 1 --start {seed} --events {events}'"
-        raise Failure(seed, "\n".join([head, again, *history.world.told(SHOWN)])) from error
-    return history.world
-
-
-def first_failure(seeds: Iterable[int], words: str, events: int = EVENTS) -> Failure | None:
-    """Play these histories until one fails with these words; None when none does."""
-    for seed in seeds:
-        try:
-            simulate(seed, events)
-        except Failure as failure:
-            if words in failure.text.splitlines()[0]:
-                return failure
-    return None
-
-
-def chunk(events: int, start: int, count: int) -> seeds.Played:
-    """Play some seeds."""
-    counts: Counter[str] = Counter()
-    failures: list[str] = []
-    for seed in range(start, start + count):
-        try:
-            world = simulate(seed, events)
-        except Failure as failure:
-            failures.append(failure.text)
-        else:
-            counts += Counter(
-                histories=1, events=world.events, transactions=len(world.ledger.transactions),
-                acknowledged=world.ledger.acknowledged, **dict.fromkeys(world.happened, 1),
-            )  # fmt: skip
-    return seeds.Played(counts, failures)
+TRANSACTIONS = Histories(History, "--transactions ")
+"""Histories of transactional ids."""

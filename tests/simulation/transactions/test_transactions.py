@@ -8,14 +8,14 @@ import pytest
 
 from tests.simulation.__main__ import main
 from tests.simulation.transactions.mutants import MUTANTS
-from tests.simulation.transactions.run import chunk, first_failure, simulate
+from tests.simulation.transactions.run import TRANSACTIONS
 
 SEEDS, EVENTS = 40, 400
 FOUND_WITHIN = range(60)
 
 
 def test_histories_keep_every_rule_and_reach_what_they_are_for() -> None:
-    played = chunk(EVENTS, 0, SEEDS)
+    played = TRANSACTIONS.chunk(EVENTS, 0, SEEDS)
     assert not played.failures, played.failures[0]
     counts: Counter[str] = played.counts
     assert counts["acknowledged"] > SEEDS
@@ -27,14 +27,15 @@ def test_histories_keep_every_rule_and_reach_what_they_are_for() -> None:
 
 
 def test_a_seed_is_a_history() -> None:
-    assert simulate(3, 300).told(2_000) == simulate(3, 300).told(2_000)
+    one, other = (TRANSACTIONS.simulate(3, 300) for _ in range(2))
+    assert one.told(last=2_000) == other.told(last=2_000)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_broken_rule_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     break_core, words = MUTANTS[name]
     break_core(monkeypatch)
-    failure = first_failure(FOUND_WITHIN, words, EVENTS)
+    failure = TRANSACTIONS.first_failure(FOUND_WITHIN, words, EVENTS)
     assert failure is not None
     assert f"--start {failure.seed} --events {EVENTS}" in failure.text
 
