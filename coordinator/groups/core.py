@@ -14,6 +14,7 @@ from muster.coordinator.groups import dispatch, replay
 from muster.coordinator.groups.classic import heartbeat
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.groups.common.group import NEWEST_COMMIT
 from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured
 from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.pending_offsets import OpenTransaction
@@ -22,7 +23,6 @@ from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import NO_LIMIT, Step
 from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, MEMBER_REQUESTS, REQUESTS, TOLD, UNLOADED
 from muster.coordinator.groups.offsets import commit_template, deletion, retention
-from muster.coordinator.groups.offsets.commit import NEWEST
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.groups.offsets.retention import Retention
 from muster.protocol.message import Message
@@ -131,7 +131,7 @@ class GroupCore:
         return member
 
     def prepare_commit(
-        self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT, version: int = NEWEST
+        self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
     ) -> CommitTemplate | None:
         """Prepare a commit that is expected again with other offsets; None when that cannot be done."""
         return commit_template.prepare(self._state, request, most_bytes, version)

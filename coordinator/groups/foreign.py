@@ -9,7 +9,7 @@ from sys import intern
 from typing import Any, Final
 
 from muster.coordinator.core.deadlines import Deadlines
-from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Partitions
+from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
@@ -100,22 +100,18 @@ class ForeignGroup:
 
     # ---- checks
 
-    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:  # noqa: ARG002  # it has no members here
+    def validate_commit(
+        self,
+        member_id: str,  # noqa: ARG002  # it has no members here
+        instance_id: str | None,  # noqa: ARG002
+        epoch: int,
+        version: int = NEWEST_COMMIT,  # noqa: ARG002
+        partitions: Partitions | None = None,  # noqa: ARG002
+    ) -> int:
         """Only without a member id's epoch, while it is Empty; a share group has no offsets."""
         if self.kind == SHARE:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY and epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
-
-    def validate_commit_of(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        epoch: int,
-        version: int,  # noqa: ARG002  # only a consumer group asks
-        partitions: Partitions,  # noqa: ARG002
-    ) -> int:
-        """As `validate_commit`."""
-        return self.validate_commit(member_id, instance_id, epoch)
 
     def validate_transactional_commit(
         self,

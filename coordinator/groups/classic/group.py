@@ -16,7 +16,7 @@ from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.subscriptions import Subscriptions
 from muster.coordinator.groups.classic.vote import Support, elect
 from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Partitions
+from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.state import State
 from muster.protocol.errors import ErrorCode
@@ -250,7 +250,14 @@ class ClassicGroup:
                 return ErrorCode.FENCED_INSTANCE_ID
         return 0 if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
-    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
+    def validate_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int = NEWEST_COMMIT,  # noqa: ARG002  # only a consumer group asks
+        partitions: Partitions | None = None,  # noqa: ARG002
+    ) -> int:
         """May this member commit offsets in this generation? 0, or an error code."""
         if epoch < 0 and self.state == states.EMPTY:
             return 0  # a consumer that uses the group for its offsets only
@@ -262,17 +269,6 @@ class ClassicGroup:
         if epoch != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state == states.COMPLETING else 0
-
-    def validate_commit_of(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        epoch: int,
-        version: int,  # noqa: ARG002  # only a consumer group asks
-        partitions: Partitions,  # noqa: ARG002
-    ) -> int:
-        """As `validate_commit`."""
-        return self.validate_commit(member_id, instance_id, epoch)
 
     def validate_transactional_commit(
         self,

@@ -15,6 +15,8 @@ NOT_NOW: Final = 2**63 - 1
 
 MEMBER_EPOCHS_SINCE: Final = 9
 """The first version of OffsetCommit and OffsetFetch that knows of member epochs (KIP-848)."""
+NEWEST_COMMIT: Final = 10
+"""The newest version of OffsetCommit."""
 Partitions = Callable[[], Iterable[tuple[bytes, int]]]
 """Looks up the partitions of a request: topic id, partition."""
 
@@ -39,13 +41,17 @@ class Group(Protocol):
     def record_keys(self) -> list[Message]:
         """The keys of all its records that are in force, but for its offsets'."""
 
-    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:
-        """May this member commit offsets in this epoch (a classic group's generation)? 0, or Kafka's error code."""
-
-    def validate_commit_of(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int, partitions: Partitions
+    def validate_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        epoch: int,
+        version: int = NEWEST_COMMIT,
+        partitions: Partitions | None = None,
     ) -> int:
-        """`validate_commit`, where also the version of the request counts and what it is for."""
+        """May this member commit offsets in this epoch (a classic group's generation), by a request of that version?
+        `partitions`: what for; None: that cannot be asked now, so a past epoch is refused. 0, or Kafka's error code.
+        """
 
     def validate_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.interface import Command
-from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, SINCE_COMMIT, Partitions
+from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import kafka_order, states
@@ -247,30 +247,26 @@ class ConsumerGroup:
 
     # ---- checks
 
-    def validate_commit(self, member_id: str, instance_id: str | None, epoch: int) -> int:  # noqa: ARG002  # Kafka does not look at it here
-        """May this member commit offsets in this epoch? An older one is STALE_MEMBER_EPOCH (or ILLEGAL_GENERATION): see
-        `validate_late_commit`.
-        """
-        if epoch < 0 and not self.members:
-            return 0
-        member = self.members.get(member_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return 0 if epoch == member.at.epoch else _stale(member)
-
-    def validate_commit_of(
-        self, member_id: str, instance_id: str | None, epoch: int, version: int, partitions: Partitions
+    def validate_commit(
+        self,
+        member_id: str,
+        instance_id: str | None,  # noqa: ARG002  # Kafka does not look at it here
+        epoch: int,
+        version: int = NEWEST_COMMIT,
+        partitions: Partitions | None = None,
     ) -> int:
         """See `Group`. A member may commit in an epoch before its present one for partitions that were assigned to it
-        then, and that it has, or has not given up yet (KIP-1251).
+        then, and that it has, or has not given up yet (KIP-1251); else it is STALE_MEMBER_EPOCH (or
+        ILLEGAL_GENERATION).
         """
-        error = self.validate_commit(member_id, instance_id, epoch)
         member = self.members.get(member_id)
         if member is None:
-            return error
+            return 0 if epoch < 0 and not self.members else ErrorCode.UNKNOWN_MEMBER_ID
         if version < MEMBER_EPOCHS_SINCE and member.said.classic is None:
             return ErrorCode.UNSUPPORTED_VERSION
-        return self._late_commit(member, epoch, partitions) if error else 0
+        if epoch == member.at.epoch:
+            return 0
+        return _stale(member) if partitions is None else self._late_commit(member, epoch, partitions)
 
     def _late_commit(self, member: ConsumerMember, epoch: int, partitions: Partitions) -> int:
         if epoch > member.at.epoch:
@@ -293,7 +289,7 @@ class ConsumerGroup:
         """Also for nobody in particular; an epoch that is too old is ILLEGAL_GENERATION to a producer."""
         if epoch == -1 and not member_id and instance_id is None:
             return 0
-        error = self.validate_commit_of(member_id, instance_id, epoch, MEMBER_EPOCHS_SINCE, partitions)
+        error = self.validate_commit(member_id, instance_id, epoch, partitions=partitions)
         return ErrorCode.ILLEGAL_GENERATION if error == ErrorCode.STALE_MEMBER_EPOCH else error
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:

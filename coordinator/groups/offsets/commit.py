@@ -8,7 +8,7 @@ from typing import Final
 from muster.coordinator.core.interface import Client, Command, Record, Respond
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import is_too_large
-from muster.coordinator.groups.common.group import Group
+from muster.coordinator.groups.common.group import NEWEST_COMMIT, Group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
@@ -25,8 +25,6 @@ A_RECORD: Final = 59
 """Bytes of the record of an offset, besides the names of its group and topic and its metadata: 17 of the record and its
 key (KIP-98, OffsetCommitKey), 42 of the value with a topic id (OffsetCommitValue 4).
 """
-NEWEST: Final = 10
-"""The version of an OffsetCommit that does not say another."""
 _LATEST_MS: Final = 2**63 - 1
 """The last moment that a record can have; Java's sum would overflow, and the offset expire at once."""
 
@@ -117,7 +115,7 @@ def _error_of(group: Group | None, command: Command, request: OffsetCommitReques
     if group is None:
         # without a generation: a consumer that assigns its partitions itself; its first commit makes a simple group
         return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
-    version = command.version if isinstance(command, CommitCommand) else NEWEST
+    version = command.version if isinstance(command, CommitCommand) else NEWEST_COMMIT
 
     def partitions() -> Iterator[tuple[bytes, int]]:
         for topic in request.topics:
@@ -125,7 +123,7 @@ def _error_of(group: Group | None, command: Command, request: OffsetCommitReques
             for one in topic.partitions:
                 yield topic_id, one.partition_index
 
-    return group.validate_commit_of(request.member_id, request.group_instance_id, epoch, version, partitions)
+    return group.validate_commit(request.member_id, request.group_instance_id, epoch, version, partitions)
 
 
 def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:

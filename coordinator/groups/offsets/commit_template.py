@@ -19,10 +19,10 @@ from muster.coordinator.core.record_bytes import pack_pair, to_bytes
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import A_RECORD, HEADER
 from muster.coordinator.groups.common.committed_offsets import pack_offset
-from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE
+from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
-from muster.coordinator.groups.offsets.commit import NEWEST, id_of, is_longer, same_for_all
+from muster.coordinator.groups.offsets.commit import id_of, is_longer, same_for_all
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.records import OFFSETS
@@ -62,7 +62,7 @@ class CommitTemplate:
 
 
 def prepare(
-    state: State, request: OffsetCommitRequest, most_bytes: int, version: int = NEWEST
+    state: State, request: OffsetCommitRequest, most_bytes: int, version: int = NEWEST_COMMIT
 ) -> CommitTemplate | None:
     """The template of a request whose topics exist. None for one that only `commit.handle` can answer: its offsets have
     an expiry of their own, its metadata is too long, or it may be too large.
@@ -92,7 +92,7 @@ def _is_refused(state: State, request: OffsetCommitRequest, version: int) -> boo
     if group is None or version >= MEMBER_EPOCHS_SINCE:
         return False
     epoch = request.generation_id_or_member_epoch
-    error = group.validate_commit_of(request.member_id, request.group_instance_id, epoch, version, tuple)
+    error = group.validate_commit(request.member_id, request.group_instance_id, epoch, version)
     return error == ErrorCode.UNSUPPORTED_VERSION
 
 

@@ -72,7 +72,7 @@ class Wrong(OwnWays):
 
 
 class CommitsWhileCompleting(Wrong):
-    changes = ((ClassicGroup, "validate_commit", lambda group, member_id, instance_id, epoch: 0 * epoch),)
+    changes = ((ClassicGroup, "validate_commit", lambda *_: 0),)
 
 
 class FollowersRebalance(Wrong):

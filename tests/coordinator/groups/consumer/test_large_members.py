@@ -113,8 +113,8 @@ def test_a_late_commit_looks_for_its_partitions_once() -> None:
     group.move_member(member, Position(4, 3, STABLE, tuple([(one, (0,), (2,)) for one in ids]), NOTHING))
     asked = [(Counted(bytes(one)), 0) for one in ids]
     Counted.compared = 0
-    assert group.validate_commit_of("A", None, 3, 9, lambda: asked) == 0
+    assert group.validate_commit("A", None, 3, 9, lambda: asked) == 0
     assert Counted.compared < 8 * MANY
-    assert group.validate_commit_of("A", None, 1, 9, lambda: asked) == ErrorCode.STALE_MEMBER_EPOCH
-    assert group.validate_commit_of("A", None, 3, 9, lambda: [*asked, (TOPIC, 0)]) == ErrorCode.STALE_MEMBER_EPOCH
-    assert group.validate_commit_of("A", None, 3, 9, lambda: [(asked[0][0], 1)]) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group.validate_commit("A", None, 1, 9, lambda: asked) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group.validate_commit("A", None, 3, 9, lambda: [*asked, (TOPIC, 0)]) == ErrorCode.STALE_MEMBER_EPOCH
+    assert group.validate_commit("A", None, 3, 9, lambda: [(asked[0][0], 1)]) == ErrorCode.STALE_MEMBER_EPOCH

@@ -126,7 +126,7 @@ def test_who_may_fetch_and_commit_in_transactions() -> None:
     assert group.validate_transactional_commit("A", None, 2, nothing) == 0
     late: Any = lambda: [(T, 0)]  # noqa: E731
     assert group.validate_transactional_commit("A", None, 1, late) == ErrorCode.ILLEGAL_GENERATION
-    assert group.validate_commit_of("A", None, 2, 8, nothing) == ErrorCode.UNSUPPORTED_VERSION
+    assert group.validate_commit("A", None, 2, 8, nothing) == ErrorCode.UNSUPPORTED_VERSION
     assert group.unused_since_ms() == -1
     assert isinstance(group, ConsumerGroup)
 
