@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
+from muster.pipeline.episodes.thresholds import LOST_SESSIONS
 
 FORMATION: Final = "first_formation"
 ROLLING: Final = "rolling_restart"
@@ -35,6 +36,9 @@ REMOVED: Final = "removed"
 REPLACED: Final = "replaced"
 """How a spell ends (`memberships.end_cause`)."""
 DEATHS: Final = frozenset({EXPIRED, REMOVED})
+
+Moment = tuple[int, int]
+"""From when to when (ms) members of several groups were last heard of, and then lost."""
 
 
 class Who(NamedTuple):
@@ -70,6 +74,17 @@ class Spell(NamedTuple):
     session_ms: int | None = None
     """Its session timeout."""
 
+    @property
+    def lost_ms(self) -> int | None:
+        """When it was last heard of, if it was given up or said nothing for a session before it went; None: neither."""
+        if self.end_ms is None:
+            return None
+        session_ms = self.session_ms or 0
+        if self.how in DEATHS:
+            return self.end_ms - session_ms
+        silent_ms = self.silent_ms or 0
+        return self.end_ms - silent_ms if session_ms <= silent_ms <= LOST_SESSIONS * session_ms and silent_ms else None
+
 
 class Rebalance(NamedTuple):
     """A row of `rebalances`."""
@@ -89,10 +104,6 @@ class Rebalance(NamedTuple):
     cost_ms: int = 0
     """For how long partitions were not read because of it, added up."""
     confidence: float = 1.0
-    at_once: int = 1
-    """In so many groups members died at this moment, this one among them."""
-    groups: int = 1
-    """All groups that have had members."""
 
 
 class Episode(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, Spell
+from muster.pipeline.episodes.model import DEATHS, Spell
 
 _FAR: Final = 2**62
 
@@ -145,8 +145,11 @@ class _Linker:
         same = old.who.slot == new.who.slot
         if not same and (old.who.instance_id is not None or new.who.instance_id is not None):
             return False
-        # a death is no deploy, but a process may be there again before its old session is over
-        return old.how in (LEFT, REPLACED, None) or same
+        if same and old.how in DEATHS:
+            return True  # no deploy, but a process may be there again before its old session is over
+        # who came just after it, and long before it went, came beside it
+        is_near = (old.end_ms or 0) - new.start_ms < new.start_ms - old.start_ms
+        return old.how not in DEATHS and is_near
 
     def _comes_back(self, number: int) -> bool:
         spell = self._spells[number]

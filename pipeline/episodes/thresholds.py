@@ -25,7 +25,7 @@ FORM_MS: Final = 15 * SECOND
 SECOND_ROUND_MS: Final = 10 * SECOND
 """A rebalance with the same members, so soon after another one, is its second round."""
 MOMENT_MS: Final = 10 * SECOND
-"""Deaths in several groups are at the same moment if they lie within three of these."""
+"""Members of several groups were last heard of at the same moment if that lies within three of these."""
 
 LOOPS: Final = 3
 """So many times a process must have gone and come back for a crash loop."""
@@ -38,9 +38,12 @@ SLOW_SHARE: Final = 0.8
 SLOW_SESSIONS: Final = 2
 """A rebalance timeout of no more sessions than this does not tell a slow member from a dead one: LOOPS times count."""
 AT_ONCE: Final = 3
-"""Deaths in so many groups at the same moment may be trouble of the coordinator or the network,"""
+"""Members of so many groups that are lost at the same moment may be trouble of the coordinator or the network,"""
 AT_ONCE_SHARE: Final = 0.3
 """if these are so large a share of all groups that have had members."""
+LOST_SESSIONS: Final = 4
+"""A member that left, or was replaced, was lost if it had not committed for a session; after so many sessions it had
+nothing to commit."""
 
 RESTLESS_SCORE: Final = 50.0
 """A group with this flapping score is restless, whatever its rebalances are."""

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.find import episodes as found_in
-from muster.pipeline.episodes.model import Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
 from muster.pipeline.episodes.verdict import describe, verdict
 from muster.pipeline.facts.flapping import observed
 from muster.pipeline.facts.schema import TABLES, conform
@@ -32,13 +32,14 @@ _SPELL: Final = pa.struct(
 _REBALANCE: Final = pa.struct(
     columns(
         "generation int, before_generation int, start_ms long, end_ms long, cause string, trigger string, "
-        "reason string, members_before int, members_after int, partitions int, cost_ms long, confidence double, "
-        "at_once int, groups int"
+        "reason string, members_before int, members_after int, partitions int, cost_ms long, confidence double"
     )
 )
+_MOMENT: Final = pa.struct(columns("from_ms long, until_ms long"))
 _GIVEN: Final[dict[str, Any]] = {
     "spell": from_arrow_type(_SPELL),
     "rebalance": from_arrow_type(_REBALANCE),
+    "moments": from_arrow_type(pa.list_(_MOMENT)),
     "score": "double",
     "first_ms": "long",
     "last_ms": "long",
@@ -58,8 +59,9 @@ def episodes_and_verdicts(
     rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, commits: DataFrame, flapping: DataFrame
 ) -> dict[str, DataFrame]:
     """Both tables, out of the tables of these names."""
-    rows = _spells(memberships, generations, commits).unionByName(_rebalances(rebalances))
-    rows = rows.unionByName(_groups(generations, commits, flapping))
+    spells = keep(_spells(memberships, generations, commits))
+    rows = spells.unionByName(_rebalances(rebalances))
+    rows = rows.unionByName(_groups(generations, commits, flapping, _moments(spells)))
     result = keep(by_group(rows, "at_ms", _tell, _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
@@ -102,7 +104,6 @@ def _rebalances(rebalances: DataFrame) -> DataFrame:
     costs = [name for name in ("paused_partition_ms", "silent_partition_ms") if name in rebalances.columns]
     known = [F.coalesce(F.col(name), F.lit(0)) for name in costs]
     paused = sum(known[1:], known[0])
-    rows = _with_common(rebalances)
     told = _struct(
         _REBALANCE,
         trigger=F.col("trigger_member_id"),
@@ -110,25 +111,38 @@ def _rebalances(rebalances: DataFrame) -> DataFrame:
         cost_ms=paused,
         confidence=F.coalesce("confidence", F.lit(0.5)),
     )
-    return _row(rows, F.col("end_ms"), rebalance=told)
+    return _row(rebalances, F.col("end_ms"), rebalance=told)
 
 
-def _with_common(rebalances: DataFrame) -> DataFrame:
-    """With `at_once`: in how many groups members died at about the moment of a rebalance for a death."""
-    moment = F.floor(F.col("end_ms") / limits.MOMENT_MS)
-    died = rebalances.where(F.col("cause") == "session_expired").select("group", moment.alias("moment"))
-    near = died.select("group", F.explode(F.array(*(F.col("moment") + shift for shift in (-1, 0, 1)))).alias("moment"))
-    counted = near.groupBy("moment").agg(F.count_distinct("group").cast("int").alias("at_once"))
-    groups = rebalances.agg(F.count_distinct("group").cast("int").alias("groups"))
-    rows = rebalances.withColumn("moment", moment).join(counted, "moment", "left").crossJoin(F.broadcast(groups))
-    is_death = F.coalesce(F.col("cause") == "session_expired", F.lit(False))
-    return rows.withColumn("at_once", F.when(is_death, F.coalesce("at_once", F.lit(1))).otherwise(1)).drop("moment")
+def _moments(spells: DataFrame) -> DataFrame:
+    """One row: `moments`, from when to when members of so many groups were last heard of that it is no chance."""
+    end_ms, silent_ms, session_ms = (
+        F.coalesce(f"spell.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
+    )
+    is_dead = F.col("spell.end_cause").isin(*sorted(DEATHS))
+    is_silent = silent_ms.between(F.greatest(session_ms, F.lit(1)), limits.LOST_SESSIONS * session_ms)
+    heard_ms = F.when(is_dead, end_ms - session_ms).when(is_silent, end_ms - silent_ms)  # as Spell.lost_ms
+    lost = spells.where(F.col("spell.end_ms").isNotNull()).select("group", heard_ms.alias("heard_ms"))
+    at = F.floor(F.col("heard_ms") / limits.MOMENT_MS)
+    lost = lost.where(F.col("heard_ms").isNotNull()).select("group", at.alias("at")).distinct()
+    near = lost.select("group", F.explode(F.array(*(F.col("at") + shift for shift in (-1, 0, 1)))).alias("at"))
+    counted = near.groupBy("at").agg(F.count_distinct("group").alias("hit"))
+    groups = spells.agg(F.count_distinct("group").alias("groups"))
+    common = counted.crossJoin(F.broadcast(groups)).where(
+        F.col("hit") >= F.greatest(F.lit(limits.AT_ONCE), limits.AT_ONCE_SHARE * F.col("groups"))
+    )
+    moment = F.struct(
+        ((F.col("at") - 1) * limits.MOMENT_MS).cast("long").alias("from_ms"),
+        ((F.col("at") + 2) * limits.MOMENT_MS).cast("long").alias("until_ms"),
+    )
+    return common.agg(F.sort_array(F.collect_list(moment)).alias("moments"))
 
 
-def _groups(generations: DataFrame, commits: DataFrame, flapping: DataFrame) -> DataFrame:
+def _groups(generations: DataFrame, commits: DataFrame, flapping: DataFrame, moments: DataFrame) -> DataFrame:
     """Every group, with its score, from when to when the log tells of it, and until when the log goes."""
     rows = observed(generations, commits).join(flapping.select("group", "score"), "group", "left")
-    told = {name: F.col(name) for name in ("score", "first_ms", "last_ms", "end_ms")}
+    rows = rows.crossJoin(F.broadcast(moments))
+    told = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms")}
     return _row(rows, F.lit(None).cast("long"), **told)
 
 
@@ -147,7 +161,8 @@ def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
         else:
             about = row
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
-    found = found_in(spells, rebalances)
+    moments = [(one["from_ms"], one["until_ms"]) for one in about.get("moments") or ()]
+    found = found_in(spells, rebalances, moments)
     for one in found:
         yield {"is_verdict": False, **row_of(group, one, end_ms)}
     told = verdict(found, end_ms, about.get("score"))

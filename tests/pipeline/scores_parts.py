@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from tests.pipeline.scores_episodes import KINDS, scored
+
 Row = dict[str, Any]
 Tables = Mapping[str, list[Row]]
 Truth = Sequence[Mapping[str, Any]]
 
-SLACK_MS: Final = 8_000
-"""A happening is told within this time of it."""
 NEAR_MS: Final = 20
 """The broker's log and its records have different clocks: threads."""
 
@@ -191,47 +191,17 @@ def _overlap(row: Row, line: Mapping[str, Any]) -> float:
 
 
 def episodes(tables: Tables, truth: Truth) -> list[Figure]:
-    """One row of the right kind at the right time."""
+    """One row of the right kind at the right time, in all and by kind; and rows of what did not happen."""
     rows = tables.get("episodes")
     if rows is None:
         return []
-    meant = [
-        {**line, "group": group}
-        for line in _of("episode", truth)
-        for group in (line["groups"] if line["group"] is None else [line["group"]])
+    told = scored(rows, truth)
+    by_kind = [(kind, [good for one, good in told.right if one.what == kind]) for kind in KINDS]
+    return [
+        _share("episodes right", [good for _, good in told.right], told.misses),
+        *(_share(f"  {kind}", right) for kind, right in by_kind if right),
+        Figure("episodes false", len(told.false), misses=tuple(told.false)),
     ]
-    right, misses, taken = [], [], []
-    for line in meant:
-        near = [row for row in rows if row["group"] == line["group"] and _touches(row, line)]
-        good = [row for row in near if row["kind"] in ALSO.get(line["what"], (line["what"],))]
-        taken += near
-        right.append(bool(good))
-        if not good:
-            misses.append(f"{line['group']} {line['what']}: told as {sorted({row['kind'] for row in near})}")
-    false = [row for row in rows if row not in taken]
-    told = tuple(f"{row.get('group', row.get('group_id'))} {row['kind']}" for row in false)
-    return [_share("episodes right", right, misses), Figure("  of nothing known", len(false), misses=told)]
-
-
-ALSO: Final[Mapping[str, tuple[str, ...]]] = {
-    "start": ("start", "formation", "first_formation", "whole_stop"),
-    "formation": ("first_formation",),
-    "overlapping_deploy": ("overlapped_deploy",),
-    "deaths": ("member_died",),
-    "trouble": ("coordinator_or_network_trouble",),
-}
-"""Kinds of the truth that may be told otherwise."""
-
-
-def _touches(row: Row, line: Mapping[str, Any]) -> bool:
-    since, until = _ms(row.get("from_ms", row.get("start_ms"))), _ms(row.get("until_ms", row.get("end_ms")))
-    return since <= line["until"] + SLACK_MS and until >= line["from"] - SLACK_MS
-
-
-def _ms(value: Any) -> float:
-    if value is None:
-        return float("inf")
-    return value.timestamp() * 1000 if hasattr(value, "timestamp") else float(value)
 
 
 PARTS: Final[Sequence[Callable[[Tables, Truth], list[Figure]]]] = (rebalances, regressions, stalls, episodes)

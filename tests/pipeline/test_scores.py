@@ -10,6 +10,7 @@ import pytest
 
 from tests.pipeline.recording.truths import Drop, _regressions
 from tests.pipeline.scores import HOLD_OUT, KEPT, shown
+from tests.pipeline.scores_episodes import happenings
 from tests.pipeline.scores_parts import Figure, Row, Tables, episodes, rebalances, regressions, stalls
 
 WANTED = {
@@ -72,7 +73,15 @@ def test_what_is_told_of_stalls_and_episodes() -> None:
     truth = [
         {"kind": "stall", "group": "g", "topic": "t", "partitions": [0, 1], "how": "pause", "from": 0, "until": 60_000},
         {"kind": "episode", "group": "g", "what": "formation", "from": 0, "until": 9, "members": []},
-        {"kind": "episode", "group": None, "what": "trouble", "from": 50_000, "until": 60_000, "groups": ["g", "h"]},
+        {
+            "kind": "episode",
+            "group": None,
+            "what": "trouble",
+            "from": 50_000,
+            "until": 60_000,
+            "groups": ["g", "h"],
+            "members": [],
+        },
     ]
 
     def row(partition: int, start_ms: int, end_ms: int | None, status: str = "STOP") -> Row:
@@ -80,14 +89,58 @@ def test_what_is_told_of_stalls_and_episodes() -> None:
                 "status": status}  # fmt: skip
 
     standing = [row(0, 10_000, None), row(1, 50_000, 60_000), row(2, 0, 60_000), row(2, 0, 60_000, "OK")]
+    truth += [true(1, 5), true(2, 52_000), {**true(2, 53_000), "group": "h"}]
+    truth[-2]["settled"] = truth[-1]["settled"] = 54_000
     happened = [
         {"group": "g", "kind": "first_formation", "from_ms": 0, "until_ms": 9},
+        {"group": "g", "kind": "scale_out", "from_ms": 20_000, "until_ms": 21_000},
         {"group": "h", "kind": "coordinator_or_network_trouble", "from_ms": 55_000, "until_ms": 56_000},
+        {"group": "h", "kind": "restart", "from_ms": 55_000, "until_ms": 56_000},
     ]
     tables: Tables = {"stalls": standing, "episodes": happened}
     assert told(stalls(tables, truth)) == {"stalls found": "1/2", "false": "1"}
-    assert told(episodes(tables, truth)) == {"episodes right": "2/3", "of nothing known": "0"}
+    assert told(episodes(tables, truth)) == {
+        "episodes right": "2/3",
+        "formation": "1/1",
+        "trouble": "1/2",
+        "episodes false": "1",
+    }
     assert "hidden" not in shown({HOLD_OUT: [Figure("f", 0, 1, misses=("hidden",))]}, misses=True)
+
+
+def test_what_a_script_did_counts_if_the_broker_saw_it() -> None:
+    def script(what: str, since: int, until: int, members: list[str], group: str | None = "g") -> dict[str, Any]:
+        told_of = {} if group else {"groups": ["g"]}
+        return {"kind": "episode", "group": group, "what": what, "from": since, "until": until, "members": members,
+                **told_of}  # fmt: skip
+
+    def seen(acted: int, group: str = "g", **other: Any) -> dict[str, Any]:
+        known = {"cause": None, "trigger": None, "settled": acted + 1_000, "died": [], "left": [], "came": []}
+        return {"kind": "rebalance", "group": group, "generation": acted, "acted": acted, **known, **other}
+
+    truth = [
+        script("formation", 0, 10_000, ["a", "b"]),
+        seen(50_000, came=["b"]),
+        script("overlapping_deploy", 100_000, 110_000, ["a", "b", "c"]),
+        seen(102_000, left=["a"]),
+        seen(105_000, cause="member_joined", trigger={"client_id": "c"}),
+        script("overlapping_deploy", 150_000, 160_000, ["c", "d"]),
+        seen(151_000, came=["d"]),
+        seen(153_000, cause="member_left", trigger={"client_id": "c"}),
+        script("deaths", 200_000, 210_000, ["d"]),
+        seen(205_000, died=[{"client_id": "d"}]),
+        script("scale_out", 220_000, 230_000, ["d"]),
+        seen(221_000, came=["d"]),
+        script("trouble", 300_000, 310_000, [], None),
+        seen(305_000, "h", died=[{"client_id": "x"}]),
+    ]
+    found = [(one.group, one.what, one.until_ms, one.confirmed) for one in happenings(truth)]
+    assert found == [
+        ("g", "formation", 51_000, True), ("g", "overlapping_deploy", 110_000, False),
+        ("g", "overlapping_deploy", 160_000, True), ("g", "deaths", 210_000, True),
+        ("g", "scale_out", 230_000, True), ("g", "trouble", 310_000, False), ("h", "trouble", 310_000, True),
+    ]  # fmt: skip
+    assert [one.also for one in happenings(truth)][4] == {"member_died"}
 
 
 def test_commits_that_go_back_belong_to_what_a_script_did() -> None:

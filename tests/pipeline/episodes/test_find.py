@@ -113,13 +113,33 @@ def test_three_rolling_restarts_in_a_row_are_no_loops() -> None:
     assert group.kinds() == ["rolling_restart"] * 3
 
 
-def test_deaths_in_several_groups_at_once_are_trouble_of_the_coordinator() -> None:
-    group = Group(*ABC).dies(1_000, "a", "b", at_once=4, groups=13).comes(1_030, "a", "b")
+def test_members_that_are_lost_with_those_of_other_groups_are_trouble_of_the_coordinator() -> None:
+    group = Group(*ABC).dies(1_000, "a", "b", session_ms=10_000).comes(1_030, "a", "b").is_lost_with_others(990)
     found = group.episodes()[1]
     assert (found.kind, found.members, found.died) == ("coordinator_or_network_trouble", ("a", "b"), True)
-    assert Group(*ABC).dies(1_000, "a", at_once=2).comes(1_030, "a").kinds() == ["member_died"]
-    # four of fourteen groups: that may be chance
-    assert Group(*ABC).dies(1_000, "a", at_once=4, groups=14).comes(1_030, "a").kinds() == ["member_died"]
+    alone = Group(*ABC).dies(1_000, "a", session_ms=10_000).comes(1_030, "a").is_lost_with_others(900)
+    assert alone.kinds() == ["member_died"]
+
+
+def test_who_was_silent_for_a_session_was_lost_whatever_it_is_taken_for() -> None:
+    def kinds(silent_ms: int) -> list[str]:
+        group = Group(*ABC).leaves(1_000, "a", silent_ms=silent_ms, session_ms=10_000)
+        return group.is_lost_with_others(1_000 - silent_ms / 1000).comes(1_100, "a").kinds()
+
+    assert kinds(12_000) == ["coordinator_or_network_trouble"]
+    assert kinds(9_000) == kinds(50_000) == ["restart"]  # it had just been heard of; it had nothing to commit for long
+
+
+def test_a_death_that_commits_date_too_early_is_dated_by_its_rebalance() -> None:
+    group = Group(*ABC).dies(1_000, "a", session_ms=10_000).is_lost_with_others(990)
+    group.spells[0] = group.spells[0]._replace(end_ms=ms(600))
+    assert group.kinds() == ["coordinator_or_network_trouble"]
+
+
+def test_a_rebalance_of_nobody_after_such_a_moment_belongs_to_it() -> None:
+    group = Group(*ABC).rebalances_for(1_000, "leader_rejoined", "a").is_lost_with_others(980)
+    group.rebalances_for(5_000, "leader_rejoined", "a")
+    assert group.kinds() == ["coordinator_or_network_trouble", "other"]
 
 
 @pytest.mark.parametrize("reason", ["consumer poll timeout has expired.", None])
@@ -144,6 +164,31 @@ def test_a_slow_member_that_is_taken_for_dead() -> None:
 def test_others_that_come_some_seconds_later_are_no_restart() -> None:
     group = Group("a", "b", "c", "d").leaves(1_000, "c").leaves(1_005, "d").comes(1_030, "e").comes(1_035, "f")
     assert group.kinds() == ["scale_in", "scale_out"]
+
+
+def test_what_happens_to_a_slow_member_between_is_part_of_it() -> None:
+    slow = {"silent_ms": 300_000, "patience_ms": 300_000, "session_ms": 45_000}
+    group = Group(*ABC).restarts(1_000, "c", **slow).restarts(1_400, "c").restarts(1_800, "c", **slow)
+    assert [(one.kind, one.rebalances) for one in group.episodes()[1:]] == [("slow_poller", 6)]
+
+
+def test_who_comes_just_after_another_one_does_not_take_its_place() -> None:
+    group = Group("a", "b").comes(1_000, "c").comes(1_004, "d").leaves(1_040, "c").leaves(1_043, "b")
+    assert group.kinds() == ["scale_out", "scale_in"]
+
+
+def test_two_deploys_that_overlap_are_no_loops() -> None:
+    group = Group(*ABC)
+    for at_s, old, new in ((1_000, "abc", "def"), (1_040, "def", "ghi")):
+        group.comes(at_s, new[0]).comes(at_s + 1, *new[1:])
+        for number, name in enumerate(old):
+            group.leaves(at_s + 5 + 2 * number, name)
+    assert group.kinds() == ["overlapped_deploy", "overlapped_deploy"]
+
+
+def test_more_and_fewer_and_more_are_three_episodes() -> None:
+    group = Group("a", "b").comes(1_000, "c").comes(1_004, "d").leaves(1_040, "d").leaves(1_043, "b")
+    assert group.comes(1_070, "e", "f").kinds() == ["scale_out", "scale_in", "scale_out"]
 
 
 def test_once_without_a_reason_is_only_a_restart_and_other_reasons_are_none() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.pipeline.episodes import find
-from muster.pipeline.episodes.model import EXPIRED, LEFT, REPLACED, Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.model import EXPIRED, LEFT, REPLACED, Episode, Moment, Rebalance, Spell, Who
 
 START_MS = 1_750_000_000_000
 HOUR_S = 3_600
@@ -15,6 +15,7 @@ class Group:
     def __init__(self, *names: str, host: str | None = None, partitions: int = 6) -> None:
         self.spells: list[Spell] = []
         self.rebalances: list[Rebalance] = []
+        self.moments: list[Moment] = []
         self._alive: dict[str, int] = {}
         self._host, self._partitions = host, partitions
         self._ids = self._generation = 0
@@ -53,12 +54,17 @@ class Group:
         self._begin(name, at_s, host=host, instance=True, generation=self._generation)
         return self
 
+    def is_lost_with_others(self, at_s: float) -> Group:
+        """Members of several groups were last heard of then."""
+        self.moments.append((ms(at_s - 10), ms(at_s + 20)))
+        return self
+
     def rebalances_for(self, at_s: float, cause: str, name: str | None = None) -> Group:
         """With the same members."""
         return self._rebalance(at_s, cause, name)
 
     def episodes(self) -> list[Episode]:
-        return find.episodes(self.spells, self.rebalances)
+        return find.episodes(self.spells, self.rebalances, self.moments)
 
     def kinds(self) -> list[str]:
         """Without the first formation."""
@@ -81,8 +87,6 @@ class Group:
         name: str | None,
         *,
         is_id: bool = False,
-        at_once: int = 1,
-        groups: int = 1,
         reason: str | None = None,
         **_: object,
     ) -> Group:
@@ -103,8 +107,6 @@ class Group:
                 self._partitions,
                 2_000 * self._partitions,
                 1.0,
-                at_once,
-                groups,
             )
         )
         return self

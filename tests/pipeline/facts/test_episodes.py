@@ -59,7 +59,11 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
         {"group": "slow", "generation": 1, "start_ms": ms(1_000), "member_count": 1,
          "members": [{**_who("s"), "member_id": f"s-{number}", "rebalance_timeout_ms": 300_000} for number in range(2)]}
     ]  # fmt: skip
-    commits = [*Commits("only commits").by("x", (9_000, 1)).rows]
+    generations += [
+        {"group": group, "generation": 1, "start_ms": ms(1), "member_count": 0, "members": []}
+        for group in (*DEAD, "alone")
+    ]
+    commits = [*Commits("only commits").by("x", (4_000, 1)).rows]
     for number, (start_s, _) in enumerate(slow):
         commits += Commits("slow").by("s", (start_s + 20, number), member_id=f"s-{number}").rows
     tables = episodes_and_verdicts(
@@ -90,6 +94,6 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     told = {row["group"]: row for row in found["verdicts"]}
     assert told["alone"]["verdict"].startswith("b died and nobody took its place: 1 rebalance, 1 s of 4 partitions")
     assert {group: row["level"] for group, row in told.items()} == {
-        **dict.fromkeys(DEAD, "help"), "alone": "look", "slow": "look", "only commits": "fine"
+        **dict.fromkeys(DEAD, "help"), "alone": "look", "slow": "help", "only commits": "fine"
     }  # fmt: skip
     assert (told["alone"]["trouble_ms"], told["alone"]["cost_ms"], told["alone"]["rebalances"]) == (4_000, 8_000, 2)

@@ -1,0 +1,178 @@
+"""One group's members and rebalances, as the rules of `rules` ask about them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Spell, Who
+from muster.pipeline.episodes.places import Change, changes
+
+NEAR_MS: Final = 60_000
+"""A member comes or goes at most so long before its rebalance begins."""
+_AFTER_MS: Final = 5_000
+"""It is told at most so long after its rebalance ended."""
+_POLLED_TOO_LATE: Final = "poll timeout"
+
+
+class History:
+    """`spells` in the order in which they began, `rebalances` in that in which they ended. `moments`: when members of
+    several groups were lost.
+    """
+
+    def __init__(self, spells: Sequence[Spell], rebalances: Sequence[Rebalance], moments: Sequence[Moment]) -> None:
+        self.spells = spells
+        self.rebalances = rebalances
+        self.moments = moments
+        self._ends = [one.end_ms for one in rebalances]
+        self._by_generation: dict[int, list[int]] = defaultdict(list)
+        self._by_before: dict[int, list[int]] = defaultdict(list)
+        for number, one in enumerate(rebalances):
+            self._by_generation[one.generation].append(number)
+            if one.before_generation is not None:
+                self._by_before[one.before_generation].append(number)
+        self._came = {number: self._rebalance_of_coming(one) for number, one in enumerate(spells)}
+        self._went = {number: self._rebalance_of_going(one) for number, one in enumerate(spells)}
+        # who was there when the log begins did not come then
+        known = [one for one in changes(spells) if one.gone is not None or self._came[one.came or 0] is not None]
+        self.left = [one for one in known if self.numbers([one]) or one.how == REPLACED]
+        """What no rule has taken yet, by time."""
+        self._clients: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+        for spell in spells:
+            self._clients[spell.who.client_id or ""].add(spell.who.slot)
+
+    # ---- members and rebalances
+
+    def _rebalance_of_coming(self, spell: Spell) -> int | None:
+        known = [] if spell.first_generation is None else self._by_generation[spell.first_generation]
+        return self._nearest(known, spell.start_ms) if known else self._around(spell.start_ms)
+
+    def _rebalance_of_going(self, spell: Spell) -> int | None:
+        if spell.end_ms is None or spell.how == REPLACED:
+            return None
+        known = [] if spell.last_generation is None else self._by_before[spell.last_generation]
+        end_ms = spell.end_ms
+        return min(known, key=lambda one: self._away_ms(one, end_ms)) if known else self._around(end_ms)
+
+    def _nearest(self, known: Sequence[int], ms: int) -> int | None:
+        best = min(known, key=lambda one: self._away_ms(one, ms))
+        one = self.rebalances[best]
+        return best if one.start_ms - NEAR_MS <= ms <= one.end_ms + _AFTER_MS else None
+
+    def _away_ms(self, number: int, ms: int) -> int:
+        one = self.rebalances[number]
+        return max(one.start_ms - ms, ms - one.end_ms, 0)
+
+    def _around(self, ms: int) -> int | None:
+        number = bisect_left(self._ends, ms)
+        near = [one for one in (number - 1, number) if 0 <= one < len(self._ends)]
+        near = [one for one in near if self._away_ms(one, ms) <= _AFTER_MS]
+        return min(near, key=lambda one: (self._away_ms(one, ms), one), default=None)
+
+    def numbers(self, some: Iterable[Change]) -> set[int]:
+        """Rebalances of changes."""
+        told = {self._went[one.gone] for one in some if one.gone is not None}
+        told |= {self._came[one.came] for one in some if one.came is not None}
+        return told - {None}  # type: ignore[return-value]  # None is taken out
+
+    def owners(self, picked: Sequence[tuple[str, list[Change]]]) -> dict[int, int]:
+        """Which episode a rebalance belongs to: that of the member that caused it, else of the first one in it."""
+        claims: dict[int, list[tuple[bool, int, int]]] = defaultdict(list)
+        for at, (_, some) in enumerate(picked):
+            for one in some:
+                for spell, numbers in ((one.gone, self._went), (one.came, self._came)):
+                    number = None if spell is None else numbers[spell]
+                    if spell is None or number is None:
+                        continue
+                    is_cause = self.spells[spell].who.member_id == self.rebalances[number].trigger
+                    claims[number].append((not is_cause, one.from_ms, at))
+        return {number: min(several)[2] for number, several in claims.items()}
+
+    # ---- what rules ask
+
+    @staticmethod
+    def chains(some: Sequence[Change], most_ms: int, *, distinct: bool = False) -> Iterator[list[Change]]:
+        """Changes that follow each other within this time; `distinct`: each place once."""
+        chain: list[Change] = []
+        for one in some:
+            last_ms = max((each.until_ms for each in chain), default=0)
+            again = distinct and any(each.place == one.place for each in chain)
+            if chain and (one.from_ms - last_ms > most_ms or again):
+                yield chain
+                chain = []
+            chain.append(one)
+        if chain:
+            yield chain
+
+    def runs(self) -> dict[int, list[list[Change]]]:
+        """For each place: exchanges that follow each other so soon that they may be a loop."""
+        by_place: dict[int, list[Change]] = defaultdict(list)
+        for one in self.left:
+            if one.gone is not None:
+                by_place[one.place].append(one)
+        return {place: list(self.chains(some, limits.LOOP_MS)) for place, some in by_place.items()}
+
+    def was_slow(self, one: Change) -> bool | None:
+        """Did a member not poll in time? True: it is told; None: its commits say so."""
+        number = None if one.gone is None else self._went[one.gone]
+        if one.gone is None:
+            return False
+        spell = self.spells[one.gone]
+        if number is not None and self.rebalances[number].trigger == spell.who.member_id:
+            rebalance = self.rebalances[number]
+            if rebalance.cause in TIMEOUTS or _POLLED_TOO_LATE in (rebalance.reason or ""):
+                return True
+            if rebalance.reason:
+                return False
+        silent_ms, patience_ms = spell.silent_ms, spell.patience_ms
+        if spell.how not in (LEFT, *DEATHS) or silent_ms is None or not patience_ms:
+            return False
+        return None if silent_ms >= limits.SLOW_SHARE * patience_ms else False
+
+    def is_sure_of_slowness(self, some: Sequence[Change]) -> bool:
+        """Do commits alone tell that members were slow so many times? A dead member is silent for its session too."""
+        spells = [self.spells[one.gone] for one in some if one.gone is not None]
+        patient = all(
+            one.how == LEFT or (one.patience_ms or 0) > limits.SLOW_SESSIONS * (one.session_ms or 0) for one in spells
+        )
+        return len(spells) >= (limits.SLOW_TWICE if patient else limits.LOOPS)
+
+    def is_common(self, one: Change) -> bool:
+        """Was a member lost when members of several groups were?"""
+        if one.gone is None or (lost_ms := self.spells[one.gone].lost_ms) is None:
+            return False
+        times = [lost_ms]
+        if one.died and (number := self._went[one.gone]) is not None:
+            # no death is without a rebalance: it was heard of until a session before, though it had nothing to commit
+            times.append(self.rebalances[number].start_ms - (self.spells[one.gone].session_ms or 0))
+        return any(since <= ms <= until for ms in times for since, until in self.moments)
+
+    def is_after_trouble(self, rebalance: Rebalance) -> bool:
+        """Did it begin when members of several groups had just been lost?"""
+        return any(since <= rebalance.start_ms <= until + NEAR_MS for since, until in self.moments)
+
+    def empty_times(self) -> list[int]:
+        """When the last member went."""
+        steps = sorted(
+            [(one.start_ms, 1) for one in self.spells]
+            + [(one.end_ms, 0) for one in self.spells if one.end_ms is not None],
+            key=lambda step: (step[0], -step[1]),
+        )
+        found, count = [], 0
+        for ms, came in steps:
+            count += 1 if came else -1
+            if not count:
+                found.append(ms)
+        return found
+
+    def name(self, who: Who) -> str:
+        """As people call it: the host only where it is needed to tell members apart."""
+        if who.instance_id:
+            return who.instance_id
+        if not who.client_id:
+            return who.member_id
+        several = len(self._clients[who.client_id]) > 1
+        return f"{who.client_id} ({(who.host or '').removeprefix('/')})" if several and who.host else who.client_id

@@ -1,0 +1,190 @@
+"""Which changes of members belong together: a function for each kind, in the order in which they are asked (`RULES`).
+
+Each yields kinds and the changes of one episode, out of those that no rule before it has taken.
+docs/pipeline-episodes.md explains each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from muster.pipeline.episodes import model
+from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.history import NEAR_MS, History
+from muster.pipeline.episodes.places import Change
+
+Found = Iterator[tuple[str, list[Change]]]
+
+
+def _formation(of: History) -> Found:
+    """The first members of a group of which nothing was known before."""
+    first = of.rebalances[0] if of.rebalances else None
+    if first is None or first.members_before or any(one.start_ms < first.start_ms - NEAR_MS for one in of.spells):
+        return
+    came = [one for one in of.left if one.gone is None]
+    chain = next(of.chains(came, limits.FORM_MS), None)
+    if chain and chain[0].gone_ms <= first.end_ms:
+        yield model.FORMATION, chain
+
+
+def _trouble(of: History) -> Found:
+    """Members of several groups were lost at the same moment."""
+    common = [one for one in of.left if of.is_common(one)]
+    for chain in of.chains(sorted(common, key=lambda one: one.gone_ms), 3 * limits.MOMENT_MS):
+        yield model.TROUBLE, chain
+
+
+def _whole_stop(of: History) -> Found:
+    """The last member went, and others with it; or nobody came for long."""
+    ended = sorted((one for one in of.left if one.gone is not None), key=lambda one: one.gone_ms)
+    times = [one.gone_ms for one in ended]
+    came = sorted((one for one in of.left if one.back_ms is not None), key=lambda one: one.back_ms or 0)
+    came_at = [one.back_ms or 0 for one in came]
+    taken: set[Change] = set()
+    for ms in of.empty_times():
+        gone: list[Change] = []
+        for one in reversed(ended[: bisect_right(times, ms)]):
+            if one in taken or (gone[-1].gone_ms if gone else ms) - one.gone_ms > limits.STOP_MS:
+                break
+            gone.append(one)
+        if not gone:
+            continue
+        after = came[bisect_right(came_at, ms) :] or []
+        soon = bool(after) and (after[0].back_ms or 0) - ms <= limits.RETURN_MS
+        if len(gone) < 2 and soon:  # the only member was started anew
+            continue
+        back: list[Change] = []
+        for one in after:
+            if back and (one.back_ms or 0) - (back[-1].back_ms or 0) > limits.FORM_MS:
+                break
+            # an exchange of somebody else's is no return, nor one that took its place much later
+            if one.gone is None or one in gone:
+                back.append(one)
+        some = [one for one in dict.fromkeys([*reversed(gone), *back]) if one not in taken]
+        taken.update(some)
+        yield model.STOP, some
+
+
+def _slow(of: History) -> Found:
+    """A member that is put out, or puts itself out, since it polls too slowly."""
+    for runs in of.runs().values():
+        for run in runs:
+            slow = [one for one in run if of.was_slow(one) is not False]
+            told = [one for one in slow if of.was_slow(one)]
+            if told or of.is_sure_of_slowness(slow):
+                first, last = run.index(slow[0]), run.index(slow[-1])
+                between = run[first : last + 1]
+                # what happened to it meanwhile is most likely the same, only seen less clearly
+                yield model.SLOW, between if 2 * len(slow) >= len(between) else slow
+
+
+def _loops(of: History) -> Found:
+    """A member that goes and comes again and again, or two that do so in turn."""
+    runs = [(place, run) for place, several in of.runs().items() for run in several if len(run) > 1]
+    runs.sort(key=lambda one: one[1][0].from_ms)
+    used: set[int] = set()
+    for at, (_, run) in enumerate(runs):
+        if at in used:
+            continue
+        beside = [
+            other
+            for other, (_, some) in enumerate(runs)
+            if other != at and some[0].from_ms <= run[-1].until_ms and run[0].from_ms <= some[-1].until_ms
+        ]
+        if len(beside) == 1 and len(run) + len(runs[beside[0]][1]) >= limits.TWO_LOOP:
+            both = sorted((*run, *runs[beside[0]][1]), key=lambda one: one.from_ms)
+            turns = sum(one.place != other.place for one, other in pairwise(both))
+            if 2 * turns >= len(both):
+                used |= {at, beside[0]}
+                yield model.FLAPPING, both
+                continue
+        if len(run) >= limits.LOOPS and (len(beside) < 2 or len(run) > limits.LOOPS * 2):
+            used.add(at)
+            yield (model.FLAPPING if _is_shared(of, run) else model.CRASH_LOOP), run
+
+
+def _is_shared(of: History, run: Sequence[Change]) -> bool:
+    """Two processes of different hosts or client ids that take one instance id from each other in turn."""
+    numbers = [run[0].gone, *(one.came for one in run)]
+    whos = [of.spells[one].who for one in numbers if one is not None]
+    return len({(one.client_id, one.host) for one in whos}) == 2 and all(
+        (one.client_id, one.host) != (other.client_id, other.host) for one, other in pairwise(whos)
+    )
+
+
+def _rolling(of: History) -> Found:
+    """Members that were started anew, one after the other."""
+    some = [one for one in of.left if one.gone is not None and one.came is not None and not one.died]
+    for chain in of.chains(some, limits.TOGETHER_MS, distinct=True):
+        if len(chain) > 1:
+            overlapping = sum(one.overlaps for one in chain)
+            yield (model.OVERLAPPED if 2 * overlapping > len(chain) else model.ROLLING), chain
+
+
+def _without_lone_overlaps(of: History) -> Found:
+    """One that came, and one of another name that went later, without a deploy around them: that is no exchange."""
+    left: list[Change] = []
+    for one in of.left:
+        if one.gone is None or one.came is None or not one.overlaps or _is_called_alike(of, one):
+            left.append(one)
+            continue
+        came_ms = one.back_ms or 0
+        left.append(Change(None, one.came, came_ms, came_ms, None, one.place))
+        left.append(one._replace(came=None, back_ms=None))
+    of.left = sorted(left, key=lambda one: (one.from_ms, one.gone_ms, one.place))
+    yield from ()
+
+
+def _is_called_alike(of: History, one: Change) -> bool:
+    old, new = (of.spells[number or 0].who for number in (one.gone, one.came))
+    return old.slot == new.slot or old.client_id == new.client_id
+
+
+def _scale_out(of: History) -> Found:
+    for chain in _scaled(of, out=True):
+        yield model.SCALE_OUT, chain
+
+
+def _scale_in(of: History) -> Found:
+    for chain in _scaled(of, out=False):
+        yield model.SCALE_IN, chain
+
+
+def _scaled(of: History, *, out: bool) -> Iterator[list[Change]]:
+    """Members that came, or went, without an exchange. The other direction is the end of it."""
+    some: list[Change] = []
+    for one in of.left:
+        is_out, is_in = one.gone is None, one.gone is not None and one.came is None and not one.died
+        if is_out if out else is_in:
+            some.append(one)
+        elif (is_in if out else is_out) and some:
+            yield from of.chains(some, limits.TOGETHER_MS)
+            some = []
+    yield from of.chains(some, limits.TOGETHER_MS)
+
+
+def _died(of: History) -> Found:
+    dead = sorted((one for one in of.left if one.died), key=lambda one: one.gone_ms)
+    chain: list[Change] = []
+    for one in dead:
+        if chain and one.gone_ms - chain[-1].gone_ms > limits.MOMENT_MS:
+            yield model.DIED, chain
+            chain = []
+        chain.append(one)
+    if chain:
+        yield model.DIED, chain
+
+
+def _restart(of: History) -> Found:
+    for one in of.left:
+        yield model.RESTART, [one]
+
+
+_Rule = Callable[[History], Found]
+RULES: Final[Sequence[_Rule]] = (
+    _formation, _trouble, _whole_stop, _slow, _loops, _rolling, _without_lone_overlaps, _scale_out, _scale_in, _died,
+    _restart,
+)  # fmt: skip

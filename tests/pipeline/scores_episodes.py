@@ -1,0 +1,179 @@
+"""Episodes of a truth, as the broker itself saw them; and how many of them are told.
+
+A script writes down what it did. On a busy machine a process starts a minute later, and a group whose session is long
+sleeps through a broker that stands still: then the broker's own lines (`rebalance`) say what there is to be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+Row = Mapping[str, Any]
+Truth = Sequence[Mapping[str, Any]]
+
+SLACK_MS: Final = 8_000
+"""A happening is told within this time of it."""
+_LATE_MS: Final = 60_000
+"""A process that is started is a member at most so long after, on a busy machine."""
+
+KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "formation": ("first_formation",),
+    "start": ("whole_stop",),  # one episode: all went and came again
+    "rolling_restart": ("rolling_restart",),
+    "scale_out": ("scale_out",),
+    "scale_in": ("scale_in",),
+    "crash_loop": ("crash_loop",),
+    "flapping": ("flapping",),
+    "overlapping_deploy": ("overlapped_deploy",),
+    "slow_poller": ("slow_poller",),
+    "deaths": ("member_died",),
+    "whole_stop": ("whole_stop",),
+    "trouble": ("coordinator_or_network_trouble",),
+}
+"""As what a kind of the truth is to be told."""
+_TOLD: Final = frozenset(kind for kinds in KINDS.values() for kind in kinds)
+_STARTS: Final = frozenset({"formation", "start", "scale_out", "overlapping_deploy"})
+"""What begins with processes that are started."""
+
+
+class Happening(NamedTuple):
+    """An episode of the truth, in one group."""
+
+    group: str
+    what: str
+    from_ms: int
+    until_ms: int
+    members: frozenset[str]
+    confirmed: bool
+    """The broker saw it: only then it can be told."""
+    also: frozenset[str] = frozenset()
+    """It may be told as one of these: members that died and come back are told with their deaths."""
+
+
+def happenings(truth: Truth) -> list[Happening]:
+    """All of a log."""
+    rows: dict[str, list[Row]] = {}
+    for line in truth:
+        if line["kind"] == "rebalance":
+            rows.setdefault(line["group"], []).append(line)
+    lines = [line for line in truth if line["kind"] == "episode"]
+    found = [_happening(group, line, rows.get(group, ()), lines) for line in lines for group in _groups(line, rows)]
+    return sorted(found, key=lambda one: (one.group, one.from_ms))
+
+
+def _groups(line: Row, rows: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+    if line["group"] is not None:
+        yield line["group"]
+        return
+    yield from line["groups"]
+    for group, some in rows.items():  # nobody meant it, and it was hit all the same
+        if group not in line["groups"] and any(one["died"] and _touches(one, line) for one in some):
+            yield group
+
+
+def _touches(rebalance: Row, line: Row) -> bool:
+    return bool(rebalance["settled"] >= line["from"] and rebalance["acted"] <= line["until"])
+
+
+def _happening(group: str, line: Row, rebalances: Sequence[Row], lines: Truth) -> Happening:
+    members = frozenset(line["members"])
+    until_ms = line["until"]
+    if line["what"] in _STARTS:
+        came = [
+            one["settled"]
+            for one in rebalances
+            if line["from"] <= one["settled"] and one["acted"] <= until_ms + _LATE_MS and members & _came(one)
+        ]
+        until_ms = max(until_ms, min(came, default=0))
+    seen = any(one["settled"] >= line["from"] and one["acted"] <= until_ms for one in rebalances)
+    if line["what"] == "rolling_restart" and line.get("static"):
+        seen = True  # without a rebalance
+    if line["what"] == "overlapping_deploy":
+        seen = seen and _overlapped(line, rebalances, until_ms)
+    dead = {
+        name
+        for other in lines
+        if other["group"] == group and other["what"] == "deaths" and other["from"] < line["from"]
+        for name in other["members"]
+    }
+    also = frozenset({"member_died"} if line["what"] == "scale_out" and members <= dead else ())
+    return Happening(group, line["what"], line["from"], until_ms, members, seen, also)
+
+
+def _came(rebalance: Row) -> set[str]:
+    trigger = rebalance.get("trigger") or {}
+    return {*rebalance.get("came", ()), *([trigger["client_id"]] if rebalance["cause"] == "member_joined" else ())}
+
+
+def _overlapped(line: Row, rebalances: Sequence[Row], until_ms: int) -> bool:
+    """Had some come before others, that were members, left?"""
+    members = set(line["members"])
+    near = [one for one in rebalances if line["from"] <= one["settled"] and one["acted"] <= until_ms + SLACK_MS]
+    came = min((one["acted"] for one in near if members & _came(one)), default=None)
+    return came is not None and any(
+        one["settled"] >= came and members & ({*one.get("left", ())} | _trigger(one)) for one in near
+    )
+
+
+def _trigger(rebalance: Row) -> set[str]:
+    gone = rebalance["cause"] == "member_left" and rebalance["trigger"]
+    return {rebalance["trigger"]["client_id"]} if gone else set()
+
+
+class Scored(NamedTuple):
+    """What was told of the happenings that the broker saw."""
+
+    right: list[tuple[Happening, bool]]
+    misses: list[str]
+    false: list[str]
+
+
+def scored(rows: Sequence[Row], truth: Truth) -> Scored:
+    """A happening is right if a row of its kind touches its time. A row is false if nothing of its kind was then; or,
+    of a kind that no truth has (a restart of one), if there was no rebalance at all.
+    """
+    every = happenings(truth)
+    right, misses = [], []
+    for one in every:
+        if not one.confirmed:
+            continue
+        near = {row["kind"] for row in rows if _is_near(row, one)}
+        right.append((one, bool(near & {*KINDS[one.what], *one.also})))
+        if not right[-1][1]:
+            misses.append(f"{one.group} {one.what}: told as {sorted(near)}")
+    rebalances = [line for line in truth if line["kind"] == "rebalance"]
+    false = [
+        f"{row['group']} {row['kind']}"
+        for row in rows
+        if not (
+            any(_is_near(row, one) and _may_be(row, one) for one in every)
+            or ((row["kind"] not in _TOLD or row["kind"] == "member_died") and _is_seen(row, rebalances))
+        )
+    ]
+    return Scored(right, misses, false)
+
+
+def _may_be(row: Row, one: Happening) -> bool:
+    """Of what its script did, but the broker did not see so, nobody knows what it was instead."""
+    unknown = not one.confirmed and one.what != "trouble"
+    return unknown or row["kind"] in (*KINDS[one.what], *one.also)
+
+
+def _is_near(row: Row, one: Happening) -> bool:
+    return bool(
+        row["group"] == one.group
+        and row["from_ms"] <= one.until_ms + SLACK_MS
+        and row["until_ms"] >= one.from_ms - SLACK_MS
+    )
+
+
+def _is_seen(row: Row, rebalances: Sequence[Row]) -> bool:
+    """Was there a rebalance; and for deaths one in which somebody died?"""
+    return any(
+        one["group"] == row["group"]
+        and one["acted"] <= row["until_ms"] + SLACK_MS
+        and one["settled"] >= row["from_ms"] - SLACK_MS
+        and (one["died"] or row["kind"] != "member_died")
+        for one in rebalances
+    )
