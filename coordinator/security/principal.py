@@ -15,5 +15,7 @@ class KafkaPrincipal(NamedTuple):
         return f"{self.type}:{self.name}"
 
 
-ANONYMOUS: Final = KafkaPrincipal("User", "ANONYMOUS")
+USER: Final = "User"
+"""The one type of principals that Kafka has."""
+ANONYMOUS: Final = KafkaPrincipal(USER, "ANONYMOUS")
 """The principal of a connection that did not authenticate."""

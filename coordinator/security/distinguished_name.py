@@ -1,0 +1,118 @@
+"""The subject of a certificate as Java writes it (X500Principal.getName, RFC 2253): it is the name of a client's
+principal, and what `ssl.principal.mapping.rules` are applied to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from muster.coordinator.security.der import OID, SEQUENCE, element, expect, parts
+
+KEYWORDS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "2.5.4.3": "CN",
+        "2.5.4.6": "C",
+        "2.5.4.7": "L",
+        "2.5.4.8": "ST",
+        "2.5.4.9": "STREET",
+        "2.5.4.10": "O",
+        "2.5.4.11": "OU",
+        "0.9.2342.19200300.100.1.1": "UID",
+        "0.9.2342.19200300.100.1.25": "DC",
+    }
+)
+"""Those of RFC 2253; any other attribute is written with its number, and its value in hexadecimal digits."""
+_ESCAPED: Final = ',=+<>#;"\\'
+_BLANKS: Final = " \r"
+_VERSION: Final = 0xA0
+_EXTENSIONS: Final = 0xA3
+_ALTERNATIVE_NAMES: Final = bytes.fromhex("551d11")
+_TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
+"""UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString: the types that are shown as text."""
+
+
+class BadCertificate(ValueError):
+    """Bytes that are no certificate in DER."""
+
+
+def subject(certificate: bytes) -> str:
+    """The subject of a certificate in DER. Raises BadCertificate."""
+    try:
+        return name(_fields(certificate)[4][1])
+    except (IndexError, ValueError) as error:
+        raise BadCertificate(f"no certificate: {error}") from error
+
+
+def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
+    """The subjectAltNames of a certificate in DER: type and bytes of each. Raises BadCertificate."""
+    try:
+        for tag, extensions in _fields(certificate)[6:]:
+            if tag == _EXTENSIONS:
+                for _, extension in parts(parts(extensions)[0][1]):
+                    (_, oid), *_, (_, value) = parts(extension)
+                    if oid == _ALTERNATIVE_NAMES:
+                        return frozenset(parts(parts(value)[0][1]))
+    except (IndexError, ValueError) as error:
+        raise BadCertificate(f"no certificate: {error}") from error
+    return frozenset()
+
+
+def _fields(certificate: bytes) -> list[tuple[int, bytes]]:
+    """Serial, algorithm, issuer, validity, subject, key, and what else there is."""
+    ((tag, outer),) = parts(certificate, 1)
+    expect(tag, SEQUENCE)
+    ((tag, to_be_signed),) = parts(outer, 1)
+    expect(tag, SEQUENCE)
+    fields = parts(to_be_signed)
+    return fields[1:] if fields[0][0] == _VERSION else fields
+
+
+def name(rdn_sequence: bytes) -> str:
+    """The text of a Name: what its SEQUENCE holds, in DER, the last one first. Raises ValueError or IndexError."""
+    return ",".join(reversed([_relative_name(value) for _, value in parts(rdn_sequence)]))
+
+
+def _relative_name(attributes: bytes) -> str:
+    return "+".join(_attribute(value) for _, value in parts(attributes))
+
+
+def _attribute(encoded: bytes) -> str:
+    (tag, oid), (kind, value) = parts(encoded, 2)
+    expect(tag, OID)
+    number = _dotted(oid)
+    keyword = KEYWORDS.get(number)
+    if keyword is None or kind not in _TEXTS:
+        return f"{keyword or number}=#{_whole(encoded).hex()}"
+    return f"{keyword}={_escaped(value.decode('utf-8', 'replace'))}"
+
+
+def _escaped(text: str) -> str:
+    """RFC 2253: special characters, and blanks at both ends, behind a backslash."""
+    chars = "".join("\\" + one if one in _ESCAPED else "\\00" if one == "\0" else one for one in text)
+    start = len(chars) - len(chars.lstrip(_BLANKS))
+    end = max(len(chars.rstrip(_BLANKS)), start)
+    return "".join("\\" + one for one in chars[:start]) + chars[start:end] + "".join("\\" + one for one in chars[end:])
+
+
+def _whole(attribute: bytes) -> bytes:
+    """The value of an attribute with its type and length."""
+    at = 0
+    _, _, at = element(attribute, at)
+    return attribute[at:]
+
+
+def _dotted(oid: bytes) -> str:
+    numbers = list(_numbers(oid))
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]]))
+
+
+def _numbers(oid: bytes) -> Iterator[int]:
+    number = 0
+    for one in oid:
+        number = number << 7 | one & 0x7F
+        if not one & 0x80:
+            yield number
+            number = 0
