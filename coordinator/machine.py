@@ -16,7 +16,7 @@ from muster.coordinator.log import FileStorage, FilesystemSync, MemoryStorage, S
 from muster.coordinator.log.cleaning.cleaner import CPU_SHARE
 from muster.coordinator.net.authentication_gate import RequestsWithSink
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.listener import Listener, ListenerAddress
+from muster.coordinator.net.listener import PLAINTEXT, Listener, ListenerAddress, Security
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.slices import Thread, Worker
 
@@ -66,6 +66,7 @@ class Machine:
         settings: NetSettings,
         limits: Limits,
         open_requests: Callable[..., RequestsWithSink],
+        security: Security = PLAINTEXT,
     ) -> Listener:
         """What accepts the connections of one address."""
-        return Listener(address, settings, limits, open_requests)
+        return Listener(address, settings, limits, open_requests, security)

@@ -23,9 +23,10 @@ from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.api.unsent import Unsent
-from muster.coordinator.clock import Clock
+from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.cluster.image import of_one_broker
 from muster.coordinator.config import Config
+from muster.coordinator.config import Listener as ConfiguredListener
 from muster.coordinator.file_limits import PROCESS_FILES
 from muster.coordinator.group_coordinator.group_configs import DynamicGroupConfigs
 from muster.coordinator.group_coordinator.settings import ShardSettings
@@ -40,7 +41,7 @@ from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
-from muster.coordinator.net.listener import WILDCARDS, Listener, ListenerAddress
+from muster.coordinator.net.listener import PLAINTEXT, WILDCARDS, Listener, ListenerAddress, Security
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.observers import Observers
@@ -74,6 +75,8 @@ GC_EVERY_OBJECTS: Final = 20_000
 does by default, took a tenth of the time in which a thousand members join."""
 SWITCH_S: Final = 0.001
 """How long a thread that computes may keep the event loop waiting at each of its turns; Python's default is 5 ms."""
+LOOK_MS: Final = 5_000
+"""How often it is looked whether files with certificates have changed."""
 SYNC_THREADS: Final = 4
 """Threads that wait for the disk."""
 THIS_MACHINE: Final = Machine()
@@ -122,6 +125,9 @@ class Server:
         self._unsent: Unsent
         self._max_connections: Callable[[], int] | None = None
         self._listeners: list[Listener] = []
+        self._tls: list[Callable[[], object]] = []
+        """Each reads the certificates of a listener anew if they are others."""
+        self._next_look: Timer | None = None
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
         self._loader: Loader
@@ -278,6 +284,7 @@ class Server:
         self.logs.settings = config.settings(LogSettings, value)
         if self._limits is not None:
             self._limits.set_most(config.settings(NetSettings, value))
+        self._renew_certificates()
 
     def _groups_loaded(self) -> None:
         groups = [shard.group_ids() for shard in self.routing.shards]
@@ -320,12 +327,40 @@ class Server:
         dispatcher = self._open_dispatcher(self.node)
         for given in self.config.listeners:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
-            listener = self._machine.listener(address, settings, limits, dispatcher.open)
+            security = self._secured(given) if given.has_tls else PLAINTEXT
+            listener = self._machine.listener(address, settings, limits, dispatcher.open, security)
             await listener.start()
             self._listeners.append(listener)
             self.bound.append(Bound(address.name, address.host, listener.port))
             log.info("listening", listener=address.name, address=with_port(address.host, listener.port))
         self.clock.read_first(lambda: limits.input_waits(one.descriptor for one in self._listeners))
+        if self._tls:
+            self._look_for_certificates()
+
+    def _secured(self, listener: ConfiguredListener) -> Security:
+        # imported here: most servers have no TLS
+        room = import_module("muster.coordinator.config.security")
+        found = import_module("muster.coordinator.net.tls.renewal").ListenerTls(
+            listener.name, room.tls_settings(listener, self.live)
+        )
+
+        def check(live: Live) -> None:
+            try:
+                found.check(room.tls_settings(listener, live))
+            except room.TlsError as error:
+                raise room.refusal(listener, error) from error
+
+        self.live.checks.append(check)
+        self._tls.append(lambda: found.renew(room.tls_settings(listener, self.live)))
+        return Security(found)
+
+    def _renew_certificates(self) -> None:
+        for renew in self._tls:
+            renew()
+
+    def _look_for_certificates(self) -> None:
+        self._renew_certificates()
+        self._next_look = self.clock.call_at(self.clock.mono_ms() + LOOK_MS, self._look_for_certificates)
 
     # ---- stopping ----
 
@@ -336,6 +371,8 @@ class Server:
         """
         for listener in self._listeners:
             listener.close()
+        if self._next_look is not None:
+            self._next_look.cancel()
         self.slices.stop()
         if hasattr(self, "routing"):
             self._loader.stop()

@@ -21,6 +21,7 @@ from muster.coordinator.cli import main
 from muster.coordinator.cli.failure import sentence
 from muster.coordinator.config import load
 from muster.version import VERSION
+from tests.support.certificates import Authority
 
 COMMAND = [sys.executable, "-m", "muster.coordinator.cli"]
 START_S = 30
@@ -255,3 +256,72 @@ def test_health_asks_the_first_listener_of_the_configuration(serving: Callable[.
     env = {"KAFKA_LISTENERS": f"PLAINTEXT://:{server.port}"}
     assert run("health", env=env).stdout == f"muster health: 127.0.0.1:{server.port} answers\n"
     server.stop()
+
+
+def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
+    authority = Authority()
+    key = authority.signed("CN=server,O=Muster").pem(tmp_path / "key.pem")
+    os.chmod(key, 0o644)
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "listeners=PLAINTEXT://127.0.0.1:1,OUT://:2,SSL://[::1]:3\nadvertised.listeners=OUT://b.example:4\n"
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT,SSL:SSL\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={key}\nssl.client.auth=required\n"
+    )
+    file.chmod(0o600)
+    said = run("serve", "--check", "--config", str(file))
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.splitlines() == [
+        "Listener PLAINTEXT is at 127.0.0.1:1 and speaks PLAINTEXT. Clients are told the address that they came to.",
+        "  It is not encrypted, and clients are not known: each is User:ANONYMOUS.",
+        "Listener OUT is at :2 (every address of this machine) and speaks PLAINTEXT. Clients are told b.example:4.",
+        "  It is not encrypted, and clients are not known: each is User:ANONYMOUS.",
+        "Listener SSL is at [::1]:3 and speaks SSL. Clients are told the address that they came to.",
+        "  It is encrypted (TLSv1.2 to TLSv1.3); its certificate is that of CN=server,O=Muster.",
+        "  Clients need a certificate, which names them.",
+        "Who is connected may do everything: there are no ACLs.",
+        "warning: the listener OUT is open to all who reach it, and all they send can be read on the way; use SSL, or "
+        "listen on 127.0.0.1",
+        "warning: listener SSL: without ssl.truststore clients are trusted whose certificates come from an authority of "
+        "the system",
+        f"warning: {key} has the server's key and can be read by every user of this machine; chmod o-r {key}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["ssl.keystore.location=no.jks", "ssl.keystore.password=hush"], "ssl.keystore.location no.jks cannot be read: No such file or directory"),
+        (["ssl.keystore.type=PEM", "ssl.keystore.key=hush"], "ssl.keystore.key is given without ssl.keystore.certificate.chain; give both"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("more", [[], ["--check"]])
+def test_tls_that_cannot_be_had_is_one_sentence(
+    tmp_path: Path, overrides: list[str], sentence: str, more: list[str]
+) -> None:
+    words = [word for one in ["listeners=SSL://127.0.0.1:0", *overrides] for word in ("--override", one)]
+    said = run("serve", *words, *more, cwd=tmp_path)
+    assert (said.returncode, said.stdout, said.stderr) == (2, "", f"muster serve: listener SSL: {sentence}\n")
+    assert not (tmp_path / "muster-data").exists()
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+def test_health_asks_with_tls_too(serving: Callable[..., Serving], tmp_path: Path, client_auth: str) -> None:
+    key = Authority().signed("CN=server").pem(tmp_path / "key.pem")
+    properties = {"LISTENERS": "SSL://127.0.0.1:0", "SSL_KEYSTORE_TYPE": "PEM", "SSL_KEYSTORE_LOCATION": key}
+    env = {f"KAFKA_{name}": value for name, value in (properties | {"SSL_CLIENT_AUTH": client_auth}).items()}
+    address = serving("--in-memory", env=env).line.split()[2]
+    assert run("health", "--tls", address).returncode == 0
+    assert run("health", address).returncode == 1
+    there = env | {"KAFKA_LISTENERS": f"SSL://{address}"}
+    assert run("health", env=there).stdout == f"muster health: {address} answers\n"
+
+
+def test_nothing_of_tls_is_loaded_without_it() -> None:
+    """So that a start without security takes no longer than before."""
+    look = (
+        "import sys; from muster.coordinator.config import load; from muster.coordinator import server; load();"
+        "print([name for name in sys.modules if name.startswith(('cryptography', 'muster.coordinator.net.tls'))"
+        " or name in ('muster.coordinator.config.security', 'muster.coordinator.security.ssl_principal')])"
+    )
+    assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -88,6 +88,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="have this topic; repeatable"
     )
     serve.add_argument(
+        "--check",
+        action="store_true",
+        help="only say what this configuration opens to whom; exit status 0, or 2 when it cannot be used",
+    )
+    serve.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         type=str.lower,
@@ -101,8 +106,12 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=form,
     )
     health.add_argument(
-        "address", nargs="?", metavar="HOST:PORT", help="default: the first listener of --config and the environment"
+        "address",
+        nargs="?",
+        metavar="HOST:PORT",
+        help="default: the first listener of --config and the environment, first those without TLS",
     )
+    health.add_argument("--tls", action="store_true", help="with TLS; not needed when the address is that of --config")
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
     from muster.coordinator.cli import analyze, groups, log, transactions

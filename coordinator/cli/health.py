@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import ssl
 import struct
 import sys
 
@@ -22,12 +23,12 @@ _REQUEST = struct.pack(">i", len(_BODY)) + _BODY
 def health(options: argparse.Namespace) -> int:
     """Exit status 0 if the server answers, 1 if it does not, 2 if it is not clear which server to ask."""
     try:
-        address = _address(options)
+        address, with_tls = _address(options)
     except ConfigError as error:
         print(f"muster health: {error}", file=sys.stderr)
         return 2
     try:
-        ask(address)
+        ask(address, with_tls)
     except (OSError, EOFError) as error:
         print(f"muster health: {show(*address)} does not answer: {error}", file=sys.stderr)
         return 1
@@ -35,23 +36,51 @@ def health(options: argparse.Namespace) -> int:
     return 0
 
 
-def _address(options: argparse.Namespace) -> Address:
+def _address(options: argparse.Namespace) -> tuple[Address, bool]:
+    """Where to ask, and whether with TLS."""
     if options.address is not None:
-        return parse_address(options.address, "HOST:PORT", advertised=True)
-    first = load(file=options.config, environment=os.environ).listeners[0]
+        return parse_address(options.address, "HOST:PORT", advertised=True), options.tls
+    listeners = load(file=options.config, environment=os.environ).listeners
+    first = next((one for one in listeners if not one.has_tls), listeners[0])
     if first.host in WILDCARDS:  # an address, since a bare container may know no names
-        return Address("::1" if first.host == "::" else "127.0.0.1", first.port)
-    return Address(first.host, first.port)
+        return Address("::1" if first.host == "::" else "127.0.0.1", first.port), first.has_tls
+    return Address(first.host, first.port), first.has_tls
 
 
-def ask(address: Address) -> None:
-    """Send one ApiVersions request and read its answer. Raises OSError or EOFError when there is no good one."""
+def ask(address: Address, with_tls: bool = False) -> None:
+    """Send one ApiVersions request and read its answer. Raises OSError or EOFError when there is no good one.
+
+    A server that answers only clients with a certificate says so, which is an answer too.
+    """
     with socket.create_connection(address, TIMEOUT_S) as connection:
-        connection.sendall(_REQUEST)
-        size, correlation_id, error_code = struct.unpack(">iih", _read(connection, 10))
-        if correlation_id != 7 or error_code != 0 or size < 6:
-            raise OSError(f"its answer is not that of a Kafka server (error code {error_code})")
-        _read(connection, size - 6)
+        if with_tls:
+            # is it there? not: is it the right one? Whoever asks that has certificates of his own
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            try:
+                connection = context.wrap_socket(connection)
+                _ask(connection)
+            except ssl.SSLError as error:
+                if error.reason not in _WANTS_CERTIFICATE:
+                    raise
+        else:
+            _ask(connection)
+
+
+_WANTS_CERTIFICATE = (
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE",
+    "SSLV3_ALERT_BAD_CERTIFICATE",
+)
+"""What a server says that answers those only who have one."""
+
+
+def _ask(connection: socket.socket) -> None:
+    connection.sendall(_REQUEST)
+    size, correlation_id, error_code = struct.unpack(">iih", _read(connection, 10))
+    if correlation_id != 7 or error_code != 0 or size < 6:
+        raise OSError(f"its answer is not that of a Kafka server (error code {error_code})")
+    _read(connection, size - 6)
 
 
 def _read(connection: socket.socket, count: int) -> bytes:

@@ -36,6 +36,8 @@ def serve(options: argparse.Namespace) -> int:
         said.put(f"muster serve: {error}")
         said.close()
         return 2
+    if options.check:
+        return _check(config, options)
     from muster.coordinator.server_log import output
 
     # the apache/kafka image sets its level so
@@ -44,7 +46,7 @@ def serve(options: argparse.Namespace) -> int:
     stdout = LineWriter(writer(sys.stdout))
     try:
         # the one line on stdout
-        status, last_words = _run(config, lambda host, port: stdout.put(f"muster ready {show(host, port)}"))
+        status, last_words = _run(config, options, lambda host, port: stdout.put(f"muster ready {show(host, port)}"))
     except Exception:  # noqa: BLE001 - said as the interpreter would, but behind all that was logged
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
@@ -52,6 +54,14 @@ def serve(options: argparse.Namespace) -> int:
     stdout.close()
     log.close()
     return status
+
+
+def _check(config: Config, options: argparse.Namespace) -> int:
+    from muster.coordinator.cli.serve_check import sentences
+
+    for line in sentences(config, options.config):
+        print(line)
+    return 0
 
 
 def _load(options: argparse.Namespace) -> Config:
@@ -67,7 +77,7 @@ def _load(options: argparse.Namespace) -> Config:
     )
 
 
-def _run(config: Config, ready: Callable[[str, int], None]) -> tuple[int, str]:
+def _run(config: Config, options: argparse.Namespace, ready: Callable[[str, int], None]) -> tuple[int, str]:
     """The exit status, and what stood in the way."""
     import structlog
 
@@ -76,6 +86,11 @@ def _run(config: Config, ready: Callable[[str, int], None]) -> tuple[int, str]:
 
     for note in config.notes:
         structlog.get_logger("muster.config").warning(note)
+    if config.has_secrets:
+        from muster.coordinator.cli.serve_check import files_of_others
+
+        for line in files_of_others(config, options.config):
+            structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
     try:
         return server.run(config, ready), ""
     except LogError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from muster.coordinator.config.listeners import Listener
 from muster.coordinator.properties.definition import Property, Value
+from muster.coordinator.properties.live import LISTENER_PREFIX
 from muster.coordinator.properties.lookup import BROKER, MUSTER
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Config:
         found = self._given.get(name)
         if found is not None:
             return found.value
+        if name.startswith(LISTENER_PREFIX):
+            return None
         prop = _definition(name)
         return prop.parse(DEPARTURES[name]) if name in DEPARTURES else prop.default_value
 
@@ -107,13 +110,18 @@ class Config:
         return {name: found.text for name, found in self._given.items()}
 
     @property
+    def has_secrets(self) -> bool:
+        """Passwords or keys were given, or files that have some."""
+        return any("ssl." in name or "sasl." in name for name in self._given)
+
+    @property
     def asked(self) -> frozenset[str]:
         """Every property that does something, as far as rooms have asked for their settings."""
         return frozenset(self._asked)
 
     def unused(self) -> tuple[str, ...]:
         """What the user gave and no room has asked for: properties that mean nothing here (yet)."""
-        return tuple(sorted(name for name in self._given if name not in self._asked))
+        return tuple(sorted(name for name in self._given if self._asked.isdisjoint(_bases(name))))
 
 
 _ASKED_HERE = (
@@ -127,6 +135,7 @@ _ASKED_HERE = (
     "group.consumer.min.heartbeat.interval.ms",
     "group.consumer.min.session.timeout.ms",
     "group.coordinator.rebalance.protocols",
+    "inter.broker.listener.name",
     "listener.security.protocol.map",
     "listeners",
     "log.dir",
@@ -137,12 +146,37 @@ _ASKED_HERE = (
 
 
 _ASKED_LATER = (
+    "ssl.allow.dn.changes",
+    "ssl.allow.san.changes",
+    "ssl.cipher.suites",
+    "ssl.client.auth",
+    "ssl.enabled.protocols",
+    "ssl.key.password",
+    "ssl.keystore.certificate.chain",
+    "ssl.keystore.key",
+    "ssl.keystore.location",
+    "ssl.keystore.password",
+    "ssl.keystore.type",
+    "ssl.principal.mapping.rules",
+    "ssl.protocol",
+    "ssl.truststore.certificates",
+    "ssl.truststore.location",
+    "ssl.truststore.password",
+    "ssl.truststore.type",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     "transaction.max.timeout.ms",
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     "transactional.id.expiration.ms",
 )
 """Properties of a room whose settings are made when they are first needed."""
+
+
+def _bases(name: str) -> tuple[str, ...]:
+    """The property itself, or those that one of a listener can stand for: with a mechanism before it or without."""
+    if not name.startswith(LISTENER_PREFIX):
+        return (name,)
+    own = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+    return own, own.partition(".")[2]
 
 
 def _definition(name: str) -> Property:

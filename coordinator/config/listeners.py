@@ -7,11 +7,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.config.error import ConfigError
+from muster.coordinator.properties.live import LISTENER_PREFIX
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols."""
-SERVED = ("PLAINTEXT",)
+SERVED = ("PLAINTEXT", "SSL")
 """Those that are served."""
+WITH_TLS = ("SSL", "SASL_SSL")
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that stand for every interface."""
 
@@ -30,6 +32,7 @@ class Listener(NamedTuple):
     """A place to listen at, and what clients are told of it.
 
     `advertised_host` None: the address that the client's connection arrived at; `advertised_port` None: the port bound.
+    `protocol`: Kafka's security protocol.
     """
 
     name: str
@@ -37,6 +40,12 @@ class Listener(NamedTuple):
     port: int
     advertised_host: str | None = None
     advertised_port: int | None = None
+    protocol: str = "PLAINTEXT"
+
+    @property
+    def has_tls(self) -> bool:
+        """Its connections are encrypted."""
+        return self.protocol in WITH_TLS
 
 
 def show(host: str, port: int) -> str:
@@ -109,7 +118,10 @@ def assemble(
     _check_protocols(opened, protocols)
     _check_advertised({name: address for name, address in advertised.items() if name not in skipped}, opened)
     _check_ports([*opened.values()])
-    return tuple(_listener(name, address, advertised.get(name)) for name, address in opened.items()), skipped
+    return (
+        tuple(_listener(name, address, advertised.get(name), protocols[name]) for name, address in opened.items()),
+        skipped,
+    )
 
 
 def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> None:
@@ -123,7 +135,7 @@ def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> Non
             )
         if protocol not in SERVED:
             raise ConfigError(
-                f"listeners: {name} asks for the protocol {protocol}, but only {SERVED[0]} is served so far"
+                f"listeners: {name} asks for the protocol {protocol}, but only {' and '.join(SERVED)} are served so far"
             )
 
 
@@ -147,7 +159,31 @@ def _check_ports(addresses: Sequence[Address]) -> None:
             raise ConfigError(f"listeners: the port {port} is used by more than one listener; each needs its own")
 
 
-def _listener(name: str, address: Address, advertised: Address | None) -> Listener:
+def check_inter_broker(name: str, protocol: str, opened: Sequence[str]) -> None:
+    """inter.broker.listener.name names a listener. There is one broker here, so nothing else comes of it."""
+    if not name:
+        return
+    if protocol:
+        raise ConfigError("inter.broker.listener.name and security.inter.broker.protocol are both given; leave one out")
+    if name.upper() not in opened:
+        raise ConfigError(
+            f"inter.broker.listener.name: {name} is not among the names of listeners ({', '.join(opened)})"
+        )
+
+
+def check_own_properties(given: Iterable[str], names: Collection[str]) -> None:
+    """Properties of one listener are of one that there is, in small letters: Kafka would not heed others."""
+    for one in given:
+        if not one.startswith(LISTENER_PREFIX):
+            continue
+        listener = one.removeprefix(LISTENER_PREFIX).partition(".")[0]
+        if listener.upper() not in names:
+            raise ConfigError(f"{one}: {listener} is not the name of a listener; there are {', '.join(sorted(names))}")
+        if listener != listener.lower():
+            raise ConfigError(f"{one}: write the listener's name in small letters, {listener.lower()}")
+
+
+def _listener(name: str, address: Address, advertised: Address | None, protocol: str) -> Listener:
     if advertised is None:
-        return Listener(name, address.host, address.port)
-    return Listener(name, address.host, address.port, advertised.host, advertised.port or None)
+        return Listener(name, address.host, address.port, protocol=protocol)
+    return Listener(name, address.host, address.port, advertised.host, advertised.port or None, protocol)

@@ -16,6 +16,8 @@ from muster.coordinator.config.expected import expected
 from muster.coordinator.config.listeners import (
     Listener,
     assemble,
+    check_inter_broker,
+    check_own_properties,
     parse_address,
     parse_endpoints,
     parse_protocols,
@@ -65,13 +67,17 @@ def load(
     _same_ids(given)
     _roles(given)
     listeners, skipped = _listeners(given)
-    notes = tuple(_notes(unknown, skipped))
+    notes = tuple(_notes(unknown, skipped, given))
     where = None if in_memory else _data_dir(given)
     config = Config(given, listeners=listeners, data_dir=where, topics=parse_topics(topics), notes=notes)
     check(config.value)
     if ASSIGNORS in given:
         words = config.value(ASSIGNORS)
         config.assignors = named(words if isinstance(words, tuple) else ())
+    if any(listener.has_tls for listener in listeners):
+        from muster.coordinator.config.security import check_tls  # most servers have none
+
+        check_tls(config)
     return config
 
 
@@ -147,7 +153,8 @@ def _read(raw: Mapping[str, _Raw]) -> tuple[dict[str, Given], list[str]]:
         try:
             given[name] = Given(text, prop.parse(text), origin)
         except InvalidProperty as error:
-            raise ConfigError(f"{name}: '{text}' ({where}) is not valid; expected {expected(prop)}") from error
+            shown = "the value" if prop.sensitive else f"'{text}'"
+            raise ConfigError(f"{name}: {shown} ({where}) is not valid; expected {expected(prop)}") from error
     return given, unknown
 
 
@@ -177,14 +184,22 @@ def _listeners(given: Mapping[str, Given]) -> tuple[tuple[Listener, ...], tuple[
         value = given[name].value if name in given else BROKER[name].default_value
         return value if isinstance(value, tuple) else ()
 
+    def text(name: str) -> str:
+        return given[name].text.strip() if name in given else ""
+
     name = "listener.security.protocol.map"
     protocols = parse_protocols(given[name].text if name in given else BROKER[name].default or "")
-    return assemble(
+    controllers = words("controller.listener.names")
+    opened, skipped = assemble(
         parse_endpoints("listeners", words("listeners")),
         parse_endpoints("advertised.listeners", words("advertised.listeners")),
         protocols,
-        words("controller.listener.names"),
+        controllers,
     )
+    names = [listener.name for listener in opened]
+    check_inter_broker(text("inter.broker.listener.name"), text("security.inter.broker.protocol"), names)
+    check_own_properties(given, {*names, *protocols, *skipped, *(one.upper() for one in controllers)})
+    return opened, skipped
 
 
 def _data_dir(given: Mapping[str, Given]) -> Path:
@@ -198,7 +213,9 @@ def _data_dir(given: Mapping[str, Given]) -> Path:
     return Path(DEFAULT_DATA_DIR)
 
 
-def _notes(unknown: Sequence[str], skipped: Sequence[str]) -> Iterator[str]:
+def _notes(unknown: Sequence[str], skipped: Sequence[str], given: Mapping[str, Given]) -> Iterator[str]:
+    if "authorizer.class.name" in given and given["authorizer.class.name"].text.strip():
+        yield "authorizer.class.name has no effect: there are no ACLs, and who is connected may do everything"
     if unknown:
         yield f"these variables of the environment name no property of Kafka 4.3 and are ignored: {', '.join(unknown)}"
     if skipped:

@@ -30,6 +30,8 @@ log = structlog.get_logger("muster.net")
 MAX_AUTHENTICATION_BYTES: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size."""
 _LENGTH_BYTES: Final = 4
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _length: Final = Struct(">i").unpack_from
 
 
@@ -62,6 +64,8 @@ class Shared(NamedTuple):
     """Makes the other side of a connection that was admitted."""
     set_options: Callable[[Any], object]
     """Sets the options of a transport's socket."""
+    identify: Callable[[Channel, Any], object] | None = None
+    """Says who the client of an established transport is, when its certificate can tell; raises `CloseConnection`."""
     is_tls: bool = False
 
 
@@ -96,7 +100,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection; when there are too many let it wait, or close it. With TLS this is called twice: for the
-        plain socket (`tls.PlainSocket`), and with the transport that TLS is established on.
+        plain socket (`tls.handshake.PlainSocket`), and with the transport that TLS is established on.
         """
         self._transport = transport
         if self.core.state is not WAITING:
@@ -138,6 +142,12 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
         self._shared.set_options(self._transport)
         channel.ended_by(self.fail)
+        if self._shared.identify is not None:
+            try:
+                self._shared.identify(channel, self._transport)
+            except CloseConnection as reason:
+                self.fail(reason)
+                return
         self._requests = self._shared.open_requests(channel, self)
         if channel.authentication.is_complete:
             core.open()
@@ -179,7 +189,7 @@ class Connection(asyncio.Protocol):
         except InvalidFrameSize as error:
             # requests that came before it are still answered as far as they can be at once
             self._pump()
-            self.fail(CloseConnection(str(error)))
+            self.fail(CloseConnection(_SPEAKS_TLS if data.startswith(_TLS_HANDSHAKE) else str(error)))
             return
         if core.needs_memory:
             self._account()

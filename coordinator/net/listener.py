@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Sink
 from muster.coordinator.clock import Timer
@@ -22,11 +23,11 @@ from muster.coordinator.net.authentication_gate import AuthenticationGate, Reque
 from muster.coordinator.net.connection import Connection, Requests, Shared
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.settings import NetSettings
-from muster.coordinator.net.tls import PlainSocket
-from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
+from muster.coordinator.security.authentication import NOT_REQUIRED, WITHOUT_AUTHENTICATION, Authentication
 
 if TYPE_CHECKING:
-    import ssl
+    from muster.coordinator.net.tls.handshake import PlainSocket
+    from muster.coordinator.net.tls.renewal import ListenerTls
 
 log = structlog.get_logger("muster.net")
 
@@ -51,9 +52,9 @@ class ListenerAddress(NamedTuple):
 
 
 class Security(NamedTuple):
-    """Kafka's security protocol of a listener: TLS when there is a context, SASL when clients must authenticate."""
+    """Kafka's security protocol of a listener: TLS when there is one, SASL when clients must authenticate."""
 
-    ssl_context: ssl.SSLContext | None = None
+    tls: ListenerTls | None = None
     authenticates: bool = False
 
 
@@ -77,13 +78,19 @@ class Listener:
         self._limits = limits
         self._open_requests = open_requests
         self._security = security
+        self._handshakes: Any = None
+        if security.tls is not None:
+            from muster.coordinator.net.tls.handshake import Handshakes, PlainSocket
+
+            self._handshakes, self._plain_socket = Handshakes(), PlainSocket
         self._shared = Shared(
             limits,
             settings.socket_request_max_bytes,
             self._channel,
             self._gate if security.authenticates else open_requests,
             self._set_options,
-            is_tls=security.ssl_context is not None,
+            self._identify if security.tls is not None and not security.authenticates else None,
+            is_tls=security.tls is not None,
         )
         self._loop: asyncio.AbstractEventLoop
         self._socket: socket.socket | None = None
@@ -135,7 +142,7 @@ class Listener:
                 self._pause = clock.call_at(clock.mono_ms() + PAUSE_MS, self._go_on)
                 return
             accepted.setblocking(False)
-            plain = PlainSocket(accepted) if self._shared.is_tls else None
+            plain = self._plain_socket(accepted) if self._shared.is_tls else None
             task = self._loop.create_task(self._open(accepted, plain))
             self._opening[task] = plain
             task.add_done_callback(self._opening.pop)
@@ -144,7 +151,8 @@ class Listener:
         if self._socket is None:
             accepted.close()
         elif plain is not None:
-            await plain.serve(self._connection(), self._security.ssl_context)
+            assert self._security.tls is not None
+            await plain.serve(self._connection(), self._security.tls, self._handshakes, self._limits.clock)
         else:
             # never cancelled: uvloop might close the transport without telling the connection, which would stay
             await self._loop.connect_accepted_socket(self._connection, accepted)
@@ -171,8 +179,23 @@ class Listener:
         address = self.address
         endpoint = Endpoint(address.advertised_host or local_host, address.advertised_port or local_port)
         peer = with_port(peer_host, peer_port)
-        authentication = Authentication() if self._security.authenticates else WITHOUT_AUTHENTICATION
+        authentication = WITHOUT_AUTHENTICATION
+        if self._security.authenticates:
+            authentication = Authentication()
+        elif self._security.tls is not None:
+            authentication = Authentication(NOT_REQUIRED)
         return Channel(address.name, endpoint, peer, client_host(peer_host), authentication)
+
+    def _identify(self, channel: Channel, transport: Any) -> None:
+        """TLS is established: the client is who its certificate says. Raises CloseConnection."""
+        assert self._security.tls is not None
+        from muster.coordinator.security.ssl_principal import NoName
+
+        try:
+            certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            channel.authentication.principal = self._security.tls.now.mapper.principal(certificate)
+        except NoName as error:
+            raise CloseConnection(f"the client cannot be named: {error}") from error
 
     def _set_options(self, transport: Any) -> None:
         # TCP_NODELAY is set by asyncio and uvloop themselves

@@ -1,7 +1,7 @@
 """Which broker properties may be changed while it runs, and to what: the checks of Kafka's DynamicBrokerConfig.
 
 Refusals are InvalidProperty with Kafka's text. Properties that Kafka does not know are taken and kept, as by Kafka:
-plug-ins may know them. Those of listeners can be changed on Kafka; here only to what they are.
+plug-ins may know them. Kafka opens and closes listeners too; here `listeners` can only be set to what it is.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ def check(configs: Mapping[str, str], live: Live, *, for_all: bool) -> None:
 
     _fit_together(value)
     _within_reach(value, live)
+    if not for_all:
+        for part in live.checks:
+            part(live.with_own(configs))
 
 
 def _refuse(why: str, names: Iterable[str]) -> None:

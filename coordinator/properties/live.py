@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
 from muster.coordinator.properties.definition import InvalidProperty, Property, Value
 from muster.coordinator.properties.lookup import BROKER, MUSTER
 
+LISTENER_PREFIX = "listener.name."
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -29,8 +30,8 @@ class Defaults:
     """The `Static` of a broker that was given nothing."""
 
     def value(self, name: str) -> Value:
-        """Kafka's default."""
-        return BROKER[name].default_value
+        """Kafka's default; a listener has none of its own."""
+        return None if name.startswith(LISTENER_PREFIX) else BROKER[name].default_value
 
     def text(self, name: str) -> str | None:
         """Kafka's default, as text."""
@@ -48,13 +49,22 @@ class Live:
     tells it may have been written elsewhere.
     """
 
-    __slots__ = ("_values", "cluster_wide", "own", "static")
+    __slots__ = ("_values", "checks", "cluster_wide", "own", "static")
 
     def __init__(self, static: Static | None = None) -> None:
         self.static: Static = static or Defaults()
         self.cluster_wide: Mapping[str, str] = NOTHING
         self.own: Mapping[str, str] = NOTHING
         self._values: dict[str, tuple[str, Value]] = {}
+        self.checks: list[Callable[[Live], object]] = []
+        """Of parts that take new values while they run: each is asked whether it could take those of another `Live`
+        and raises InvalidProperty."""
+
+    def with_own(self, own: Mapping[str, str]) -> Live:
+        """The same with this set for this broker."""
+        other = Live(self.static)
+        other.set(self.cluster_wide, own)
+        return other
 
     def set(self, cluster_wide: Mapping[str, str], own: Mapping[str, str]) -> None:
         """From now on these are set."""
@@ -65,6 +75,11 @@ class Live:
         """The value that counts, typed; None when there is none."""
         found = self._values.get(name)
         return self.static.value(name) if found is None else found[1]
+
+    def of_listener(self, listener: str, name: str) -> Value:
+        """The value that counts for a listener: its own (`listener.name.x.…`), else the broker's."""
+        own = self.value(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
+        return self.value(name) if own is None else own
 
     def text(self, name: str) -> str | None:
         """The value that counts, as text; None when there is none."""
@@ -84,15 +99,12 @@ def definition(name: str) -> Property | None:
     return found
 
 
-LISTENER_PREFIX = "listener.name."
-
-
 def effective(cluster_wide: Mapping[str, str], own: Mapping[str, str]) -> dict[str, tuple[str, Value]]:
     """Those of the properties set that can be read and changed while the broker runs: (text, value)."""
     values = {}
     for name, text in [*cluster_wide.items(), *own.items()]:
-        prop = BROKER.get(name)
-        if prop is None or prop.read_only:
+        prop = definition(name)
+        if prop is None or prop.read_only or name in MUSTER:
             continue
         try:
             values[name] = text, prop.parse(text)

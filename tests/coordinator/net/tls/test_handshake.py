@@ -1,4 +1,4 @@
-"""A listener with an `ssl` context: real sockets, a certificate that is made here, both event loops."""
+"""A listener with TLS: real sockets, a certificate that is made here, both event loops."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ import uvloop
 from structlog.testing import capture_logs
 
 from muster.coordinator.clock import LoopClock
-from muster.coordinator.net import tls
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.connection_core import HANDSHAKING, INPUT_HIGH_BYTES, READY
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import Listener, ListenerAddress, Security
 from muster.coordinator.net.settings import NetSettings
-
-from .test_connection import Echo, frame
+from muster.coordinator.net.tls import handshake
+from muster.coordinator.net.tls.renewal import ListenerTls
+from muster.coordinator.net.tls.settings import TlsSettings
+from tests.coordinator.net.test_connection import Echo, frame
 
 
 @pytest.fixture(scope="session")
@@ -40,10 +41,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def server_context(certificate: Path) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
-    return context
+def tls_of(certificate: Path, **changes: Any) -> ListenerTls:
+    settings = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(certificate), **changes}
+    return ListenerTls("SSL", TlsSettings(**settings))
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -56,12 +56,12 @@ async def until(condition: Callable[[], bool]) -> None:
 class Served:
     """A TLS listener, what its connections have asked, and clients of it."""
 
-    def __init__(self, certificate: Path, **settings: Any) -> None:
+    def __init__(self, certificate: Path, tls: dict[str, Any] | None = None, **settings: Any) -> None:
         changed = replace(NetSettings(), **settings)
         self.certificate = certificate
         self.echoes: list[Echo] = []
         self.limits = Limits(changed, LoopClock(asyncio.get_running_loop()))
-        security = Security(ssl_context=server_context(certificate))
+        security = Security(tls_of(certificate, **(tls or {})))
         address = ListenerAddress("SSL", "127.0.0.1", 0)
         self.listener = Listener(address, changed, self.limits, self.open_requests, security)
 
@@ -214,7 +214,7 @@ def test_beyond_max_connections_the_handshake_waits(certificate: Path, run: Call
 def test_a_client_that_speaks_no_tls_or_nothing_is_let_go(
     certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "HANDSHAKE_S", 0.2)
+    monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.2)
 
     async def main() -> None:
         async with serving(certificate) as served:
@@ -279,5 +279,77 @@ def test_an_end_of_the_listener_at_any_moment_leaves_nothing_half_open(
             with contextlib.suppress(OSError):
                 (await asyncio.wait_for(client, 10))[1].close()
             served.limits.stop()
+
+    run(main())
+
+
+def test_a_client_is_told_why_its_handshake_fails(certificate: Path, run: Callable[[Any], None]) -> None:
+    """Otherwise it would try again and again."""
+
+    async def main() -> None:
+        async with serving(certificate, tls={"ssl_client_auth": "required"}) as served:
+
+            async def connect(context: ssl.SSLContext) -> None:
+                where = "127.0.0.1", served.listener.port
+                reader, _ = await asyncio.open_connection(*where, ssl=context, server_hostname="localhost")
+                await asyncio.wait_for(reader.read(), 10)
+
+            for version in ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3:
+                context = ssl.create_default_context(cafile=str(certificate))
+                context.maximum_version = version
+                with pytest.raises(ssl.SSLError, match=r"(?i)certificate_required|handshake_failure"):
+                    await connect(context)
+            await served.until(0)
+
+    run(main())
+
+
+def test_of_too_many_handshakes_the_oldest_is_given_up(
+    certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a crowd of clients that never finish one keeps nobody out."""
+    monkeypatch.setattr(handshake, "MOST_HANDSHAKES", 3)
+
+    async def main() -> None:
+        async with serving(certificate) as served:
+            silent = [await served.plain() for _ in range(3)]
+            await served.until(3)
+            with capture_logs() as logs:
+                reader, writer = await served.connect()
+                writer.write(frame(b"hello"))
+                assert await reader.readexactly(9) == frame(b"hello")
+                assert await asyncio.wait_for(silent[0][0].read(), 10) == b""
+            assert [line["why"] for line in logs] == ["there are 3 handshakes under way, and it is the oldest"]
+            await served.until(3)
+            writer.close()
+            for _, one in silent:
+                one.close()
+
+    run(main())
+
+
+def test_only_so_many_handshakes_begin_in_one_turn_of_the_loop(run: Callable[[Any], None]) -> None:
+    async def main() -> None:
+        loop, handshakes = asyncio.get_running_loop(), handshake.Handshakes()
+        turn = 0
+        begun: list[int] = []
+
+        def next_turn() -> None:
+            nonlocal turn
+            turn += 1
+            if len(begun) < 100:
+                loop.call_soon(next_turn)
+
+        async def one() -> None:
+            await handshakes.turn()
+            begun.append(turn)
+
+        loop.call_soon(next_turn)
+        await asyncio.gather(*(one() for _ in range(100)))
+        assert max(begun.count(number) for number in begun) <= handshake.MOST_IN_ONE_TURN
+        assert len(set(begun)) >= 100 // handshake.MOST_IN_ONE_TURN
+        # and later ones need not wait
+        await asyncio.sleep(0)
+        await asyncio.wait_for(handshakes.turn(), 10)
 
     run(main())

@@ -1,0 +1,89 @@
+"""`muster serve --check`: what a configuration opens to whom, in sentences. Nothing is opened."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from muster.coordinator.config import Config, Listener
+from muster.coordinator.config.listeners import WILDCARDS, show
+from muster.coordinator.properties.live import Live
+
+_LOOPBACK = ("localhost", "::1")
+_CLIENTS = {
+    "none": "Clients need no certificate and are not known: each is User:ANONYMOUS.",
+    "requested": "Clients may show a certificate, which names them; those without one are User:ANONYMOUS.",
+    "required": "Clients need a certificate, which names them.",
+}
+
+
+def sentences(config: Config, file: Path | None) -> Iterator[str]:
+    """What is open, then what to beware of; each of the latter begins with `warning: `."""
+    warnings: list[str] = [f"warning: {note}" for note in config.notes]
+    live = Live(config)
+    for listener in config.listeners:
+        where = show(listener.host, listener.port) + (" (every address of this machine)" * _is_open(listener))
+        told = "the address that they came to"
+        if listener.advertised_host is not None:
+            told = show(listener.advertised_host, listener.advertised_port or listener.port)
+        yield f"Listener {listener.name} is at {where} and speaks {listener.protocol}. Clients are told {told}."
+        if listener.has_tls:
+            yield from _tls(listener, live, warnings)
+        else:
+            yield "  It is not encrypted, and clients are not known: each is User:ANONYMOUS."
+            if not _is_loopback(listener.host):
+                warnings.append(
+                    f"warning: the listener {listener.name} is open to all who reach it, and all they send can be read "
+                    "on the way; use SSL, or listen on 127.0.0.1"
+                )
+    yield "Who is connected may do everything: there are no ACLs."
+    warnings += files_of_others(config, file)
+    yield from warnings
+
+
+def _tls(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
+    from muster.coordinator.config.security import tls_settings
+    from muster.coordinator.net.tls.context import build
+    from muster.coordinator.security.distinguished_name import subject
+
+    settings = tls_settings(listener, live)
+    made = build(settings)
+    versions = sorted({made.context.minimum_version.name, made.context.maximum_version.name})
+    spoken = " to ".join(one.replace("_", ".", 1).replace("TLSv1.", "TLSv1.") for one in versions)
+    yield f"  It is encrypted ({spoken}); its certificate is that of {subject(made.certificate)}."
+    yield f"  {_CLIENTS[settings.ssl_client_auth]}"
+    warnings += [f"warning: listener {listener.name}: {note}" for note in made.notes]
+
+
+def files_of_others(config: Config, file: Path | None) -> list[str]:
+    """A warning for each file with secrets that others than its owner and group may read."""
+    live = Live(config)
+    paths = {}
+    for listener in config.listeners:
+        location = live.of_listener(listener.name, "ssl.keystore.location") if listener.has_tls else None
+        if location is not None:
+            paths[str(location)] = "the server's key"
+    if file is not None and config.has_secrets:
+        paths[str(file)] = "passwords"
+    return [
+        f"warning: {path} has {what} and can be read by every user of this machine; chmod o-r {path}"
+        for path, what in paths.items()
+        if _others_may_read(path)
+    ]
+
+
+def _others_may_read(path: str) -> bool:
+    try:
+        return bool(os.stat(path).st_mode & stat.S_IROTH)
+    except OSError:
+        return False
+
+
+def _is_open(listener: Listener) -> bool:
+    return listener.host in WILDCARDS
+
+
+def _is_loopback(host: str) -> bool:
+    return host in _LOOPBACK or host.startswith("127.")

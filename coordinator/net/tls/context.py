@@ -1,0 +1,151 @@
+"""The `ssl` context of a listener, made of its settings."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from muster.coordinator.net.tls import stores
+from muster.coordinator.net.tls.alert import TellingSSLObject
+from muster.coordinator.net.tls.cipher_suites import TLS_1_3, is_name, openssl_name
+from muster.coordinator.net.tls.settings import TlsError, TlsSettings
+from muster.coordinator.security.ssl_principal import InvalidRules, SslPrincipalMapper
+
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+"""What can be spoken; Java has switched the older ones off too."""
+OLD: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
+_ANY: Final = ("TLS", "SSL", "Default")
+_VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class TlsContext(NamedTuple):
+    """What the connections of a listener need. `certificate`: the server's, in DER; `notes`: sentences that the log
+    should show; `mapper` gives clients with certificates their names.
+    """
+
+    context: ssl.SSLContext
+    certificate: bytes
+    mapper: SslPrincipalMapper
+    has_truststore: bool
+    notes: tuple[str, ...] = ()
+
+
+def build(settings: TlsSettings) -> TlsContext:
+    """Read keys and certificates. Raises TlsError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = TellingSSLObject
+    # as with Java: a client cannot renegotiate; and any certificate of the trust store ends a chain
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    notes = [*_set_versions(context, settings), *_set_ciphers(context, settings)]
+    pair = stores.key_pair(settings)
+    _load_key(context, pair)
+    found = stores.trusted(settings)
+    context.verify_mode = _VERIFY[settings.ssl_client_auth]
+    if found is not None:
+        try:
+            context.load_verify_locations(cadata=b"".join(found))
+        except ssl.SSLError as error:
+            raise TlsError(f"the certificates of ssl.truststore cannot be used: {error.reason or error}") from error
+    elif context.verify_mode != ssl.CERT_NONE:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        notes.append(
+            "without ssl.truststore clients are trusted whose certificates come from an authority of the system"
+        )
+    try:
+        mapper = SslPrincipalMapper(settings.ssl_principal_mapping_rules)
+    except InvalidRules as error:
+        raise TlsError(f"ssl.principal.mapping.rules: {error}") from error
+    return TlsContext(context, pair.chain[0], mapper, found is not None, tuple(notes))
+
+
+def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str]:
+    wanted = settings.ssl_enabled_protocols or tuple(VERSIONS)
+    unknown = [name for name in wanted if name not in VERSIONS and name not in OLD]
+    if unknown:
+        raise TlsError(f"ssl.enabled.protocols: '{unknown[0]}' is not known; expected {' or '.join(VERSIONS)}")
+    protocol = settings.ssl_protocol
+    if protocol not in (*VERSIONS, *OLD, *_ANY):
+        raise TlsError(f"ssl.protocol: '{protocol}' is not known; expected one of {', '.join((*VERSIONS, _ANY[0]))}")
+    versions = [VERSIONS[name] for name in wanted if name in VERSIONS]
+    if not versions:
+        raise TlsError(f"ssl.enabled.protocols={','.join(wanted)} names only versions that are not safe; add TLSv1.2")
+    old = [name for name in wanted if name in OLD]
+    if old:
+        yield f"ssl.enabled.protocols: {', '.join(old)} is not spoken, as by Java"
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+
+
+def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str]:
+    wanted = settings.ssl_cipher_suites
+    if not wanted:
+        return
+    wrong = [name for name in wanted if not is_name(name)]
+    if wrong:
+        raise TlsError(f"ssl.cipher.suites: '{wrong[0]}' is no suite; expected names as {TLS_1_3[0]}")
+    newest = [name for name in wanted if name in TLS_1_3]
+    older = {name: openssl_name(name) for name in wanted if name not in TLS_1_3}
+    usable = []
+    for name in filter(None, older.values()):
+        with contextlib.suppress(ssl.SSLError):
+            context.set_ciphers(name)
+            usable.append(name)
+    missing = [name for name, ours in older.items() if ours not in usable]
+    if missing:
+        yield f"ssl.cipher.suites: {', '.join(missing)} is not to be had with {ssl.OPENSSL_VERSION}"
+    least, most = context.minimum_version, context.maximum_version
+    if not newest:
+        most = ssl.TLSVersion.TLSv1_2
+    if not usable:
+        least = ssl.TLSVersion.TLSv1_3
+    if least > most or not (newest or usable):
+        raise TlsError(f"ssl.cipher.suites={','.join(wanted)} has no suite for the versions of ssl.enabled.protocols")
+    context.minimum_version, context.maximum_version = least, most
+    if usable:
+        context.set_ciphers(":".join(usable))
+    if newest and set(newest) != set(TLS_1_3):
+        set_suites = getattr(context, "set_ciphersuites", None)  # Python 3.15
+        if set_suites is not None:
+            set_suites(":".join(newest))
+        elif most == ssl.TLSVersion.TLSv1_3:
+            yield f"ssl.cipher.suites: with TLSv1.3 this Python offers all of {', '.join(TLS_1_3)}"
+
+
+def _load_key(context: ssl.SSLContext, pair: stores.KeyPair) -> None:
+    """`ssl` reads keys from files only: this one has no name and is never on a disk, where there is such a thing."""
+    text = pair.key + "".join(ssl.DER_cert_to_PEM_cert(one) for one in pair.chain)
+    # never asks on the terminal, as OpenSSL would
+    password = pair.password or ""
+    try:
+        with _file(text) as path:
+            context.load_cert_chain(path, password=lambda: password)
+    except ssl.SSLError as error:
+        reason = error.reason or ""
+        if reason == "KEY_VALUES_MISMATCH":
+            raise TlsError("the private key of ssl.keystore is not that of its first certificate") from error
+        if pair.password is not None:
+            raise TlsError("the private key of ssl.keystore cannot be read: is ssl.key.password right?") from error
+        why = reason.replace("_", " ").lower() or "it is no key"
+        raise TlsError(f"the key and certificates of ssl.keystore cannot be used: {why}") from error
+    except ValueError as error:
+        raise TlsError("ssl.key.password is too long") from error
+
+
+@contextlib.contextmanager
+def _file(text: str) -> Iterator[str]:
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # only its owner may read it
+            file.write(text)
+            file.flush()
+            yield file.name

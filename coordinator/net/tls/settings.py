@@ -1,0 +1,37 @@
+"""The settings of TLS of one listener; field names are Kafka's property names with "." -> "_"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class TlsError(Exception):
+    """TLS cannot be had with these settings. Its text is one sentence that names the property and no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Kafka's defaults. Passwords, keys and certificates do not show when it is printed."""
+
+    ssl_keystore_type: str = "JKS"
+    ssl_keystore_location: str | None = None
+    ssl_keystore_password: str | None = field(default=None, repr=False)
+    ssl_key_password: str | None = field(default=None, repr=False)
+    ssl_keystore_key: str | None = field(default=None, repr=False)
+    ssl_keystore_certificate_chain: str | None = field(default=None, repr=False)
+    ssl_truststore_type: str = "JKS"
+    ssl_truststore_location: str | None = None
+    ssl_truststore_password: str | None = field(default=None, repr=False)
+    ssl_truststore_certificates: str | None = field(default=None, repr=False)
+    ssl_client_auth: str = "none"
+    ssl_protocol: str = "TLSv1.3"
+    ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ssl_cipher_suites: tuple[str, ...] = ()
+    ssl_principal_mapping_rules: str = "DEFAULT"
+    ssl_allow_dn_changes: bool = False
+    ssl_allow_san_changes: bool = False
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that it is read from."""
+        return tuple(filter(None, (self.ssl_keystore_location, self.ssl_truststore_location)))
