@@ -32,6 +32,7 @@ from muster.coordinator.group_coordinator.group_configs import DynamicGroupConfi
 from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
 from muster.coordinator.group_coordinator.shards import group_shards
+from muster.coordinator.group_coordinator.topic_hasher import TopicHasher
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log import FilesystemSync, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
@@ -234,6 +235,9 @@ class Server:
             partition = self.topics.open.partition(GROUP_OFFSETS_TOPIC, shard.partition)
             self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
             self.topics.subscribe(shard.topics_changed)
+        hasher = TopicHasher(self.slices, self._group_settings().broker_rack)
+        self.topics.subscribe(hasher.topics_changed)
+        hasher.topics_changed(self.topics.image)
         is_told = config.settings(ObserveSettings).muster_transaction_events_enable
         self.transactions = Transactions(
             self.topics,

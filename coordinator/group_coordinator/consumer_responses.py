@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsWanted
+from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentWanted, TopicsWanted
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -34,5 +34,6 @@ MAKERS: Final[Mapping[type, Callable[[Any, int], Message]]] = {
     # no answers, but work to be done elsewhere: what comes of it is of no use to a core that did not ask for it
     AssignmentWanted: lambda wanted, _: wanted,
     TopicsWanted: lambda wanted, _: wanted,
+    AnswersDue: lambda due, _: due,
 }
 """By the type of the request, or of the answer that may not be given."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.groups")
 
 Tell = Callable[[Any], object]
-"""Tells the core of the shard: an AssignmentComputed, or TopicsFound."""
+"""Tells the core of the shard: an AssignmentComputed, TopicsFound, or AnswersDue."""
 _COMMANDS = "muster.coordinator.groups.consumer.commands"
 """Imported with the first work: a server without consumer groups does not pay for it."""
 NAMES_AT_ONCE = 200
@@ -44,22 +44,43 @@ class _Nobody:
         log.error("work for a consumer group failed", error=repr(error))
 
 
-def helpers(slices: Slices, tell: Tell, assignors: Mapping[str, Assignor] | None = None) -> Helpers:
-    """What does such work for one shard. `assignors`: by name, those of users among them; None: Muster's."""
+def helpers(
+    slices: Slices,
+    tell: Tell,
+    assignors: Mapping[str, Assignor] | None = None,
+    call_soon: Callable[[Callable[[], object]], object] | None = None,
+) -> Helpers:
+    """What does such work for one shard. `assignors`: by name, those of users among them; None: Muster's. `call_soon`:
+    calls in the next turn of the event loop; None: nothing is put off.
+    """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
         slices.run(job(wanted), tell, _Nobody())
 
-    return cast("Helpers", _Helpers(partial(run, partial(_compute, assignors)), partial(run, _search)))
+    def later(what: Message) -> None:
+        if call_soon is not None:
+            call_soon(lambda: tell(what))
+
+    return cast(
+        "Helpers",
+        _Helpers(
+            partial(run, partial(_compute, assignors)), partial(run, _search), None if call_soon is None else later
+        ),
+    )
 
 
 class _Helpers:
     """As `consumer.commands.Helpers`, which need not be imported for it."""
 
-    __slots__ = ("compute", "search")
+    __slots__ = ("compute", "later", "search")
 
-    def __init__(self, compute: Callable[[Message], object], search: Callable[[Message], object]) -> None:
-        self.compute, self.search = compute, search
+    def __init__(
+        self,
+        compute: Callable[[Message], object],
+        search: Callable[[Message], object],
+        later: Callable[[Message], object] | None,
+    ) -> None:
+        self.compute, self.search, self.later = compute, search, later
 
 
 def _compute(assignors: Mapping[str, Assignor] | None, wanted: AssignmentWanted) -> Job[AssignmentComputed]:

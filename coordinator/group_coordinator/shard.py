@@ -37,7 +37,7 @@ from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
-    from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
+    from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed, TopicsFound
     from muster.coordinator.groups.consumer.steady import SteadyMember
     from muster.coordinator.log.producers.verification import Guard
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -119,7 +119,7 @@ class GroupShard:
         self._known_producers = known_producers
         self._make_core_with = make_core
         self._configs = configs
-        self._helpers = None if slices is None else helpers(slices, self._tell, assignors)
+        self._helpers = None if slices is None else helpers(slices, self._tell, assignors, clock.call_soon)
         self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
             partition,
             WHAT,
@@ -159,7 +159,7 @@ class GroupShard:
             self._configs.take(what)
         self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
 
-    def _tell(self, what: AssignmentComputed | TopicsFound) -> None:
+    def _tell(self, what: AssignmentComputed | TopicsFound | AnswersDue) -> None:
         """Work that was done elsewhere has a result."""
         self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
 

@@ -21,7 +21,12 @@ from muster.coordinator.groups.consumer import (
     patterns,
     records,
 )
-from muster.coordinator.groups.consumer.commands import AssignmentComputed, ConsumerHeartbeatCommand, TopicsFound
+from muster.coordinator.groups.consumer.commands import (
+    AnswersDue,
+    AssignmentComputed,
+    ConsumerHeartbeatCommand,
+    TopicsFound,
+)
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.foreign import ForeignGroup
 from muster.protocol.message import Message
@@ -53,7 +58,7 @@ ROWS: Final[Mapping[str, Mapping[Any, Callable[..., Any]]]] = {
     },
     "loaded": {ConsumerGroup: lifetime.loaded},
     "unloaded": {ConsumerGroup: lifetime.unload},
-    "told": {AssignmentComputed: lifetime.computed, TopicsFound: patterns.found},
+    "told": {AssignmentComputed: lifetime.computed, AnswersDue: lifetime.answer, TopicsFound: patterns.found},
 }
 """By the name of the table in `dispatch`."""
 

@@ -27,7 +27,7 @@ from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, Downgrade, Joined
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import NO_PATTERN, Classic, ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Share, held_of, share_of
+from muster.coordinator.groups.consumer.partitions import NOTHING, Share, all_held, share_of
 from muster.coordinator.groups.consumer.states import STABLE as RECONCILED
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.protocol.consumer import decode_assignment, decode_subscription
@@ -45,6 +45,8 @@ _DOWNGRADES: Final = ("downgrade", "bidirectional")
 _NO: Final = "Cannot upgrade classic group {} to consumer group because "
 _Row = tuple[str, Description, Share]
 """A member: its id, what it says of itself, and its target."""
+_Subscribed = tuple[str | None, tuple[str, ...]]
+"""Of a member's metadata: its rack, and the topics that it subscribes to."""
 
 
 def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequest, group: ConsumerGroup) -> None:
@@ -65,11 +67,11 @@ def heartbeat_to_classic_group(
             checks.check_request(request, command.version, step.state.settings)
             rows = _members_of(step, group)
             _check_newcomer(command, request, group, step.state.settings)
+            present = _upgrade(step, group, rows)
         except Refused as refused:
             step.reply(command.respond, ConsumerGroupHeartbeatResponse(0, refused.error, refused.message))
             step.refused(command, request.group_id, refused.error, request.member_id, request.instance_id)
             return
-        present = _upgrade(step, group, rows)
         client = command.client
         newcomer = Trigger(
             request.member_id or command.drawn_id, request.instance_id, client.client_id, client.host, None
@@ -111,8 +113,10 @@ def _members_of(step: Step, group: ClassicGroup) -> list[_Row]:
         message = f"{no}the group size exceeds the consumer group maximum size."
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
     _tell_to_join_again(step, group)
+    _check_bytes(step, group)
+    known: dict[bytes, _Subscribed] = {}
     try:
-        return [_row(step, group, member) for member in group.members.values()]
+        return [_row(step, group, member, known) for member in group.members.values()]
     except MalformedMessage:
         message = f"{no}the embedded consumer protocol is malformed."
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message) from None
@@ -128,7 +132,17 @@ def _tell_to_join_again(step: Step, group: ClassicGroup) -> None:
             step.reply(respond, SyncGroupResponse(error_code=error))
 
 
-def _row(step: Step, group: ClassicGroup, member: Member) -> _Row:
+def _check_bytes(step: Step, group: ClassicGroup) -> None:
+    """What will have no room in a batch is not read at all: each topic of a subscription stands there twice, and three
+    times with what the member has of it. Raises Refused.
+    """
+    offered = sum([len(metadata) for one in group.members.values() for _, metadata in one.protocols])
+    if offered > step.most_bytes:
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+def _row(step: Step, group: ClassicGroup, member: Member, known: dict[bytes, _Subscribed]) -> _Row:
+    """`known`: what was read of subscriptions of this group, by their bytes: most members have the same."""
     by_name = step.state.image.by_name
     share: dict[bytes, Sequence[int]] = {}
     if member.assignment:
@@ -140,17 +154,27 @@ def _row(step: Step, group: ClassicGroup, member: Member) -> _Row:
                 "documentation or switch to a default assignor before re-attempting the upgrade.",
             )
         for one in assignment.assigned_partitions:
-            if one.topic in by_name:
-                share[by_name[one.topic].topic_id] = one.partitions
+            topic = by_name.get(one.topic)
+            if topic is not None:
+                share[topic.topic_id] = one.partitions
     if group.protocol_name not in dict(member.protocols):  # it has joined since that was chosen; as Kafka, which trips
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    subscription = decode_subscription(member.metadata(group.protocol_name))[1]
+    metadata = member.metadata(group.protocol_name)
+    subscribed = known.get(metadata)
+    if subscribed is None:
+        subscription = decode_subscription(metadata)[1]
+        subscribed = known[metadata] = subscription.rack_id or None, tuple(sorted(set(subscription.topics)))
+        if len(subscribed[1]) > heartbeat.MOST_NAMES:
+            raise Refused(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"{_NO.format(group.group_id)}a member subscribes to more than {heartbeat.MOST_NAMES} topics.",
+            )
     said = Description(
         member.instance_id,
-        subscription.rack_id or None,
+        subscribed[0],
         member.client_id,
         member.client_host,
-        tuple(sorted(set(subscription.topics))),
+        subscribed[1],
         NO_PATTERN,
         member.rebalance_timeout_ms,
         None,
@@ -167,22 +191,33 @@ def _in_order(rows: list[_Row]) -> list[_Row]:
 
 
 def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row]) -> ConsumerGroup:
-    """The consumer group in place of a classic one: its members stay, with the generation as their epoch."""
+    """The consumer group in place of a classic one: its members stay, with the generation as their epoch. Raises
+    Refused when its records have no room in a batch: then nothing has changed.
+    """
     group_id, epoch, rows = group.group_id, group.generation, _in_order(rows)
     names = {name for _, said, _ in rows for name in said.topics}
-    step.record_all(tombstones(group))
-    for member_id, said, _ in rows:
-        step.record(records.member_metadata(group_id, member_id, said))
     metadata_hash = hash_of(names, step.state.image, step.state.settings.broker_rack)
+    at = {
+        member_id: Position(epoch, epoch, RECONCILED, all_held(share, epoch), NOTHING) for member_id, _, share in rows
+    }
+    members = [records.member_metadata(group_id, member_id, said) for member_id, said, _ in rows]
+    targets = [records.target(group_id, member_id, share) for member_id, _, share in rows]
+    currents = [records.current(group_id, member_id, one) for member_id, one in at.items()]
+    gone = tombstones(group)
+    if records.is_more_than_fits(step, [*gone, *members, *targets, *currents]):
+        raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    step.record_all(gone)
+    step.records += members
+    for member_id, said, _ in rows:
+        records.take_member(step.state, group_id, member_id, said)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
-    for member_id, _, share in rows:
-        step.record(records.target(group_id, member_id, share))
-    step.record(records.target_epoch(group_id, epoch, 0))
-    for member_id, _, share in rows:
-        held = held_of({topic_id: dict.fromkeys(partitions, epoch) for topic_id, partitions in share})
-        step.record(records.current(group_id, member_id, Position(epoch, epoch, RECONCILED, held, NOTHING)))
-    made = step.state.groups[group_id]
+    made = step.state.groups[group_id]  # also without members: then somebody had begun to join
     assert isinstance(made, ConsumerGroup)
+    records.record_targets(step, made, targets, [(member_id, share) for member_id, _, share in rows])
+    step.record(records.target_epoch(group_id, epoch, 0))
+    step.records += currents
+    for member_id, one in at.items():
+        records.take_current(made, made.members[member_id], one)
     for member in made.members.values():
         classic_members.restart_session(step.state, member, step.now.mono_ms)
     return made
@@ -256,7 +291,7 @@ def _classic_group(
         )
     made.protocol_name = made.vote()
     for one in members:
-        target = held_of({row[0]: dict.fromkeys(row[1], 0) for row in group.targets.get(one.member_id, NOTHING)})
+        target = all_held(group.targets.get(one.member_id, NOTHING), 0)
         member = made.members[one.member_id]
         member.assignment = classic_members.encoded(member.metadata(made.protocol_name), target, step.state.image)
     return made

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 from muster.coordinator.cluster.image import Leader
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, LogOffline
@@ -17,6 +18,8 @@ from muster.coordinator.topics.offline_retry import Failed
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
 
+LOOKED_AT_ONCE: Final = 10_000
+"""Partitions whose logs are looked at each second for failures: some 2 ms."""
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
 _OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
@@ -44,6 +47,8 @@ class OpenTopics:
         self._logs = logs
         self._config_of = config_of
         self.waits_for_sync = waits_for_sync
+        self._to_look_at: list[str] = []
+        """Names of topics whose logs `failed_logs` has still to look at, the next one last."""
 
     def open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
         """Bring the open logs of a topic in line with its state; `made`: partitions of it that are open already."""
@@ -124,10 +129,17 @@ class OpenTopics:
         return partition.log, partition.leader_epoch
 
     def failed_logs(self) -> Iterator[Failed]:
-        """The logs that are offline and may be tried again."""
-        for topic in self.by_name.values():
-            if topic.name in _OF_SHARDS:
+        """The logs that are offline and may be tried again. Of very many partitions some are looked at each time, in
+        turn.
+        """
+        looked = 0
+        if not self._to_look_at:
+            self._to_look_at = list(reversed(self.by_name))
+        while self._to_look_at and looked < LOOKED_AT_ONCE:
+            topic = self.by_name.get(self._to_look_at.pop())
+            if topic is None or topic.name in _OF_SHARDS:
                 continue
+            looked += len(topic.partitions)
             for index, partition in enumerate(topic.partitions):
                 # each second for each partition: nearly all are found well by these two looks
                 if partition is not None and partition.log.failure is None:

@@ -37,6 +37,11 @@ class SharedValues:
         known[value] = value
         return value
 
+    def known(self, value: _T) -> _T | None:
+        """An equal value that is there; None: there is none."""
+        found: _T | None = self._known.get(value)
+        return found
+
     def moment(self, wall_ms: int) -> int:
         """The present time: the same for all that comes in one millisecond."""
         if wall_ms != self._moment:

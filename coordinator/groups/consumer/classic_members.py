@@ -117,7 +117,7 @@ def _join(
     if replaced is not None:
         heartbeat.replace(step, group, replaced, member_id)
     if said != before:
-        step.record(records.member_metadata(group.group_id, member_id, said))
+        records.record_member(step, group.group_id, member_id, said)
     member = group.members[member_id]
     cause = events.SUBSCRIPTION_CHANGED
     if one is None:

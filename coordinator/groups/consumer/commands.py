@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from muster.assignors.assignor import Assignment, Member, Topic
 from muster.coordinator.core.interface import Client, Command, Respond
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.groups.consumer.partitions import Share
+from muster.coordinator.groups.consumer.group import Resolved, topics_of
+from muster.coordinator.groups.consumer.member import Description
+from muster.coordinator.groups.consumer.partitions import NOTHING, Share
 from muster.protocol.message import Message
 
 
@@ -38,50 +40,93 @@ class ConsumerHeartbeatCommand(Command):
 class AssignmentWanted(Message):
     """A target assignment to be computed, by this assignor. It goes out as replies do, when all is durable.
 
-    `waiting`: the heartbeats that wait for it, of members that have no epoch yet. `image_version`: of the topics.
-    `is_general`: "uniform" is to go the way for differing subscriptions. `targets`: those in force, by member id, for
-    what is worked out beside the assignment.
+    It has the group as it was, in values that do not change; what an assignor is given is made of them where it works
+    (`members`, `topics`), for that takes longer than to take them down. `said`: the members in the order in which Kafka
+    comes to them. `names`: of the topics that the group subscribes to. `targets`: those in force, by member id.
+    `resolved`: the topics of patterns. `waiting`: the heartbeats that wait for it, of members that have no epoch yet.
+    `is_general`: "uniform" is to go the way for differing subscriptions.
     """
 
     __slots__ = (
-        "assignor",
-        "epoch",
-        "group_id",
-        "image_version",
-        "is_general",
-        "members",
-        "targets",
-        "topics",
-        "waiting",
-    )
+        "_members", "_topics", "assignor", "epoch", "group_id", "image", "is_general", "names", "resolved", "said",
+        "targets", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self,
         group_id: str,
         epoch: int,
         assignor: str,
-        members: Sequence[Member],
-        topics: Mapping[str, Topic],
+        said: Sequence[tuple[str, Description]],
+        names: Collection[str],
+        image: TopicsImage,
+        targets: Mapping[str, Share],
+        resolved: Mapping[str, Resolved],
         waiting: list[Command],
-        image_version: int,
         *,
         is_general: bool = False,
     ) -> None:
         self.group_id = group_id
-        self.image_version = image_version
         self.epoch = epoch
         self.assignor = assignor
-        self.members = members
-        self.topics = topics
+        self.said = said
+        self.names = names
+        self.image = image
+        self.targets = targets
+        self.resolved = resolved
         self.waiting = waiting
         self.is_general = is_general
-        self.targets: Mapping[str, Share] = {}
+        self._members: list[Member] | None = None
+        self._topics: dict[str, Topic] | None = None
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The topics that there are, by name, for the assignor."""
+        made = self._topics
+        if made is None:
+            by_name = self.image.by_name
+            made = self._topics = {
+                name: Topic(topic.partitions, (), topic.topic_id)
+                for name in self.names
+                if (topic := by_name.get(name)) is not None
+            }
+        return made
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The members, for the assignor."""
+        made = self._members
+        if made is None:
+            made = self._members = [self._member(member_id, said) for member_id, said in self.said]
+        return made
+
+    def _member(self, member_id: str, said: Description) -> Member:
+        by_id = self.image.by_id
+        owned = {
+            topic.name: partitions
+            for topic_id, partitions in self.targets.get(member_id, NOTHING)
+            if (topic := by_id.get(topic_id)) is not None
+        }
+        return Member(member_id, tuple(topics_of(said, self.resolved)), owned, -1, said.instance_id, said.rack_id)
 
     def assign(self, assignor: Any) -> Assignment:
         """Have it computed by the assignor of that name."""
         way = assignor.assign_generally if self.is_general else assignor.assign
         made: Assignment = way(self.members, self.topics)
         return made
+
+
+class AnswersDue(Message):
+    """Members of a group that have waited for targets have no answer yet, so many of them: they are to get it in turns
+    of the event loop of their own. It goes out as replies do, and is told to the core as it is.
+    """
+
+    __slots__ = ("count", "group_id", "waiting")
+
+    def __init__(self, group_id: str, waiting: list[Command], count: int) -> None:
+        self.group_id = group_id
+        self.waiting = waiting
+        self.count = count
 
 
 class AssignmentComputed(NamedTuple):
@@ -122,6 +167,8 @@ class Helpers(NamedTuple):
 
     compute: Callable[[Message], object]
     search: Callable[[Message], object]
+    later: Callable[[Message], object] | None = None
+    """Tells the core the same in the next turn of the event loop; None: it is to do all at once."""
 
 
 class Downgrade(NamedTuple):

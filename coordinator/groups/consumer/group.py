@@ -6,7 +6,7 @@ keep the counts true (subscribed topics, patterns, assignors, reconciled members
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -130,6 +130,10 @@ class ConsumerGroup:
             self.static_ids[said.instance_id] = member.member_id
         self.is_alike = self.counts_alike()
 
+    def note_put(self) -> None:
+        """Kafka puts a member into its table now, be it new or not."""
+        self.slots = kafka_order.slots_after(self.slots, len(self.members))
+
     def add_member(self, member_id: str) -> ConsumerMember:
         """Take in a member that has said nothing yet."""
         member = self.members[member_id] = ConsumerMember(self.group_id, member_id)
@@ -159,17 +163,31 @@ class ConsumerGroup:
         member_id, holders = member.member_id, self.holders
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         if at.assigned != member.at.assigned or at.revoking != member.at.revoking:
-            for topic_id, partition in _each(member.at):
-                of_topic = holders.get(topic_id)
-                # a log that is compacted may say who got a partition before it says who gave it up
-                if of_topic is not None and of_topic.get(partition) == member_id:
-                    del of_topic[partition]
-                    if not of_topic:
-                        del holders[topic_id]
-            for topic_id, partition in _each(at):
-                holders.setdefault(topic_id, {})[partition] = member_id
+            before, after = (*member.at.assigned, *member.at.revoking), (*at.assigned, *at.revoking)
+            # a live step takes over, as they are, the rows of topics of which nothing has changed
+            known = set(map(id, before))
+            stays = known.intersection(map(id, after)) if known else known
+            for row in before:
+                if id(row) not in stays:
+                    self._let_go(member_id, row[0], row[1])
+            for row in after:
+                if id(row) not in stays:
+                    of_topic = holders.get(row[0])
+                    if of_topic is None:
+                        of_topic = holders[row[0]] = {}
+                    for partition in row[1]:
+                        of_topic[partition] = member_id
         member.at = at
         self._reconciled += member.is_reconciled_to(self.assignment_epoch)
+
+    def _let_go(self, member_id: str, topic_id: bytes, partitions: Iterable[int]) -> None:
+        of_topic = self.holders.get(topic_id, {})
+        for partition in partitions:
+            # a log that is compacted may say who got a partition before it says who gave it up
+            if of_topic.get(partition) == member_id:
+                del of_topic[partition]
+        if not of_topic:
+            self.holders.pop(topic_id, None)
 
     def assignment_reached(self, epoch: int, timestamp_ms: int) -> None:
         """The targets are those of this epoch now."""
@@ -202,8 +220,7 @@ class ConsumerGroup:
 
     def topics_of(self, said: Description) -> Iterable[str]:
         """The names of all topics that a member with this description subscribes to."""
-        resolved = self.resolved.get(said.pattern) if said.pattern else None
-        return said.topics if resolved is None else {*said.topics, *resolved.topics}
+        return topics_of(said, self.resolved)
 
     def counts_alike(self) -> bool:
         """Whether Kafka counts that all members of a group with patterns subscribe alike: all have the same one, and
@@ -331,13 +348,6 @@ def _stale(member: ConsumerMember) -> int:
     return ErrorCode.STALE_MEMBER_EPOCH if member.said.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
-def _each(at: Position) -> Iterator[tuple[bytes, int]]:
-    for held in (at.assigned, at.revoking):
-        for topic_id, partitions, _ in held:
-            for partition in partitions:
-                yield topic_id, partition
-
-
 def _add(counts: dict[str, int], names: Iterable[str]) -> None:
     for name in names:
         counts[name] = counts.get(name, 0) + 1
@@ -356,6 +366,20 @@ def consumer_group(state: State, group_id: str) -> ConsumerGroup | None:
     """The consumer group of that name; None when there is none."""
     group = state.groups.get(group_id)
     return group if isinstance(group, ConsumerGroup) else None
+
+
+def topics_of(said: Description, resolved: Mapping[str, Resolved]) -> Iterable[str]:
+    """The names of all topics that a member with this description subscribes to; `resolved`: those of patterns."""
+    its = resolved.get(said.pattern) if said.pattern else None
+    return said.topics if its is None else {*said.topics, *its.topics}
+
+
+def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[int], member_id: str) -> Sequence[int]:
+    """Those of these partitions that nobody else has, or is giving up."""
+    of_topic = group.holders.get(topic_id)
+    if of_topic is None:
+        return partitions
+    return [one for one in partitions if of_topic.get(one, member_id) == member_id]
 
 
 def is_free(group: ConsumerGroup, topic_id: bytes, partition: int, member_id: str) -> bool:

@@ -131,7 +131,7 @@ def _beat(
     if sender.replaced is not None:
         replace(step, group, sender.replaced, sender.member_id)
     if said is not before:
-        step.record(records.member_metadata(request.group_id, sender.member_id, said))
+        records.record_member(step, request.group_id, sender.member_id, said)
     group = _there(step, request.group_id)
     member = group.members[sender.member_id]
     has_news = are_topics_others(step, group, before)
@@ -325,7 +325,7 @@ def follow(
         tables = kafka_order.without_topics(at.assigned), kafka_order.without_topics(at.revoking)
     else:
         tables = kafka_order.stepped(at.assigned, after.assigned), kafka_order.stepped(at.assigned, after.revoking)
-    step.record(records.current(group.group_id, member.member_id, after, *tables))
+    records.record_current(step, group, member, after, *tables)
     story.moved(step, group, member, at)
     if member.said.classic is None:
         watch(step, member)

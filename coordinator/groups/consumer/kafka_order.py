@@ -9,6 +9,7 @@ Not reproduced: two topics in one bucket, which stand as they came.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -20,6 +21,8 @@ MOST: Final = 200
 """Names that are put in the order of a TimelineHashMap: some ms when all have to be hashed. Of more the order is that
 in which they came.
 """
+KEPT: Final = 20_000
+"""Topic ids whose hash is kept, for all groups: that takes some 4 MB."""
 LEAST_SLOTS: Final = 2
 _FACTOR: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
@@ -54,7 +57,7 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
     if len(topic_ids) < 2:
         return list(range(len(topic_ids)))
     index = {topic_id: row for row, topic_id in enumerate(topic_ids)}
-    hashes = {topic_id: spread(uuid_hash(topic_id)) for topic_id in (*tables.there, *topic_ids)}
+    hashes = dict(zip(topic_ids, map(_hash_of, topic_ids), strict=True))
     capacity = tables.of_topics
     walk = list(tables.there if tables.computes else topic_ids)
     # a table grows when more than three quarters are taken
@@ -72,17 +75,25 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
     return [index[topic_id] for topic_id in sorted(walk, key=lambda one: hashes[one] & capacity - 1)]
 
 
+@lru_cache(KEPT)
+def _hash_of(topic_id: bytes) -> int:
+    return spread(uuid_hash(topic_id))
+
+
 def _in_table(topic_ids: Sequence[bytes], hashes: Mapping[bytes, int], capacity: int) -> list[bytes]:
     return [topic_ids[row] for row in walked([hashes[one] for one in topic_ids], capacity)]
 
 
 def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int]:
     """Indices of partitions in the order of a HashSet, or of a HashMap's keys, that began with this capacity."""
-    if not ascending or ascending[-1] < capacity:
-        return list(range(len(ascending)))
-    if ascending[-1] < len(ascending):  # all there are: the table has room for each
-        return list(range(len(ascending)))
     return walked([spread(one) for one in ascending], capacity)
+
+
+def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
+    """Whether partitions that ascend are walked so: one, or the table has room for each, or they are all there are.
+    Nearly always it is so.
+    """
+    return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
 
 def copied(share: Share) -> Tables:
@@ -106,9 +117,9 @@ def stepped(before: Held, after: Held) -> Tables:
     """What a member has after a step to its target: made of what it had, where anything of a topic is left."""
     had = {row[0]: row[1] for row in before}
     sizes = {
-        topic_id: map_capacity_of_copy(len(had[topic_id]))
+        topic_id: map_capacity_of_copy(len(mine))
         for topic_id, its, _ in after
-        if topic_id in had and not set(its).isdisjoint(had[topic_id])
+        if (mine := had.get(topic_id)) is not None and (mine is its or not frozenset(its).isdisjoint(mine))
     }
     return Tables(of_partitions=sizes, computes=True, there=tuple(sizes))
 

@@ -4,12 +4,12 @@ were computed elsewhere.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final, cast
 
-from muster.coordinator.core.interface import Reply
+from muster.coordinator.core.interface import Command, Reply
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import leave, story, target
-from muster.coordinator.groups.consumer.commands import AssignmentComputed
+from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
 from muster.coordinator.groups.consumer.member import ConsumerMember
@@ -40,28 +40,59 @@ def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
     return replies
 
 
+TOPICS_AT_ONCE: Final = 1_000
+"""Topics in targets that are put in force, and in what members are told then, in one turn of the event loop: 10 ms.
+Further members are answered in the next turns.
+"""
+
+
 def computed(step: Step, command: AssignmentComputed) -> None:
     """The targets are there: they are in force, and who has waited for them is answered."""
     wanted = command.wanted
-    group = consumer_group(step.state, wanted.group_id)
-    if group is not None and group.waiting is wanted.waiting and group.computing_epoch == wanted.epoch:
+    group, topics = _waited_for(step, wanted.group_id, wanted.waiting), 0
+    if group is not None and group.computing_epoch == wanted.epoch:
         group.computing_epoch = NO_ASSIGNMENT
         group.failed_epoch = wanted.epoch if command.assignment is None else NO_ASSIGNMENT
         if command.assignment is not None:
-            target.apply(step, group, wanted, command.assignment, worked_out=command.worked_out)
+            topics = target.apply(step, group, wanted, command.assignment, worked_out=command.worked_out)
             # the group may have gone on meanwhile
             target.bring_up_to_date(step, group)
         else:
             story.failed(step, group, wanted.epoch, wanted.assignor)
-    waiting, left_out = list(wanted.waiting), []
-    wanted.waiting.clear()
-    for one in waiting:
+    _answer_some(step, AnswersDue(wanted.group_id, wanted.waiting, len(wanted.waiting)), TOPICS_AT_ONCE - topics)
+
+
+def answer(step: Step, due: AnswersDue) -> None:
+    """Answer members that wait: at least one of them."""
+    _answer_some(step, due, TOPICS_AT_ONCE)
+
+
+def _waited_for(step: Step, group_id: str, waiting: list[Command]) -> ConsumerGroup | None:
+    """The group for which they wait; None when it is gone."""
+    group = consumer_group(step.state, group_id)
+    return group if group is not None and group.waiting is waiting else None
+
+
+def _answer_some(step: Step, due: AnswersDue, topics: int) -> None:
+    """Answer those that came first, with so many topics in all; let the others be answered later."""
+    waiting, left_out = due.waiting, []
+    later = None if step.state.helpers is None else step.state.helpers.later
+    group, count = _waited_for(step, due.group_id, waiting), min(due.count, len(waiting))
+    for number, one in enumerate(waiting[:count]):
+        if later is not None and topics <= 0:
+            del waiting[:number]
+            step.reply(later, AnswersDue(due.group_id, waiting, count - number))
+            break
         request = cast("ConsumerGroupHeartbeatRequest", one.request)
         member_id = request.member_id or getattr(one, "drawn_id", "")
         member = None if group is None else group.members.get(member_id)
         step.reply(one.respond, _answer(step, request, group, member))
-        if group is not None and member is not None and not member.at.epoch and not member.at.assigned:
-            left_out.append(member)
+        if member is not None:
+            topics -= len(member.at.assigned) + 1
+            if not member.at.epoch and not member.at.assigned:
+                left_out.append(member)
+    else:
+        del waiting[:count]
     if group is not None and left_out:
         leave.forget(step, group, left_out)
 

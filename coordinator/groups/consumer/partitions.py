@@ -4,12 +4,15 @@ and replaced as wholes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 Share = tuple[tuple[bytes, tuple[int, ...]], ...]
 """(topic id, its partitions ascending), ascending by topic id: a target assignment."""
-Held = tuple[tuple[bytes, tuple[int, ...], tuple[int, ...]], ...]
+Row = tuple[bytes, tuple[int, ...], tuple[int, ...]]
+"""One topic of a `Held`."""
+Held = tuple[Row, ...]
 """As `Share`, with the epoch of the group at which each partition was assigned (KIP-1251)."""
 Epochs = dict[int, int]
 """Partition -> that epoch."""
@@ -28,12 +31,27 @@ def share_of(rows: Mapping[bytes, Iterable[int]]) -> Share:
 
 def held_of(rows: Mapping[bytes, Mapping[int, int]]) -> Held:
     """Partitions with their epochs as a value; topics without partitions are left out."""
-    made = []
-    for topic_id, epochs in sorted(rows.items()):
-        if epochs:
-            partitions = tuple(sorted(epochs))
-            made.append((topic_id, partitions, tuple([epochs[one] for one in partitions])))
-    return tuple(made)
+    return tuple([row_of(topic_id, sorted(epochs.items())) for topic_id, epochs in sorted(rows.items()) if epochs])
+
+
+def row_of(topic_id: bytes, pairs: Sequence[tuple[int, int]]) -> Row:
+    """Partitions of a topic, ascending, each with its epoch."""
+    return topic_id, tuple([one[0] for one in pairs]), tuple([one[1] for one in pairs])
+
+
+@lru_cache(256)
+def _few_since(epoch: int, count: int) -> tuple[int, ...]:
+    return (epoch,) * count
+
+
+def all_since(epoch: int, count: int) -> tuple[int, ...]:
+    """The epochs of so many partitions that were assigned at the same time."""
+    return _few_since(epoch, count) if count <= FEW else (epoch,) * count
+
+
+def all_held(share: Share, epoch: int) -> Held:
+    """Who has all of its target since this epoch."""
+    return tuple([(topic_id, partitions, all_since(epoch, len(partitions))) for topic_id, partitions in share])
 
 
 def sparing(held: Held, target: Share, shared: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Held:

@@ -5,20 +5,22 @@ The rule that no partition has two owners stands here: a member only gets what n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.groups.consumer.checks import Refused
-from muster.coordinator.groups.consumer.group import ConsumerGroup, is_free
+from muster.coordinator.groups.consumer.group import ConsumerGroup, free_partitions
 from muster.coordinator.groups.consumer.member import Position
 from muster.coordinator.groups.consumer.partitions import (
     NOTHING,
-    Epochs,
     Held,
+    Row,
     Share,
+    all_since,
     epochs_of,
     held_of,
     partition_sets,
+    row_of,
 )
 from muster.coordinator.groups.consumer.states import (
     AFTER,
@@ -79,33 +81,72 @@ def still_owns(owned: Owned, revoking: Held) -> bool:
     """Whether a member has, for all that it says, any of these partitions; one that says nothing may."""
     if owned is None:
         return True
-    given_up = partition_sets(revoking)
+    given_up = partition_sets(revoking) if owned else {}
     return any(not given_up[one.topic_id].isdisjoint(one.partitions) for one in owned if one.topic_id in given_up)
 
 
 def _step(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned) -> Position:
     """Compare what a member has with its target. Kafka: computeNextAssignment."""
-    targets = {topic_id: set(partitions) for topic_id, partitions in aim.target if topic_id in aim.subscribed}
-    assigned: dict[bytes, Epochs] = {}
-    revoking: dict[bytes, Epochs] = {}
-    for topic_id, epochs in epochs_of(at.assigned).items():
-        wanted = targets.get(topic_id, ())
-        assigned[topic_id] = {one: epoch for one, epoch in epochs.items() if one in wanted}
-        revoking[topic_id] = {one: epoch for one, epoch in epochs.items() if one not in wanted}
-    to_revoke = held_of(revoking)
-    if to_revoke and still_owns(owned, to_revoke):
-        return _at(at, aim, TO_REVOKE, held_of(assigned), to_revoke)
+    # a member may have 10,000 topics: a row that stays the same is taken over as it is
+    subscribed = aim.subscribed
+    targets = {row[0]: row[1] for row in aim.target if row[0] in subscribed}
+    assigned: dict[bytes, Row] = {}
+    revoking: list[Row] = []
+    for row in at.assigned:
+        target = targets.get(row[0])
+        if target is None:
+            revoking.append(row)
+        elif target == row[1]:
+            assigned[row[0]] = row
+        else:
+            _share_out(row, target, assigned, revoking)
+    if revoking and still_owns(owned, tuple(revoking)):
+        return _at(at, aim, TO_REVOKE, tuple(assigned.values()), tuple(revoking))
     has_new = has_unreleased = False
+    made: list[Row] = []
     for topic_id, target in targets.items():
-        has = assigned.setdefault(topic_id, {})
-        for partition in target - has.keys():
-            if is_free(group, topic_id, partition, aim.member_id):
-                has[partition] = aim.epoch
-                has_new = True
-            else:
-                has_unreleased = True
+        had = assigned.get(topic_id)
+        if had is not None and had[1] == target:
+            # one tuple for both, as far as that is so: it is kept as long as the member
+            made.append(had if had[1] is target else (topic_id, target, had[2]))
+            continue
+        its = _lacking(target, had)
+        free = free_partitions(group, topic_id, its, aim.member_id)
+        has_new |= bool(free)
+        has_unreleased |= len(free) < len(its)
+        if had is None and len(free) == len(target):
+            made.append((topic_id, target, all_since(aim.epoch, len(target))))
+        elif had is not None or free:
+            made.append(_with(topic_id, had, free, aim.epoch))
     found = (SOME_FREE if has_new else NONE_FREE) if has_unreleased else (ALL_FREE if has_new else COMPLETE)
-    return _at(at, aim, found, held_of(assigned), NOTHING)
+    return _at(at, aim, found, tuple(made), NOTHING)
+
+
+def _share_out(row: Row, target: Sequence[int], assigned: dict[bytes, Row], revoking: list[Row]) -> None:
+    """What a member has of a topic: what it keeps, and what it is to give up."""
+    topic_id, partitions, epochs = row
+    wanted = frozenset(target)
+    kept = [one for one in zip(partitions, epochs, strict=True) if one[0] in wanted]
+    lost = [one for one in zip(partitions, epochs, strict=True) if one[0] not in wanted]
+    if kept:
+        assigned[topic_id] = row_of(topic_id, kept)
+    if lost:
+        revoking.append(row_of(topic_id, lost))
+
+
+def _lacking(target: tuple[int, ...], had: Row | None) -> Sequence[int]:
+    if had is None:
+        return target
+    its = frozenset(had[1])
+    return [one for one in target if one not in its]
+
+
+def _with(topic_id: bytes, had: Row | None, new: Sequence[int], epoch: int) -> Row:
+    """What a member has of a topic, and these partitions since this epoch."""
+    pairs = [(one, epoch) for one in new]
+    if had is not None:
+        pairs = sorted([*zip(had[1], had[2], strict=True), *pairs])
+    return row_of(topic_id, pairs)
 
 
 def _at(at: Position, aim: Aim, found: str, assigned: Held, revoking: Held) -> Position:
@@ -117,13 +158,16 @@ def _without_unsubscribed(at: Position, aim: Aim, owned: Owned) -> Position:
     """The subscription has changed, and no new target is there: what it does not cover any more is given up at once.
     Kafka: updateCurrentAssignment.
     """
-    assigned, revoking = epochs_of(at.assigned), epochs_of(at.revoking)
-    dropped = [topic_id for topic_id in assigned if topic_id not in aim.subscribed]
+    dropped = tuple([row for row in at.assigned if row[0] not in aim.subscribed])
     if not dropped and (aim.subscribed or at.revoking):
         return at
-    for topic_id in dropped:
-        revoking[topic_id] = {**revoking.get(topic_id, {}), **assigned.pop(topic_id)}
-    to_revoke = held_of(revoking)
+    kept = tuple([row for row in at.assigned if row[0] in aim.subscribed])
+    to_revoke = dropped
+    if at.revoking:
+        revoking = epochs_of(at.revoking)
+        for topic_id, epochs in epochs_of(dropped).items():
+            revoking[topic_id] = {**revoking.get(topic_id, {}), **epochs}
+        to_revoke = held_of(revoking)
     if still_owns(owned, to_revoke):
-        return Position(at.epoch, at.epoch, UNREVOKED_PARTITIONS, held_of(assigned), to_revoke)
-    return at._replace(previous_epoch=at.epoch, assigned=held_of(assigned))
+        return Position(at.epoch, at.epoch, UNREVOKED_PARTITIONS, kept, to_revoke)
+    return at._replace(previous_epoch=at.epoch, assigned=kept)

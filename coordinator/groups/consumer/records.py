@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from sys import intern
 from typing import Final
 
@@ -82,10 +82,15 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
 
 def target(group_id: str, member_id: str, share: Share, tables: Tables | None = None) -> Record:
     """What a member is to own. `tables`: what Kafka would have it in; None: sets that were copied."""
-    rows = [
-        TopicPartition(share[row][0], [share[row][1][one] for one in order])
-        for row, order in _order(share, tables or kafka_order.copied(share))
-    ]
+    tables = tables or kafka_order.copied(share)
+    sizes, others = tables.of_partitions, tables.of_others
+    rows = []
+    for row in kafka_order.topics([one[0] for one in share], tables):
+        topic_id, partitions = share[row]
+        capacity = sizes.get(topic_id, others)
+        if not kafka_order.is_ascending(partitions, capacity):
+            partitions = _picked(partitions, kafka_order.partitions(partitions, capacity))
+        rows.append(TopicPartition(topic_id, partitions))
     key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     return Record(key, ConsumerGroupTargetAssignmentMemberValue(rows), _VERSION)
 
@@ -107,18 +112,20 @@ def current(
 
 
 def _rows(held: Held, tables: Tables) -> list[TopicPartitions]:
-    return [
-        TopicPartitions(held[row][0], [held[row][1][one] for one in order], [held[row][2][one] for one in order])
-        for row, order in _order(held, tables)
-    ]
+    sizes, others = tables.of_partitions, tables.of_others
+    rows = []
+    for row in kafka_order.topics([one[0] for one in held], tables):
+        topic_id, partitions, epochs = held[row]
+        capacity = sizes.get(topic_id, others)
+        if not kafka_order.is_ascending(partitions, capacity):
+            order = kafka_order.partitions(partitions, capacity)
+            partitions, epochs = _picked(partitions, order), _picked(epochs, order)
+        rows.append(TopicPartitions(topic_id, partitions, epochs))
+    return rows
 
 
-def _order(rows: Share | Held, tables: Tables) -> list[tuple[int, list[int]]]:
-    """The indices of topics in Kafka's order, each with those of its partitions."""
-    return [
-        (row, kafka_order.partitions(rows[row][1], tables.of_partitions.get(rows[row][0], tables.of_others)))
-        for row in kafka_order.topics([one[0] for one in rows], tables)
-    ]
+def _picked(numbers: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
+    return tuple([numbers[one] for one in order])
 
 
 def regular_expression(group_id: str, pattern: str, resolved: Resolved) -> Record:
@@ -169,6 +176,50 @@ def _texts(record: Record) -> int:
     return count
 
 
+# ---- what is decided as a value: recorded, and taken over as it is. Tests hold it equal to a replay of the records
+
+
+def record_member(step: Step, group_id: str, member_id: str, said: Description) -> None:
+    """A member says this of itself. As `step.record` of its record, but what was said is not read from that again."""
+    step.records.append(member_metadata(group_id, member_id, said))
+    take_member(step.state, group_id, member_id, said)
+
+
+def take_member(state: State, group_id: str, member_id: str, said: Description) -> None:
+    """What the record of that does."""
+    group = _present(state, group_id)
+    group.describe_member(_member(group, member_id), _shared_said(said, state.shared))
+
+
+def record_current(
+    step: Step,
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    at: Position,
+    assigned: Tables = kafka_order.NEW,
+    revoking: Tables = kafka_order.NEW,
+) -> None:
+    """A member is here now (see `current`). As `step.record` of its record."""
+    step.records.append(current(group.group_id, member.member_id, at, assigned, revoking))
+    take_current(group, member, at)
+
+
+def take_current(group: ConsumerGroup, member: ConsumerMember, at: Position) -> None:
+    """What the record of that does."""
+    group.note_put()
+    group.move_member(member, at)
+
+
+def record_targets(
+    step: Step, group: ConsumerGroup, made: Sequence[Record], shares: Iterable[tuple[str, Share]]
+) -> None:
+    """Members have these targets now, of which these are the records (see `target`). As `step.record_all` of them."""
+    step.records += made
+    members, targets = group.members, group.targets
+    for member_id, share in shares:
+        targets[members[member_id].member_id] = share
+
+
 # ---- what each does, live and in replay
 
 
@@ -183,30 +234,46 @@ def replay_member(
             state.deadlines.cancel(member)
             timers.stop_all(state.deadlines, member)
         return
-    group = _present(state, key.group_id)
-    group.describe_member(_member(group, key.member_id), _said(value, state.shared))
+    take_member(state, key.group_id, key.member_id, _said(value))
 
 
-def _said(value: ConsumerGroupMemberMetadataValue, shared: SharedValues) -> Description:
-    of = shared.of
+def _said(value: ConsumerGroupMemberMetadataValue) -> Description:
     classic = value.classic_member_metadata
     known = None
     if isinstance(classic, ClassicMemberMetadata):
-        offered = shared.protocols((one.name, one.metadata) for one in classic.supported_protocols)
+        offered = tuple([(one.name, one.metadata) for one in classic.supported_protocols])
         known = Classic(classic.session_timeout_ms, offered)
-    said = Description(
+    return Description(
         value.instance_id,
-        _shared(value.rack_id, shared),
-        of(value.client_id),
-        of(value.client_host),
-        of(tuple([of(name) for name in value.subscribed_topic_names])),
-        _shared(value.subscribed_topic_regex, shared),
+        value.rack_id,
+        value.client_id,
+        value.client_host,
+        tuple(value.subscribed_topic_names),
+        value.subscribed_topic_regex,
         value.rebalance_timeout_ms,
-        _shared(value.server_assignor, shared),
+        value.server_assignor,
         known,
     )
-    # dynamic members of one client say the same
-    return said if said.instance_id is not None or known is not None else shared.of(said)
+
+
+def _shared_said(said: Description, shared: SharedValues) -> Description:
+    """The same in values that members have in common: dynamic members of one client say the same."""
+    of, classic = shared.of, said.classic
+    if said.instance_id is None and classic is None:
+        known = shared.known(said)
+        if known is not None:
+            return known
+    topics = shared.known(said.topics)
+    made = said._replace(
+        rack_id=_shared(said.rack_id, shared),
+        client_id=of(said.client_id),
+        client_host=of(said.client_host),
+        topics=of(tuple([of(name) for name in said.topics])) if topics is None else topics,
+        pattern=_shared(said.pattern, shared),
+        assignor=_shared(said.assignor, shared),
+        classic=None if classic is None else Classic(classic.session_timeout_ms, shared.protocols(classic.protocols)),
+    )
+    return made if made.instance_id is not None or classic is not None else of(made)
 
 
 def _shared(text: str | None, shared: SharedValues) -> str | None:
@@ -320,7 +387,7 @@ def _present(state: State, name: str) -> ConsumerGroup:
 
 
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    group.slots = kafka_order.slots_after(group.slots, len(group.members))
+    group.note_put()
     known = group.members.get(member_id)
     # not interned if it need not be: the table of all such strings costs as much as a short one
     return known or group.add_member(intern(member_id) if member_id in group.targets else member_id)

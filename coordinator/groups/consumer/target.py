@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from muster.assignors.assignor import Assignment, Member, Topic
+from muster.assignors.assignor import Assignment
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import string_order
 from muster.coordinator.core.interface import Record
@@ -47,14 +47,13 @@ def bring_up_to_date(
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
     wanted = wanted_assignment(step, group, wish, newcomer, is_alike=group.is_alike if is_alike is None else is_alike)
-    helpers = step.state.helpers
-    partitions = sum([topic.partitions for topic in wanted.topics.values()])
-    if helpers is None or (len(wanted.members) + partitions <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
+    helpers, by_name = step.state.helpers, step.state.image.by_name
+    partitions = sum([by_name[name].partitions for name in group.names if name in by_name])
+    if helpers is None or (len(wanted.said) + partitions <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
         made = wanted.assign(SERVER_ASSIGNORS[wanted.assignor])
         apply(step, group, wanted, made, newcomer)
         return
     group.computing_epoch = group.epoch
-    wanted.targets = dict(group.targets)
     story.wanted(step, group)
     step.reply(helpers.compute, wanted)
 
@@ -68,28 +67,20 @@ def wanted_assignment(
     step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None, *, is_alike: bool = True
 ) -> AssignmentWanted:
     """All that an assignor needs; members in the order in which Kafka comes to them."""
-    image = step.state.image
-    by_name, by_id = image.by_name, image.by_id
-    topics = {
-        name: Topic(topic.partitions, (), topic.topic_id)
-        for name in group.names
-        if (topic := by_name.get(name)) is not None
-    }
-    members = []
-    for member_id in _in_order(group, newcomer):
-        member = group.members[member_id]
-        said = member.said
-        owned = {
-            by_id[topic_id].name: partitions
-            for topic_id, partitions in group.targets.get(member.member_id, NOTHING)
-            if topic_id in by_id
-        }
-        names = tuple(group.topics_of(said))
-        members.append(Member(member.member_id, names, owned, -1, said.instance_id, said.rack_id))
+    members = group.members
+    said = [(member_id, members[member_id].said) for member_id in _in_order(group, newcomer)]
     assignor = preferred_assignor(group, step.state.settings, wish)
-    is_general = assignor == UNIFORM and not is_alike
     return AssignmentWanted(
-        group.group_id, group.epoch, assignor, members, topics, group.waiting, image.version, is_general=is_general
+        group.group_id,
+        group.epoch,
+        assignor,
+        said,
+        tuple(group.names),
+        step.state.image,
+        dict(group.targets),
+        dict(group.resolved),
+        group.waiting,
+        is_general=assignor == UNIFORM and not is_alike,
     )
 
 
@@ -123,11 +114,11 @@ def apply(
     assignment: Assignment,
     newcomer: str | None = None,
     worked_out: WorkedOut | None = None,
-) -> None:
+) -> int:
     """The targets are these now: a record for each member whose target is another, then the epoch. All of them are one
-    batch: if that is too large, the targets that are in force stay.
+    batch: if that is too large, the targets that are in force stay. Returns of how many topics it wrote.
     """
-    image = step.state.image
+    image, targets = step.state.image, group.targets
     made, changes = [], []
     order: Sequence[str]
     shares: Mapping[str, Share] | None = None
@@ -136,24 +127,27 @@ def apply(
         order, shares, ready = worked_out.order, worked_out.shares, worked_out.records
     else:
         # who has left while targets were computed has none any more, and who has joined has none yet
-        present = [one.member_id for one in wanted.members if one.member_id in group.members]
+        present = [member_id for member_id, _ in wanted.said if member_id in group.members]
         order = string_order([*present, *group.members])
     for member_id in order:
         share = _share(assignment.get(member_id, {}), image) if shares is None else shares[member_id]
-        before = group.targets.get(member_id)
-        if share != before:
+        before = targets.get(member_id)
+        is_another = share is not before and share != before
+        if is_another:
             changes.append((member_id, before or NOTHING, share))
         # as Kafka, which does not look at what a newcomer has from its predecessor
-        if share != before or member_id == newcomer:
+        if is_another or member_id == newcomer:
             then, record = ready.get(member_id, NOT_READY)
             if record is None or then is not before:
                 tables = _tables(group, wanted, group.members[member_id], before or NOTHING)
                 record = records.target(group.group_id, member_id, share, tables)
             made.append(record)
-    made.append(records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms))
-    if not records.is_more_than_fits(step, made):
-        step.record_all(made)
+    epoch = records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms)
+    if not records.is_more_than_fits(step, [*made, epoch]):
+        records.record_targets(step, group, made, [(member_id, share) for member_id, _, share in changes])
+        step.record(epoch)
         story.assigned(step, group, wanted.assignor, changes)
+    return sum([len(share) for _, _, share in changes])
 
 
 def _tables(group: ConsumerGroup, wanted: AssignmentWanted, member: ConsumerMember, before: Share) -> Tables:

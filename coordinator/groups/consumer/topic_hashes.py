@@ -31,7 +31,7 @@ def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -
     there = sorted([name for name in names if name in by_name])  # Java's order too: names of topics are ASCII
     if not there:
         return NO_TOPICS
-    hashes = b"".join([pack("<q", _of_topic(by_name[name], rack)) for name in there])
+    hashes = b"".join([pack("<q", of_topic(by_name[name], rack)) for name in there])
     return _of_hashes(hashes) if len(there) <= MOST_KEPT else _signed(xxh3_64_intdigest(hashes))
 
 
@@ -41,7 +41,8 @@ def _of_hashes(hashes: bytes) -> int:
     return _signed(xxh3_64_intdigest(hashes))
 
 
-def _of_topic(topic: TopicImage, rack: str | None) -> int:
+def of_topic(topic: TopicImage, rack: str | None) -> int:
+    """The hash of one topic, which is kept with it."""
     # a topic that changes is another object, and the rack stays: this is computed once for all groups
     if topic.metadata_hash is None:
         topic.metadata_hash = topic_hash(topic, rack)

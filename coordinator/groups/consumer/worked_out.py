@@ -42,20 +42,18 @@ class WorkedOut(NamedTuple):
 
 def work_out(wanted: AssignmentWanted, assignment: Assignment) -> AssignmentComputed:
     """To be called in a thread."""
-    topics = wanted.topics
+    topics, targets = wanted.topics, wanted.targets
     nothing: dict[str, list[int]] = {}
-    shares = {
-        one.member_id: share_of(
-            {topics[name].topic_id: its for name, its in assignment.get(one.member_id, nothing).items()}
-        )
-        for one in wanted.members
-    }
-    order = string_order([one.member_id for one in wanted.members])
+    shares: dict[str, Share] = {}
     made: dict[str, tuple[Share | None, Record]] = {}
-    if wanted.assignor != RANGE:  # its tables depend on what the member subscribes to when the target is there
-        for member_id, share in shares.items():
-            before = wanted.targets.get(member_id)
-            if share != before:
-                tables = kafka_order.changed(before or NOTHING)
-                made[member_id] = before, records.target(wanted.group_id, member_id, share, tables)
-    return AssignmentComputed(wanted, assignment, WorkedOut(wanted.image_version, order, shares, made))
+    for member_id, _ in wanted.said:
+        share = share_of({topics[name].topic_id: its for name, its in assignment.get(member_id, nothing).items()})
+        before = targets.get(member_id)
+        if before is not None and share == before:
+            share = before  # it stays the same object: that is soon seen
+        elif wanted.assignor != RANGE:  # its tables depend on what the member subscribes to when the target is there
+            tables = kafka_order.changed(before or NOTHING)
+            made[member_id] = before, records.target(wanted.group_id, member_id, share, tables)
+        shares[member_id] = share
+    order = string_order(shares)
+    return AssignmentComputed(wanted, assignment, WorkedOut(wanted.image.version, order, shares, made))

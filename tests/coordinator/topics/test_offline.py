@@ -9,6 +9,7 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import DamagedLog, LogOffline, MemoryStorage, checkpoints
 from muster.coordinator.slices import at_once
+from muster.coordinator.topics import open_topics
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MetadataLog
@@ -266,3 +267,16 @@ def test_a_topic_can_be_deleted_on_a_disk_that_takes_no_files() -> None:
         at_once(topics.deleting(topics.by_name["t"]))
     assert topics.by_name == {}
     assert add_topic(topics).log.end_offset == 0
+
+
+def test_of_very_many_partitions_some_are_looked_at_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_topics, "LOOKED_AT_ONCE", 3)
+    topics = make_topics(MemoryStorage())
+    for name in "abc":
+        add_topic(topics, name, 2)
+    partition = topics.by_name["c"].partitions[1]
+    assert partition is not None
+    partition.log.go_offline("path", OSError("full"))
+    topics.by_name["b"].partitions[0] = None
+    found = [[(name, index) for name, index, _ in topics.open.failed_logs()] for _ in range(4)]
+    assert [one for one in found if one] == [[("b", 0)], [("c", 1)]] * 2

@@ -15,7 +15,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 def _everything_is_free(patch: pytest.MonkeyPatch) -> None:
     """Partitions are given away while another has them."""
-    patch.setattr(reconcile, "is_free", lambda *_: True)
+    patch.setattr(reconcile, "free_partitions", lambda _group, _topic_id, partitions, _member_id: partitions)
 
 
 def _nobody_revokes(patch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.core.interface import Client
+from muster.coordinator.groups import migration
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.consumer import classic_members
@@ -378,3 +379,53 @@ def test_a_classic_member_may_not_name_more_topics_than_the_limit() -> None:
     names = [f"{number:x}" for number in range(MOST_NAMES + 1)]
     assert join(hall, "", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert join(hall, "", *names[1:]).error_code == 0
+
+
+def test_a_group_is_not_upgraded_whose_member_names_more_topics_than_the_limit() -> None:
+    hall = classic(group_initial_rebalance_delay_ms=0)
+    (member,) = hall.core.state.groups["g"].members  # type: ignore[attr-defined]
+    names = [f"{number:x}" for number in range(MOST_NAMES + 1)]
+    join(hall, member, *names)
+    hall.written()
+    refused = hall.enter("C", "u")
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert refused.error_message == (
+        "Cannot upgrade classic group g to consumer group because a member subscribes to more than 20000 topics."
+    )
+    assert not hall.written()
+    assert isinstance(hall.core.state.groups["g"], ClassicGroup)
+
+
+@pytest.mark.parametrize(("most_bytes", "is_read"), [(5_000, True), (2_000, False)])
+def test_a_group_is_not_upgraded_whose_records_have_no_room_in_a_batch(
+    monkeypatch: pytest.MonkeyPatch, most_bytes: int, *, is_read: bool
+) -> None:
+    hall = Hall()
+    names = [f"a-topic-{number}" for number in range(200)]
+    member = join(hall, "", *names).member_id
+    hall.sync(member, {member: assignment_bytes({"u": [0, 1]})})
+    hall.written()
+    hall.most_bytes = most_bytes
+    read: list[bytes] = []
+    real = migration.decode_subscription
+    monkeypatch.setattr(migration, "decode_subscription", lambda data: (read.append(data), real(data))[1])
+    refused = hall.enter("C", "u")
+    assert (refused.error_code, refused.error_message) == (ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    assert bool(read) is is_read
+    assert not hall.written()
+    assert isinstance(hall.core.state.groups["g"], ClassicGroup)
+    hall.most_bytes = 1_048_588
+    assert hall.enter("C", "u").error_code == 0
+
+
+def test_a_classic_group_in_which_somebody_has_only_begun_to_join_is_upgraded() -> None:
+    hall = classic()
+    (member,) = hall.core.state.groups["g"].members  # type: ignore[attr-defined]
+    assert join(hall, "", "u", needs_id=True).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    join(hall, member, "t", "u", settle=False)  # it waits for the other one, and does not stay for it
+    hall.leave(member)
+    assert not hall.core.state.groups["g"].members  # type: ignore[attr-defined]
+    hall.written()
+    hall.enter("C", "u")
+    assert hall.written()[:4] == ["GroupMetadata -", "Metadata 1", "TargetAssignmentMetadata 1", "MemberMetadata C"]
+    assert hall.consumers().members.keys() == {"C"}
