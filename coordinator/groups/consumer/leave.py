@@ -89,9 +89,14 @@ def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> N
 
 
 def left_out(step: Step, group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a member for which there are no targets."""
+    """A member for which there are no targets is refused: the answer."""
     forget(step, group, [member])
-    return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka says no more
+    return no_targets()
+
+
+def no_targets() -> ConsumerGroupHeartbeatResponse:
+    """The answer to a member for which there are no targets: Kafka says no more."""
+    return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:

@@ -109,5 +109,5 @@ def _answer(
     had = member.at.assigned
     follow(step, group, member, request, is_subscription_new=False)
     if not member.at.epoch:
-        return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)  # Kafka says no more
+        return leave.no_targets()
     return response_to(step, request, member, had)
