@@ -60,6 +60,7 @@ class Following:
 
     async def before(self, side: Side, action: Send, twin_action: Send) -> None:
         """Ask the server, then the mirror."""
+        sent_ms = side.clock.now_ms()
         await side.world.transmit(action)
         if action.api in OF_TOPICS:
             await self._change_topics(side, action, twin_action)
@@ -77,7 +78,7 @@ class Following:
             reply = _reply_to(side, action)
             told = "" if reply is None else reply.body["MemberId"] or ""
             side.mirror.drawn_id = drawn(told) if action.api == "JoinGroup" else told or None
-        side.ask_mirror(twin_action)
+        side.ask_mirror(twin_action, sent_ms)
         side.mirror.drawn_id = None
 
     async def after(self, side: Side, action: Send) -> None:

@@ -120,9 +120,9 @@ class Side:
             self._plays = self._actions = None
             return []
 
-    def ask_mirror(self, action: Send) -> None:
-        """The mirror is asked now."""
-        self.mirror.live_until(self.clock.now_ms())
+    def ask_mirror(self, action: Send, at_ms: int | None = None) -> None:
+        """The mirror is asked now, or as if it had been then: not later than the server, for which one can wait."""
+        self.mirror.live_until(self.clock.now_ms() if at_ms is None else at_ms)
         self.mirror.ask(action)
         self.mirror.live_until(self.clock.now_ms())  # what is due at once
 

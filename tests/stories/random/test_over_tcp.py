@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.stories.random.__main__ import NOT_TOLD, OF_TRANSACTIONS
+from tests.stories.random.__main__ import NOT_TOLD, OF_CONSUMERS, OF_TRANSACTIONS
 from tests.stories.random.histories import history
 from tests.stories.random.lockstep import Outcome
-from tests.stories.random.session import TRANSACTIONS, Session
+from tests.stories.random.session import MIXED, TRANSACTIONS, Session
 from tests.stories.random.virtually import play
 from tests.stories.random.ways import OwnWays
 from tests.stories.story import Story
@@ -72,3 +72,41 @@ def test_histories_of_transactions_are_told_twice_the_same(tmp_path: Path) -> No
         server.stop()
     assert [one.difference for one in outcomes] == [None] * len(OF_TRANSACTIONS_PLAYED)
     assert sum(one.alike for one in outcomes) > 15 * len(OF_TRANSACTIONS_PLAYED)
+
+
+TOPICS_CHANGE = """\
+topics t1=3 t2=1
+own-topics u=2
+A: consumer-heartbeat epoch=0 owned=none rebalance=30000 topics=u
+Z: grow-topic u:4
+A: consumer-heartbeat owned=mine
+B: consumer-heartbeat epoch=0 owned=none rebalance=30000 regex=u~
+A: consumer-heartbeat owned=mine
+Z: delete-topic u
+A: consumer-heartbeat owned=mine
+C: enter topics=t1 session=300 rebalance=300
+advance 400
+A: consumer-heartbeat owned=mine
+Z: consumer-describe
+"""
+
+
+def test_what_a_server_does_by_itself_is_waited_for(tmp_path: Path) -> None:
+    settings = {**OF_CONSUMERS["consumers"], **NOT_TOLD}
+    server = MusterServer(tmp_path, settings, in_memory=True)
+    server.start()
+
+    async def compare() -> Outcome:
+        session = Session({"muster": server.address}, settings, MIXED)
+        await session.prepare()
+        broker = " ".join(f"{name}={value}" for name, value in OF_CONSUMERS["consumers"].items())
+        return await session.play(Story("topics-change", f"broker {broker}\n{TOPICS_CHANGE}"))
+
+    try:
+        outcome = asyncio.run(compare())
+    finally:
+        server.stop()
+    assert outcome.difference is None
+    assert outcome.steps == 11
+    for seen in ("assignment=[u/0+1]", "assignment=[u/0+1+2+3]", "members=[A ", "B epoch=3 topics= regex=u "):
+        assert seen in outcome.text, outcome.text
