@@ -1,7 +1,7 @@
 """Who may do what: Kafka's question (principal, host, listener; operation; resource) and the object that answers it.
 
-Each node has one authorizer, and every handler asks it. Today it allows everything, as a Kafka broker without
-`authorizer.class.name` does.
+Each node has one authorizer, and every handler asks it: `AllowAll`, as on a Kafka broker without
+`authorizer.class.name`, or `standard_authorizer`.
 """
 
 from __future__ import annotations
@@ -66,10 +66,22 @@ class Authorizer(Protocol):
 
     version: int
 
-    def allows(self, requester: Requester, operation: int, resource_type: int, name: str) -> bool:
-        """May the requester do this to the resource of this name?"""
+    def allows(
+        self, requester: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True
+    ) -> bool:
+        """May the requester do this to the resource of this name? `log_denied`: it has asked for just this; a refusal
+        is not only something left out of a list.
+        """
 
-    def allowed(self, requester: Requester, operation: int, resource_type: int, names: Iterable[str]) -> Container[str]:
+    def allowed(
+        self,
+        requester: Requester,
+        operation: int,
+        resource_type: int,
+        names: Iterable[str],
+        *,
+        log_denied: bool = True,
+    ) -> Container[str]:
         """Those of many names that `allows` is true for. Only names that were asked may be looked up in the answer."""
 
     def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:
@@ -87,10 +99,26 @@ class AllowAll:
     def __contains__(self, name: object) -> bool:
         return True
 
-    def allows(self, requester: Requester, operation: int, resource_type: int, name: str) -> bool:  # noqa: ARG002, D102
+    def allows(  # noqa: D102
+        self,
+        requester: Requester,  # noqa: ARG002
+        operation: int,  # noqa: ARG002
+        resource_type: int,  # noqa: ARG002
+        name: str,  # noqa: ARG002
+        *,
+        log_denied: bool = True,  # noqa: ARG002
+    ) -> bool:
         return True
 
-    def allowed(self, requester: Requester, operation: int, resource_type: int, names: Iterable[str]) -> Container[str]:  # noqa: ARG002, D102
+    def allowed(  # noqa: D102
+        self,
+        requester: Requester,  # noqa: ARG002
+        operation: int,  # noqa: ARG002
+        resource_type: int,  # noqa: ARG002
+        names: Iterable[str],  # noqa: ARG002
+        *,
+        log_denied: bool = True,  # noqa: ARG002
+    ) -> Container[str]:
         return self
 
     def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:  # noqa: ARG002, D102
@@ -113,12 +141,15 @@ SUPPORTED: Final = {
 def authorized_operations(authorizer: Authorizer, requester: Requester, resource_type: int, name: str) -> int:
     """The operations that a requester may do to a resource, one bit (1 << code) for each (KIP-430)."""
     operations = SUPPORTED[resource_type]
-    return sum(1 << one for one in operations if authorizer.allows(requester, one, resource_type, name))
+    return sum(
+        1 << one for one in operations if authorizer.allows(requester, one, resource_type, name, log_denied=False)
+    )
 
 
 def may_create_topic(authorizer: Authorizer, requester: Requester, name: str) -> bool:
     """May the requester create this topic? It may if it may create any topic of the cluster."""
-    return authorizer.allows(requester, Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or authorizer.allows(
+    of_cluster = Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME
+    return authorizer.allows(requester, *of_cluster, log_denied=False) or authorizer.allows(
         requester, Operation.CREATE, ResourceType.TOPIC, name
     )
 

@@ -52,7 +52,7 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
     made: list[MetadataResponseTopic] = []
     if request.topics is None:
         for present in [*node.topics.by_name.values()]:
-            if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, present.name):
+            if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, present.name, log_denied=False):
                 rows.append((yield from _present(node, context, present, tell_operations)))
             yield None
     else:

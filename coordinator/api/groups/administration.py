@@ -122,7 +122,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
         return ListGroupsResponse(error_code=failed[0])
     if not see_all:
         names = [group.group_id for group in groups]
-        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.GROUP, names)
+        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.GROUP, names, log_denied=False)
         groups = [group for group in groups if group.group_id in allowed]
     for _ in groups:
         yield None  # as many rows are to be encoded

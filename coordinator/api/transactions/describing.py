@@ -62,7 +62,7 @@ def handle_describe_transactions(
     for transactional_id in request.transactional_ids:
         row = found[transactional_id]
         names = [topic.topic for topic in row.topics]
-        seen = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, names)
+        seen = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, names, log_denied=False)
         row.topics = [topic for topic in row.topics if topic.topic in seen]
         size = _ROW_BYTES + len(transactional_id)
         size += sum(_ROW_BYTES + len(topic.topic) + 4 * len(topic.partitions) for topic in row.topics)
@@ -108,7 +108,9 @@ def handle_list_transactions(
         except ValueError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     names = [state.transactional_id for state in states]
-    allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names)
+    allowed = node.authorizer.allowed(
+        context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names, log_denied=False
+    )
     response.transaction_states = [state for state in states if state.transactional_id in allowed]
     for _ in (*response.transaction_states, *unknown):
         yield None  # as many rows are to be encoded

@@ -92,12 +92,22 @@ class Refusing:
         self.refused = set(refused)
         self.asked: list[tuple[int, int, str]] = []
 
-    def allows(self, _: Requester, operation: int, resource_type: int, name: str) -> bool:
+    def allows(self, _: Requester, operation: int, resource_type: int, name: str, *, log_denied: bool = True) -> bool:
+        del log_denied
         question = operation, resource_type, name
         self.asked.append(question)
         return question not in self.refused
 
-    def allowed(self, requester: Requester, operation: int, resource_type: int, names: Iterable[str]) -> set[str]:
+    def allowed(
+        self,
+        requester: Requester,
+        operation: int,
+        resource_type: int,
+        names: Iterable[str],
+        *,
+        log_denied: bool = True,
+    ) -> set[str]:
+        del log_denied
         return {name for name in names if self.allows(requester, operation, resource_type, name)}
 
     def allows_some(self, requester: Requester, operation: int, resource_type: int) -> bool:

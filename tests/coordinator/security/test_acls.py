@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.coordinator.security.acls import ANY, MATCH, Acl, AclFilter, AclRules, of_record, to_record
+from tests.coordinator.security.acl_cases import answers, recorded_answers, recorded_cases
+
+READ_T = Acl(2, "t", 3, "User:ann", "*", 3, 3)
+EVERYTHING = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
+
+acls = st.builds(
+    Acl,
+    st.sampled_from((2, 3)),
+    st.sampled_from(("a", "ab", "*")),
+    st.sampled_from((3, 4)),
+    st.sampled_from(("User:ann", "User:*")),
+    st.sampled_from(("*", "10.0.0.1")),
+    st.sampled_from((2, 3, 4, 8)),
+    st.sampled_from((2, 3)),
+)
+
+
+def test_every_decision_is_kafkas() -> None:
+    for case, java in zip(recorded_cases(), recorded_answers(), strict=True):
+        assert answers(case) == java, case
+
+
+def test_a_record_and_back() -> None:
+    assert of_record(to_record(READ_T, bytes(16))) == READ_T
+    assert to_record(READ_T, b"x" * 16).id == b"x" * 16
+
+
+def test_an_entry_reads_as_in_kafkas_audit() -> None:
+    assert str(READ_T) == (
+        "StandardAcl(resourceType=TOPIC, resourceName=t, patternType=LITERAL, principal=User:ann, host=*, "
+        "operation=READ, permissionType=ALLOW)"
+    )
+    assert "operation=UNKNOWN" in str(READ_T._replace(operation=99))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_selected"),
+    [
+        (EVERYTHING, True),
+        (EVERYTHING._replace(resource_type=2), True),
+        (EVERYTHING._replace(resource_type=3), False),
+        (EVERYTHING._replace(resource_name="t"), True),
+        (EVERYTHING._replace(resource_name="tt"), False),
+        (EVERYTHING._replace(pattern_type=4), False),
+        (EVERYTHING._replace(principal="User:bob"), False),
+        (EVERYTHING._replace(host="10.0.0.1"), False),
+        (EVERYTHING._replace(operation=4), False),
+        (EVERYTHING._replace(permission_type=2), False),
+        (EVERYTHING._replace(pattern_type=MATCH), True),
+        (EVERYTHING._replace(pattern_type=MATCH, resource_name="t"), True),
+        (EVERYTHING._replace(pattern_type=MATCH, resource_name="tt"), False),
+    ],
+)
+def test_a_filter(wanted: AclFilter, is_selected: bool) -> None:
+    assert wanted.selects(READ_T) == is_selected
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "is_selected"), [("*", 3, True), ("t", 4, True), ("tt", 4, True), ("tto", 4, False)]
+)
+def test_a_filter_that_matches_selects_all_that_concerns_a_resource(name: str, pattern: int, is_selected: bool) -> None:
+    wanted = EVERYTHING._replace(pattern_type=MATCH, resource_name="tt")
+    assert wanted.selects(READ_T._replace(resource_name=name, pattern_type=pattern)) == is_selected
+
+
+@given(
+    st.lists(acls),
+    st.builds(
+        AclFilter,
+        st.sampled_from((1, 2, 3, 4)),
+        st.sampled_from((None, "a", "ab", "*", "x")),
+        st.sampled_from((1, 2, 3, 4)),
+        st.none(),
+        st.none(),
+        st.just(1),
+        st.just(1),
+    ),
+)
+def test_candidates_are_all_that_a_filter_selects(there: list[Acl], wanted: AclFilter) -> None:
+    rules = AclRules()
+    for number, acl in enumerate(there):
+        rules.add(number.to_bytes(16), acl)
+    assert {acl for acl in rules.candidates(wanted) if wanted.selects(acl)} == set(filter(wanted.selects, there))
+
+
+def test_codes_that_kafka_does_not_know() -> None:
+    assert not EVERYTHING.is_unknown_pattern
+    assert not EVERYTHING.is_unknown_entry
+    assert EVERYTHING._replace(resource_type=9).is_unknown_pattern
+    assert EVERYTHING._replace(pattern_type=9).is_unknown_pattern
+    assert EVERYTHING._replace(operation=99).is_unknown_entry
+    assert EVERYTHING._replace(permission_type=9).is_unknown_entry
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), acls | st.none())))
+def test_entries_come_and_go(changes: list[tuple[int, Acl | None]]) -> None:
+    """After any history the rules are those of a fresh set with what is left."""
+    rules = AclRules()
+    left: dict[bytes, Acl] = {}
+    for number, acl in changes:
+        acl_id = bytes([number])
+        if acl is None:
+            rules.remove(acl_id)
+            left.pop(acl_id, None)
+        else:
+            rules.add(acl_id, acl)
+            left[acl_id] = acl
+    fresh = AclRules()
+    for acl_id, acl in left.items():
+        fresh.add(acl_id, acl)
+    assert rules.by_id == left
+    assert set(rules.ids) == set(left.values())
+    for question in (("User:ann", "10.0.0.1", 3, 2, name) for name in ("a", "abc", "*", "x")):
+        ours, theirs = rules.ruling(*question), fresh.ruling(*question)
+        assert ours.is_open == theirs.is_open
+        assert (ours.acl is None) == (theirs.acl is None)
+        assert ours.acl is None or theirs.acl is None or ours.acl.permission_type == theirs.acl.permission_type
+    assert rules.allows_some("User:ann", "10.0.0.1", 3, 2) == fresh.allows_some("User:ann", "10.0.0.1", 3, 2)
