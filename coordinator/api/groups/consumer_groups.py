@@ -35,16 +35,10 @@ def handle_consumer_group_heartbeat(
     if not _is_served(node):
         respond(refuse(request, ErrorCode.UNSUPPORTED_VERSION))
         return
-    group_id, names = request.group_id, request.subscribed_topic_names
-    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id):
-        respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    refusal = _refusal(node, context, request)
+    if refusal:
+        respond(refuse(request, refusal))
         return
-    if names:
-        distinct_names = [*dict.fromkeys(names)]
-        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, distinct_names)
-        if not all(name in allowed for name in distinct_names):
-            respond(refuse(request, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
-            return
     pattern = request.subscribed_topic_regex
     command = ConsumerHeartbeatCommand(
         request,
@@ -54,7 +48,31 @@ def handle_consumer_group_heartbeat(
         pattern_error=_error_of(pattern) if pattern else None,
         version=context.api_version,
     )
-    node.routing.shard(group_id).submit(command)
+    node.routing.shard(request.group_id).submit(command)
+
+
+def may_beat(
+    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool = True
+) -> bool:
+    """May the client be a member of the group with the topics that it names?"""
+    return not _refusal(node, context, request, log_denied=log_denied)
+
+
+def _refusal(
+    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool = True
+) -> int:
+    """The error of a client that may not; 0: it may."""
+    authorizer, names = node.authorizer, request.subscribed_topic_names
+    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id, log_denied=log_denied):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if names:
+        distinct_names = [*dict.fromkeys(names)]
+        allowed = authorizer.allowed(
+            context, Operation.DESCRIBE, ResourceType.TOPIC, distinct_names, log_denied=log_denied
+        )
+        if not all(name in allowed for name in distinct_names):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return 0
 
 
 def _is_served(node: Node) -> bool:

@@ -9,7 +9,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import RequestingConnection
 from muster.coordinator.api.groups.offset_commit import sort_out
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.prepared.request import NOT_PREPARED
+from muster.coordinator.api.prepared.request import NOT_PREPARED, may_read_group
 from muster.coordinator.api.prepared.template import FrameTemplate, Run, runs_between
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
@@ -104,6 +104,8 @@ def prepare_commit(node: Node, route: Route, context: RequestContext, frame: byt
         return None
     template = FrameTemplate(frame, runs)
     if template.match(encoded, 0) is None:  # the frame has something in it that the encoder does not say
+        return None
+    if not may_read_group(node, context, request.group_id):
         return None
     request.topics, refused = sort_out(node, context, request.topics)
     shard = node.routing.shard(request.group_id)

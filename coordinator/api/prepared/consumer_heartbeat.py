@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.groups.consumer_groups import may_beat
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.prepared.heartbeat import PreparedHeartbeat
 from muster.coordinator.api.routes import Route
@@ -12,8 +13,10 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 def prepare_consumer_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
 ) -> PreparedHeartbeat | None:
-    """None unless it comes from a member that owns what it is to own, in a group where nothing happens."""
+    """None unless it comes from a member that may be one, and owns what it is to own, where nothing happens."""
     request: ConsumerGroupHeartbeatRequest = route.decode(frame, body, len(frame))
+    if not may_beat(node, context, request, log_denied=False):
+        return None
     shard = node.routing.shard(request.group_id)
     member = shard.prepare_consumer_heartbeat(request, context.client)
     if member is None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import RequestingConnection
 from muster.coordinator.api.node import Node
-from muster.coordinator.api.prepared.request import NOT_PREPARED
+from muster.coordinator.api.prepared.request import NOT_PREPARED, may_read_group
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer
 from muster.coordinator.group_coordinator.shard import AT_ONCE, NOT_DONE, GroupShard, SteadyBeat
@@ -68,12 +68,14 @@ class PreparedHeartbeat:
 def prepare_heartbeat(
     node: Node,
     route: Route,
-    context: RequestContext,  # noqa: ARG001 - as all that prepare
+    context: RequestContext,
     frame: bytes,
     body: int,
 ) -> PreparedHeartbeat | None:
-    """None unless it comes from a member of the group's generation."""
+    """None unless it comes from a member of the group's generation, which may be one."""
     request: HeartbeatRequest = route.decode(frame, body, len(frame))
+    if not may_read_group(node, context, request.group_id):
+        return None
     shard = node.routing.shard(request.group_id)
     member = shard.prepare_heartbeat(request)
     return None if member is None else PreparedHeartbeat(node.authorizer, route, frame, shard, member)

@@ -1,12 +1,15 @@
-"""What a prepared request is. Holds no behaviour."""
+"""What a prepared request is, and who may have one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import RequestingConnection
+from muster.coordinator.api.node import Node
 from muster.coordinator.api.sink import Answer
+from muster.coordinator.security.authorizer import Operation, ResourceType
 
 NOT_PREPARED: Final = b""
 """Nothing was done: the request is to be handled as any other."""
@@ -29,3 +32,10 @@ class PreparedRequest(Protocol):
 
         Returns its answer; None when that comes later; or NOT_PREPARED.
         """
+
+
+def may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:
+    """Whether a request for a group may be prepared: the one before may have been refused. Nothing is asked again
+    until the authorizer's answers change (`Authorizer.version`).
+    """
+    return node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id, log_denied=False)

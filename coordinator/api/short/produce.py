@@ -160,6 +160,6 @@ def _topic(node: Node, context: RequestContext, key: str | bytes, transactional_
     topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.by_name.get(key)
     if topic is None or topic.internal or not node.transactions.routing.ready:
         return None
-    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id, log_denied=False):
         return None
-    return topic if allows(context, Operation.WRITE, ResourceType.TOPIC, topic.name) else None
+    return topic if allows(context, Operation.WRITE, ResourceType.TOPIC, topic.name, log_denied=False) else None

@@ -94,13 +94,13 @@ def _is_fine(node: Node, context: RequestContext, request: TxnOffsetCommitReques
     topics, allows = request.topics, node.authorizer.allows
     if not topics or len(topics) > MOST_ROWS or sum([len(topic.partitions) for topic in topics]) > MOST_ROWS:
         return False
-    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
+    if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id, log_denied=False):
         return False
-    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not allows(context, Operation.READ, ResourceType.GROUP, request.group_id, log_denied=False):
         return False
     names = [topic.name for topic in topics]
     may_read, by_name = (
-        node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, names),
+        node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, names, log_denied=False),
         node.topics.image.by_name,
     )
     if len(names) > 1 and len(set(names)) < len(names):
