@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import structlog
 
@@ -51,6 +51,7 @@ from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime import placement
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.security.authorizer import Authorizer
 from muster.coordinator.slices import Slices, at_once
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
@@ -264,6 +265,7 @@ class Server:
                 self.topics.broker_epoch,
                 self.topics.open.leaders,
             ),
+            authorizer=self._authorizer(),
             slices=self.slices,
             unsent=self._unsent,
             draw_uuid=self._machine.draw_uuid,
@@ -276,6 +278,21 @@ class Server:
         cleaners = self._machine.workers(self._post, max(self.logs.settings.log_cleaner_threads, 1))
         self._cleaner = Cleaner(self.logs, clock, cleaners, cpu_share=self._machine.cleaner_cpu_share)
         self._cleaner.start()
+
+    def _authorizer(self) -> Authorizer | None:
+        given = self.config.authorization
+        if given is None:
+            return None
+        # imported here: most servers have none
+        room = import_module("muster.coordinator.security.standard_authorizer")
+        audit = import_module("muster.coordinator.api.acls.audit")
+        authorizer: Any = room.StandardAuthorizer(
+            given.super_users, allows_when_open=given.allows_when_open, denied=audit.log_denial
+        )
+        self.topics.subscribe_acls(authorizer.take_in)
+        if not (given.super_users or given.allows_when_open or self.topics.state.acls):
+            log.warning("nobody may do anything: there are no access control entries and no super.users")
+        return cast(Authorizer, authorizer)
 
     def _group_settings(self) -> GroupSettings:
         settings, assignors = self.config.settings(GroupSettings), self.config.assignors

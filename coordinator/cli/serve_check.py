@@ -38,9 +38,18 @@ def sentences(config: Config, file: Path | None) -> Iterator[str]:
                     f"warning: the listener {listener.name} is open to all who reach it, and all they send can be read "
                     "on the way; use SSL, or listen on 127.0.0.1"
                 )
-    yield "Who is connected may do everything: there are no ACLs."
+    yield _authorization(config)
     warnings += files_of_others(config, file)
     yield from warnings
+
+
+def _authorization(config: Config) -> str:
+    given = config.authorization
+    if given is None:
+        return "Who is connected may do everything: there is no authorizer.class.name."
+    users = f"{', '.join(given.super_users)} may do everything" if given.super_users else "There are no super.users"
+    others = "for everybody" if given.allows_when_open else "for nobody else"
+    return f"{users}; others what access control entries allow. What has no entries is {others}."
 
 
 def _tls(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:

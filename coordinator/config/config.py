@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from muster.coordinator.config.authorization import Authorization
 from muster.coordinator.config.listeners import Listener
 from muster.coordinator.properties.definition import Property, Value
 from muster.coordinator.properties.live import LISTENER_PREFIX
@@ -52,6 +53,8 @@ class Config:
         self.data_dir = data_dir
         self.topics = topics
         self.notes = notes
+        self.authorization: Authorization | None = None
+        """What the authorizer is told, when there is one (`authorizer.class.name`)."""
         self.assignors: Mapping[str, Assignor] | None = None
         """The strategies of the server by name, when they were given (`assignors.named`)."""
         node_id = self.value("node.id")
@@ -126,6 +129,8 @@ class Config:
 
 _ASKED_HERE = (
     "advertised.listeners",
+    "allow.everyone.if.no.acl.found",
+    "authorizer.class.name",
     "broker.id",
     "broker.rack",
     "group.consumer.max.assignment.interval.ms",
@@ -142,6 +147,7 @@ _ASKED_HERE = (
     "log.dirs",
     "muster.cluster.id",
     "node.id",
+    "super.users",
 )
 
 

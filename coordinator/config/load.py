@@ -9,6 +9,7 @@ from typing import NamedTuple
 from muster.coordinator.config import environment as environment_
 from muster.coordinator.config import javaproperties
 from muster.coordinator.config.assignors import ASSIGNORS, named
+from muster.coordinator.config.authorization import ALLOW_EVERYONE, AUTHORIZER, SUPER_USERS, authorization_of
 from muster.coordinator.config.checks import check
 from muster.coordinator.config.config import Config, Given
 from muster.coordinator.config.error import ConfigError
@@ -71,6 +72,7 @@ def load(
     where = None if in_memory else _data_dir(given)
     config = Config(given, listeners=listeners, data_dir=where, topics=parse_topics(topics), notes=notes)
     check(config.value)
+    config.authorization = authorization_of(config.text)
     if ASSIGNORS in given:
         words = config.value(ASSIGNORS)
         config.assignors = named(words if isinstance(words, tuple) else ())
@@ -214,8 +216,9 @@ def _data_dir(given: Mapping[str, Given]) -> Path:
 
 
 def _notes(unknown: Sequence[str], skipped: Sequence[str], given: Mapping[str, Given]) -> Iterator[str]:
-    if "authorizer.class.name" in given and given["authorizer.class.name"].text.strip():
-        yield "authorizer.class.name has no effect: there are no ACLs, and who is connected may do everything"
+    useless = [name for name in (SUPER_USERS, ALLOW_EVERYONE) if name in given]
+    if useless and not (AUTHORIZER in given and given[AUTHORIZER].text.strip()):
+        yield f"{' and '.join(useless)} mean nothing without {AUTHORIZER}: who is connected may do everything"
     if unknown:
         yield f"these variables of the environment name no property of Kafka 4.3 and are ignored: {', '.join(unknown)}"
     if skipped:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.topics.names import collision_key, may_collide
@@ -21,6 +21,12 @@ from muster.protocol.messages.metadata_records.producer_ids_record import Produc
 from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
 from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
 from muster.protocol.messages.metadata_records.topic_record import TopicRecord
+
+if TYPE_CHECKING:
+    from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
+    from muster.protocol.messages.metadata_records.remove_access_control_entry_record import (
+        RemoveAccessControlEntryRecord,
+    )
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -82,6 +88,7 @@ class MetadataState:
         "_collisions",
         "_images",
         "_images_by_id",
+        "acls",
         "configs",
         "deleted",
         "features",
@@ -97,6 +104,8 @@ class MetadataState:
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         """By resource type and name: what was set there."""
+        self.acls: dict[bytes, Message] = {}
+        """The records of access control entries, by id."""
         self.deleted: dict[bytes, str] = {}
         """Topics that there were: name by id."""
         self.features: dict[str, int] = {}
@@ -142,7 +151,7 @@ class MetadataState:
 
     def evolve(self, record: Message) -> None:
         """Take in one record of the metadata log."""
-        evolve = _EVOLVE.get(type(record))
+        evolve = _EVOLVE.get(type(record)) or _EVOLVE_BY_NAME.get(type(record).__name__)
         if evolve is not None:
             evolve(self, record)
 
@@ -231,6 +240,12 @@ class MetadataState:
     def _producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
+    def _acl(self, record: AccessControlEntryRecord) -> None:
+        self.acls[record.id] = record
+
+    def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        self.acls.pop(record.id, None)
+
     def _feature(self, record: FeatureLevelRecord) -> None:
         self.features[record.name] = record.feature_level
 
@@ -245,3 +260,8 @@ _EVOLVE: dict[type[Message], Callable[[MetadataState, Message], None]] = {
     ProducerIdsRecord: MetadataState._producer_ids,  # type: ignore[dict-item]  # as above
     FeatureLevelRecord: MetadataState._feature,  # type: ignore[dict-item]  # as above
 }
+_EVOLVE_BY_NAME: dict[str, Callable[[MetadataState, Message], None]] = {
+    "AccessControlEntryRecord": MetadataState._acl,  # type: ignore[dict-item]  # as above
+    "RemoveAccessControlEntryRecord": MetadataState._remove_acl,  # type: ignore[dict-item]  # as above
+}
+"""By the name of the type: most logs hold none of these, and their modules are not imported then."""

@@ -7,7 +7,7 @@ records say, and gives every subscriber the new immutable image. It knows no req
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
@@ -92,6 +92,7 @@ class Topics:
         self.broker_epoch = 0
         self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
+        self._acl_subscribers: list[Callable[[Iterable[Message]], object]] = []
         self._changes = OneByOne()
         """Of topics: what one has begun, another one does not see half of."""
         self._producer_ids = range(0)
@@ -266,6 +267,17 @@ class Topics:
                 for key, value in changes.items()
             ]
         )
+
+    def subscribe_acls(self, callback: Callable[[Iterable[Message]], object]) -> None:
+        """Call back with the records of access control entries: with those that there are, and with each change."""
+        self._acl_subscribers.append(callback)
+        callback(self.state.acls.values())
+
+    def write_acls(self, records: Sequence[Message]) -> None:
+        """Write records of access control entries that come or go; they are in force at once. Raises `ApiError`."""
+        self._write(records)
+        for callback in self._acl_subscribers:
+            callback(records)
 
     def next_producer_id(self) -> int:
         """A new producer id; a block of them is taken from the metadata log when none is left."""

@@ -18,11 +18,14 @@ from muster.protocol.messages import (
     alter_configs,
     consumer_group_describe,
     consumer_group_heartbeat,
+    create_acls,
     create_partitions,
     create_topics,
+    delete_acls,
     delete_groups,
     delete_records,
     delete_topics,
+    describe_acls,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -156,6 +159,18 @@ def txn_commit(name: str) -> Message:
     wanted = [txn_offset_commit.TxnOffsetCommitRequestPartition(0, 1)]
     topics = [txn_offset_commit.TxnOffsetCommitRequestTopic(name, wanted)]
     return txn_offset_commit.TxnOffsetCommitRequest("x", "g", 1, 0, topics=topics)
+
+
+def described_acls() -> Message:
+    return describe_acls.DescribeAclsRequest(1, None, 1, None, None, 1, 1)
+
+
+def created_acl() -> Message:
+    return create_acls.CreateAclsRequest([create_acls.AclCreation(2, "other", 3, "User:nobody", "*", 3, 3)])
+
+
+def deleted_acls() -> Message:
+    return delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter(2, "other", 3, None, None, 1, 1)])
 
 
 def committed(topics: Any) -> Message:
@@ -319,6 +334,9 @@ CASES = [
     Case("log dirs", lambda t: describe_log_dirs.DescribeLogDirsRequest(None), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, len(a.results)), (NO_CLUSTER, 0)),
     Case("create partitions", lambda t: create_partitions.CreatePartitionsRequest([create_partitions.CreatePartitionsTopic("t", 2, None)], 1000, True), ((O.ALTER, T, "t"),), ((O.ALTER, T, "t"),), first("results"), (NO_TOPIC, None)),
     Case("reassignments", lambda t: list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), code, NO_CLUSTER),
+    Case("entries told", lambda t: described_acls(), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), code, NO_CLUSTER),
+    Case("entries made", lambda t: created_acl(), (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), lambda a: [row.error_code for row in a.results], [NO_CLUSTER]),
+    Case("entries deleted", lambda t: deleted_acls(), (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), lambda a: [row.error_code for row in a.filter_results], [NO_CLUSTER]),
     Case("describe cluster", lambda t: describe_cluster.DescribeClusterRequest(True), tuple(map(of_cluster, (5, 7, 8, 9, 10, 11, 12))), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, a.cluster_authorized_operations, len(a.brokers)), (0, 0, 1)),
     Case("producers", lambda t: describe_producers.DescribeProducersRequest([describe_producers.TopicRequest("t", [0])]), ((O.READ, T, "t"),), ((O.READ, T, "t"),), lambda a: (a.topics[0].partitions[0].error_code, a.topics[0].partitions[0].error_message), (NO_TOPIC, error_message(NO_TOPIC))),
     Case("what has configs", lambda t: list_config_resources.ListConfigResourcesRequest([TOPIC]), (of_cluster(O.DESCRIBE_CONFIGS),), (of_cluster(O.DESCRIBE_CONFIGS),), lambda a: (a.error_code, len(a.config_resources)), (NO_CLUSTER, 0)),

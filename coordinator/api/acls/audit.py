@@ -1,0 +1,31 @@
+"""The audit: a line for each request that was refused, as Kafka's `kafka.authorizer.logger` writes one.
+
+The log limits lines that are alike (`server_log.rate_limit`).
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import structlog
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.security.acls import OPERATIONS, RESOURCE_TYPES
+from muster.coordinator.security.standard_authorizer import Denial, java_address
+from muster.protocol.api import api
+
+log = structlog.get_logger("muster.authorizer")
+
+
+def log_denial(denial: Denial) -> None:
+    """Write the line of one refusal."""
+    context = cast(RequestContext, denial.requester)
+    log.info(
+        "denied",
+        principal=str(context.principal),
+        operation=OPERATIONS.get(denial.operation, denial.operation),
+        host=java_address(context.host),
+        resource=f"{RESOURCE_TYPES.get(denial.resource_type, denial.resource_type)}:{denial.name}",
+        request=api(context.api_key).name,
+        rule=denial.rule,
+    )

@@ -1,0 +1,144 @@
+"""CreateAcls: new access control entries (AclApis, AclControlManager)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.security.acls import (
+    ANY,
+    MATCH,
+    OPERATIONS,
+    PATTERN_TYPES,
+    PERMISSIONS,
+    RESOURCE_TYPES,
+    Acl,
+    to_record,
+)
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.security.standard_authorizer import StandardAuthorizer
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
+
+MOST_NEW: Final = 10_000
+"""Entries that one request may make (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+MOST_ACLS: Final = 20_000
+"""Entries of a cluster. Kafka has no limit; here an answer that tells of all of them is to stay small."""
+_TOO_MANY: Final = "Unable to perform excessively large batch operation."
+WRITTEN_AT_ONCE: Final = 500
+"""Entries that come into force in one turn of the event loop."""
+
+
+@to_the_end
+def handle_create_acls(
+    node: Node, context: RequestContext, request: CreateAclsRequest
+) -> Job[CreateAclsResponse | None]:
+    """Make the entries that are right and not there already; one answer for each that was sent."""
+    rows = request.creations
+    for row in rows:
+        if closes(context, row.resource_type, row.resource_pattern_type, row.operation, row.permission_type):
+            return None
+        yield None
+    found = authorizer_for(node, context, Operation.ALTER)
+    if not isinstance(found, Refusal):
+        found = _whole_request(rows) or found
+    if isinstance(found, Refusal):
+        return CreateAclsResponse(results=[AclCreationResult(*found) for _ in rows])
+    answers: list[AclCreationResult] = []
+    new: dict[Acl, list[AclCreationResult]] = {}
+    for row in rows:
+        answer = AclCreationResult()
+        answers.append(answer)
+        acl = _acl(row)
+        fault = _fault(acl)
+        if fault is not None:
+            answer.error_code, answer.error_message = ErrorCode.INVALID_REQUEST, fault
+        else:
+            new.setdefault(acl, []).append(answer)
+        yield None
+    yield from _make(node, found, new)
+    yield from until_durable(node, [answer for answer in answers if not answer.error_code])
+    return CreateAclsResponse(results=answers)
+
+
+def _whole_request(rows: Sequence[AclCreation]) -> Refusal | None:
+    """Why none of its entries can be made: codes of a filter, at which Kafka fails, and too many of them."""
+    if any(
+        row.resource_type == ANY
+        or row.resource_pattern_type in (ANY, MATCH)
+        or row.operation == ANY
+        or row.permission_type == ANY
+        for row in rows
+    ):
+        return Refusal(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    return Refusal(ErrorCode.POLICY_VIOLATION, _TOO_MANY) if len(rows) > MOST_NEW else None
+
+
+def _acl(row: AclCreation) -> Acl:
+    return Acl(
+        row.resource_type,
+        row.resource_name,
+        row.resource_pattern_type,
+        row.principal,
+        row.host,
+        row.operation,
+        row.permission_type,
+    )
+
+
+def _fault(acl: Acl) -> str | None:
+    """What is wrong with a new entry, in Kafka's words and order."""
+    if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not acl.resource_name:
+        return "Invalid empty resource name"
+    for code, known, what in (
+        (acl.resource_type, RESOURCE_TYPES, "resourceType"),
+        (acl.pattern_type, PATTERN_TYPES, "patternType"),
+        (acl.operation, OPERATIONS, "operation"),
+        (acl.permission_type, PERMISSIONS, "permissionType"),
+    ):
+        if code not in known:
+            return f"Invalid {what} UNKNOWN"
+    if ":" not in acl.principal:
+        return (
+            f"Could not parse principal from `{acl.principal}` "
+            "(no colon is present separating the principal type from the principal name)"
+        )
+    return None
+
+
+def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCreationResult]]) -> Job[None]:
+    """Write the records of those that are not there, some at a time."""
+    wanted = iter(new)
+    while True:
+        records: list[Message] = []
+        there = authorizer.rules.ids
+        for acl in wanted:
+            if acl in there:
+                continue
+            if len(there) + len(records) >= MOST_ACLS:
+                for answer in new[acl]:
+                    answer.error_code = ErrorCode.POLICY_VIOLATION
+                    answer.error_message = f"There are {MOST_ACLS} access control entries already: delete some before."
+                continue
+            records.append(to_record(acl, node.draw_uuid()))
+            if len(records) == WRITTEN_AT_ONCE:
+                break
+        if not records:
+            return
+        try:
+            node.topics.write_acls(records)
+        except ApiError as refusal:
+            for answers in new.values():
+                for answer in answers:
+                    answer.error_code, answer.error_message = refusal.error_code, refusal.message
+            return
+        yield None

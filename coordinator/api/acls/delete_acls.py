@@ -1,0 +1,114 @@
+"""DeleteAcls: take away the access control entries that filters select (AclApis, AclControlManager)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.security.acls import Acl, AclFilter
+from muster.coordinator.security.authorizer import Operation
+from muster.coordinator.security.standard_authorizer import StandardAuthorizer
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from muster.protocol.messages.metadata_records.remove_access_control_entry_record import (
+    RemoveAccessControlEntryRecord,
+)
+
+MOST_DELETED: Final = 10_000
+"""Entries that one request may take away (QuorumController.MAX_RECORDS_PER_USER_OP). One that several filters select
+counts for each here: the answer tells of it as often.
+"""
+MOST_FILTERS: Final = 1_000
+"""Of one request: each looks at all entries."""
+_TOO_MANY: Final = f"Cannot remove more than {MOST_DELETED} acls in a single delete operation."
+
+
+@to_the_end
+def handle_delete_acls(
+    node: Node, context: RequestContext, request: DeleteAclsRequest
+) -> Job[DeleteAclsResponse | None]:
+    """What each filter selects goes, and is told under each filter that selects it."""
+    for row in request.filters:
+        if closes(context, row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type):
+            return None
+        yield None
+    authorizer = authorizer_for(node, context, Operation.ALTER)
+    if not isinstance(authorizer, Refusal) and len(request.filters) > MOST_FILTERS:
+        authorizer = Refusal(ErrorCode.POLICY_VIOLATION, f"A request may have {MOST_FILTERS} filters at most.")
+    if isinstance(authorizer, Refusal):
+        return DeleteAclsResponse(filter_results=[DeleteAclsFilterResult(*authorizer) for _ in request.filters])
+    answers: list[DeleteAclsFilterResult] = []
+    doomed: dict[Acl, None] = {}
+    told = 0
+    for row in request.filters:
+        wanted = _filter(row)
+        fault = _fault(wanted)
+        if fault is not None:
+            answers.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=fault))
+            continue
+        selected: list[Acl] = []
+        for acl in authorizer.rules.candidates(wanted):
+            if wanted.selects(acl):
+                selected.append(acl)
+            yield None
+        told += len(selected)
+        if told > MOST_DELETED:
+            answers.append(DeleteAclsFilterResult(error_code=ErrorCode.POLICY_VIOLATION, error_message=_TOO_MANY))
+            continue
+        doomed.update(dict.fromkeys(selected))
+        answers.append(DeleteAclsFilterResult(error_message=None, matching_acls=[_told(acl) for acl in selected]))
+        yield None
+    _delete(node, authorizer, doomed, answers)
+    yield from until_durable(node, [answer for answer in answers if not answer.error_code])
+    return DeleteAclsResponse(filter_results=answers)
+
+
+def _filter(row: DeleteAclsFilter) -> AclFilter:
+    return AclFilter(
+        row.resource_type_filter,
+        row.resource_name_filter,
+        row.pattern_type_filter,
+        row.principal_filter,
+        row.host_filter,
+        row.operation,
+        row.permission_type,
+    )
+
+
+def _fault(wanted: AclFilter) -> str | None:
+    if wanted.is_unknown_pattern:
+        return "Unknown patternFilter."
+    return "Unknown entryFilter." if wanted.is_unknown_entry else None
+
+
+def _told(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(0, None, *acl)
+
+
+def _delete(
+    node: Node, authorizer: StandardAuthorizer, doomed: dict[Acl, None], answers: list[DeleteAclsFilterResult]
+) -> None:
+    """All of them in one batch of the metadata log; those that another request has taken away meanwhile are gone."""
+    ids = authorizer.rules.ids
+    records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in doomed for acl_id in ids.get(acl, ())]
+    if not records:
+        return
+    try:
+        node.topics.write_acls(records)
+    except ApiError as refusal:
+        for answer in answers:
+            if not answer.error_code:
+                answer.error_code, answer.error_message = refusal.error_code, refusal.message
+                answer.matching_acls = ()

@@ -1,0 +1,53 @@
+"""DescribeAcls: the access control entries that a filter selects."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.security.acls import AclFilter
+from muster.coordinator.security.authorizer import Operation
+from muster.coordinator.slices import Job
+from muster.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+_DISABLED = "No Authorizer is configured on the broker"
+
+
+@in_slices
+def handle_describe_acls(
+    node: Node, context: RequestContext, request: DescribeAclsRequest
+) -> Job[DescribeAclsResponse | None]:
+    """The entries by resource. A code that Kafka does not know selects none."""
+    wanted = AclFilter(
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
+    )
+    if closes(context, wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
+        return None
+    found = authorizer_for(node, context, Operation.DESCRIBE, _DISABLED)
+    if isinstance(found, Refusal):
+        return DescribeAclsResponse(error_code=found.error_code, error_message=found.error_message)
+    resources: dict[tuple[int, str, int], list[AclDescription]] = {}
+    for acl in found.rules.candidates(wanted):
+        if wanted.selects(acl):
+            row = AclDescription(acl.principal, acl.host, acl.operation, acl.permission_type)
+            resources.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(row)
+        yield None
+    answer = DescribeAclsResponse(error_message="")
+    rows: list[DescribeAclsResource] = []
+    for (kind, name, pattern), acls in resources.items():
+        rows.append(DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls))
+        for _ in acls:
+            yield None  # as many rows are to be encoded
+    answer.resources = rows
+    return answer

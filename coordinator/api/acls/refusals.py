@@ -1,0 +1,50 @@
+"""What the three APIs refuse alike: clients that may not, servers without an authorizer, codes that say nothing."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node
+from muster.coordinator.security.acls import UNKNOWN
+from muster.coordinator.security.authorizer import CLUSTER_NAME, ResourceType
+from muster.coordinator.security.standard_authorizer import StandardAuthorizer
+from muster.protocol.errors import ErrorCode, error_message
+
+NO_AUTHORIZER: Final = "No Authorizer is configured."
+
+
+class Refusal(NamedTuple):
+    """An error of the whole request."""
+
+    error_code: int
+    error_message: str | None
+
+
+NOT_ALLOWED: Final = Refusal(
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+)
+
+
+def authorizer_for(
+    node: Node, context: RequestContext, operation: int, disabled: str = NO_AUTHORIZER
+) -> StandardAuthorizer | Refusal:
+    """The authorizer whose entries a client may see or change (`operation` on the cluster), or why it may not.
+
+    `disabled`: what is told when there is none.
+    """
+    authorizer = node.authorizer
+    if not authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
+        return NOT_ALLOWED
+    if not isinstance(authorizer, StandardAuthorizer):
+        return Refusal(ErrorCode.SECURITY_DISABLED, disabled)
+    return authorizer
+
+
+def closes(context: RequestContext, *codes: int) -> bool:
+    """Close the connection, as Kafka does, when a code is 0, which no client may send (IllegalArgumentException)."""
+    if UNKNOWN not in codes:
+        return False
+    context.channel.end(CloseConnection("its request has the code 0 (UNKNOWN) in an access control entry or filter"))
+    return True

@@ -1,0 +1,212 @@
+"""The three APIs as clients meet them: each answer as Kafka's, after a start, and for who loses a right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.api.acls import create_acls, delete_acls
+from muster.coordinator.config.authorization import ALLOW_EVERYONE, AUTHORIZER, STANDARD, SUPER_USERS
+from muster.coordinator.server import Server
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatRequestTopicPartitions,
+)
+from muster.protocol.messages.delete_acls import DeleteAclsRequest
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.metadata import MetadataRequest
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.coordinator.api.acls.exchanges import (
+    CLOSED,
+    EXCHANGES,
+    create,
+    delete,
+    described,
+    entry,
+    kafkas,
+    selected,
+    told,
+)
+from tests.support.muster import Client, connected, running
+
+SUPER = {AUTHORIZER: STANDARD, SUPER_USERS: "User:ANONYMOUS"}
+OPEN = {AUTHORIZER: STANDARD, ALLOW_EVERYONE: "true"}
+OTHER_HOST = "127.0.0.2"
+
+
+@asynccontextmanager
+async def from_other_host(server: Server) -> AsyncIterator[Client]:
+    bound = server.bound[0]
+    reader, writer = await asyncio.open_connection(bound.host, bound.port, local_addr=(OTHER_HOST, 0))
+    try:
+        yield Client(reader, writer, "test")
+    finally:
+        writer.close()
+
+
+async def ask_all(server: Server) -> list[Any]:
+    found = []
+    for exchange in EXCHANGES:
+        async with connected(server) as client:
+            try:
+                found.append(told(await client.ask(exchange.request, exchange.version)))
+            except asyncio.IncompleteReadError:
+                found.append(CLOSED)
+    return found
+
+
+@pytest.mark.parametrize(("what", "properties"), [("with an authorizer", SUPER), ("without one", {})])
+async def test_every_answer_is_kafkas(what: str, properties: dict[str, str]) -> None:
+    async with running(properties) as server:
+        answers = await ask_all(server)
+    for exchange, answer, known in zip(EXCHANGES, answers, kafkas()[what], strict=True):
+        assert answer == known, exchange.name
+
+
+async def test_entries_are_there_after_a_start(tmp_path: Path) -> None:
+    async with running(SUPER, data_dir=tmp_path) as server, connected(server) as client:
+        await client.ask(create(entry(name="stays"), entry(name="goes")))
+        await client.ask(delete(selected(name="goes", pattern=3)))
+        before = told(await client.ask(described()))
+    # without an authorizer nothing of them is lost
+    async with running({}, data_dir=tmp_path) as server, connected(server) as client:
+        assert told(await client.ask(described()))[0] == ErrorCode.SECURITY_DISABLED
+    async with running(SUPER, data_dir=tmp_path) as server, connected(server) as client:
+        assert told(await client.ask(described())) == before == [0, "", [[2, "stays", 3, [["User:a", "*", 3, 3]]]]]
+
+
+def deny(kind: int, name: str, operation: int = 3) -> Any:
+    return entry(kind, name, principal="User:*", host=OTHER_HOST, operation=operation, permission=2)
+
+
+def allow_all(kind: int, name: str) -> Any:
+    return entry(kind, name, principal="User:*", operation=2)
+
+
+async def test_a_member_that_loses_its_right_is_told_with_its_next_request() -> None:
+    """Also where its requests are prepared ones, which look at nothing but their own bytes."""
+    refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    with capture_logs() as lines:
+        async with (
+            running(OPEN, topics=["t:1"]) as server,
+            connected(server) as admin,
+            from_other_host(server) as member,
+        ):
+            protocols = [JoinGroupRequestProtocol("range", b"")]
+            join = JoinGroupRequest("g", 10_000, 10_000, protocol_type="consumer", protocols=protocols)
+            join.member_id = (await member.ask(join)).member_id
+            joined = await member.ask(join)
+            assigned = [SyncGroupRequestAssignment(joined.member_id, b"x")]
+            sync = SyncGroupRequest("g", joined.generation_id, joined.member_id, None, "consumer", "range", assigned)
+            assert (await member.ask(sync)).error_code == 0
+
+            async def asked() -> list[int]:
+                beat = HeartbeatRequest("g", joined.generation_id, joined.member_id)
+                rows = [OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])]
+                commit = OffsetCommitRequest("g", joined.generation_id, joined.member_id, topics=rows)
+                return [
+                    (await member.ask(beat)).error_code,
+                    (await member.ask(commit, 9)).topics[0].partitions[0].error_code,
+                ]
+
+            for _ in range(5):
+                assert await asked() == [0, 0]
+            assert told(await admin.ask(create(deny(3, "g"), allow_all(3, "g")))) == [[0, ""]] * 2
+            for _ in range(5):
+                assert await asked() == [refused, refused]
+            assert told(await admin.ask(delete(selected(permission=2))))[0][0] == 0
+            for _ in range(5):
+                assert await asked() == [0, 0]
+    (line, *_) = [line for line in lines if line["event"] == "denied"]
+    assert line["rule"].endswith(f"host={OTHER_HOST}, operation=READ, permissionType=DENY))")
+    assert {name: line[name] for name in ("principal", "operation", "host", "resource", "request")} == {
+        "principal": "User:ANONYMOUS",
+        "operation": "READ",
+        "host": OTHER_HOST,
+        "resource": "GROUP:g",
+        "request": "Heartbeat",
+    }
+
+
+async def test_a_member_of_a_consumer_group_that_loses_a_right() -> None:
+    async with running(OPEN, topics=["t:1"]) as server, connected(server) as admin, from_other_host(server) as member:
+        join = ConsumerGroupHeartbeatRequest("g", "m", 0, rebalance_timeout_ms=10_000, subscribed_topic_names=["t"])
+        join.topic_partitions = []
+        joined = await member.ask(join)
+        (topic,) = joined.assignment.topic_partitions
+        owned = [ConsumerGroupHeartbeatRequestTopicPartitions(topic.topic_id, [0])]
+
+        async def asked() -> list[int]:
+            whole = ConsumerGroupHeartbeatRequest(
+                "g", "m", joined.member_epoch, rebalance_timeout_ms=10_000, subscribed_topic_names=["t"],
+                topic_partitions=owned,
+            )  # fmt: skip
+            short = ConsumerGroupHeartbeatRequest("g", "m", joined.member_epoch)
+            return [(await member.ask(whole)).error_code for _ in range(4)] + [
+                (await member.ask(short)).error_code for _ in range(4)
+            ]
+
+        assert await asked() == [0] * 8
+        await admin.ask(create(deny(2, "t", 8), allow_all(2, "t")))
+        assert await asked() == [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * 4 + [0] * 4
+        await admin.ask(create(deny(3, "g"), allow_all(3, "g")))
+        assert await asked() == [ErrorCode.GROUP_AUTHORIZATION_FAILED] * 8
+        await admin.ask(delete(selected(permission=2)))
+        assert await asked() == [0] * 8
+
+
+async def test_topics_that_may_not_be_described_do_not_show() -> None:
+    async with running(OPEN, topics=["seen:1", "hidden:1"]) as server, connected(server) as admin:
+        await admin.ask(create(deny(2, "hidden", 8), allow_all(2, "hidden")))
+        async with from_other_host(server) as client:
+            names = {topic.name for topic in (await client.ask(MetadataRequest(None))).topics}
+        assert "seen" in names
+        assert "hidden" not in names
+        assert "hidden" in {topic.name for topic in (await admin.ask(MetadataRequest(None))).topics}
+
+
+async def test_who_may_not_change_entries() -> None:
+    async with running({AUTHORIZER: STANDARD}) as server, connected(server) as client:
+        refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert told(await client.ask(described()))[0] == refused
+        assert [row[0] for row in told(await client.ask(create(entry(), entry())))] == [refused] * 2
+        assert [row[0] for row in told(await client.ask(delete(selected())))] == [refused]
+
+
+async def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(create_acls, "MOST_NEW", 5)
+    monkeypatch.setattr(create_acls, "MOST_ACLS", 6)
+    monkeypatch.setattr(create_acls, "WRITTEN_AT_ONCE", 2)
+    monkeypatch.setattr(delete_acls, "MOST_DELETED", 5)
+    monkeypatch.setattr(delete_acls, "MOST_FILTERS", 3)
+    async with running(SUPER) as server, connected(server) as client:
+
+        async def made(*numbers: int) -> list[int]:
+            answer = await client.ask(create(*(entry(name=f"t{number}") for number in numbers)))
+            return [row.error_code for row in answer.results]
+
+        policy = ErrorCode.POLICY_VIOLATION
+        assert await made(*range(6)) == [policy] * 6
+        assert await made(*range(5)) == [0] * 5
+        assert await made(0, 5, 6, 1, 6) == [0, 0, policy, 0, policy]
+        too_many = await client.ask(delete(selected()))
+        assert [row.error_code for row in too_many.filter_results] == [policy]
+        too_many = await client.ask(DeleteAclsRequest([selected()] * 4))
+        assert [row.error_code for row in too_many.filter_results] == [policy] * 4
+        assert len(told(await client.ask(described()))[2]) == 6
+        some = await client.ask(delete(selected(name="t0"), selected(), selected(name="t1")))
+        assert [row.error_code for row in some.filter_results] == [0, policy, policy]
+        assert len(told(await client.ask(described()))[2]) == 5
