@@ -279,7 +279,7 @@ def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
         "Listener SSL is at [::1]:3 and speaks SSL. Clients are told the address that they came to.",
         "  It is encrypted (TLSv1.2 to TLSv1.3); its certificate is that of CN=server,O=Muster.",
         "  Clients need a certificate, which names them.",
-        "Who is connected may do everything: there are no ACLs.",
+        "Who is connected may do everything: there is no authorizer.class.name.",
         "warning: the listener OUT is open to all who reach it, and all they send can be read on the way; use SSL, or "
         "listen on 127.0.0.1",
         "warning: listener SSL: without ssl.truststore clients are trusted whose certificates come from an authority of "

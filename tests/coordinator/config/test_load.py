@@ -74,7 +74,7 @@ def test_an_unknown_name_in_the_environment_is_only_noted() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "process.roles", "controller.quorum.voters", "ssl.provider", "sasl.jaas.config", "super.users", "metrics.jmx.include",
+        "process.roles", "controller.quorum.voters", "ssl.provider", "sasl.jaas.config", "metrics.jmx.include",
         "listener.name.plaintext.ssl.provider", "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config", "config.providers.env.class",
         "rsm.config.anything", "internal.metadata.log.segment.bytes", "leader.replication.throttled.rate",
     ],
