@@ -158,9 +158,8 @@ class _Run:
         asked = DEFAULT_GRID if settings is None else settings
         if not asked:
             return ()
-        for name, rows in what_if(
-            staged.inputs, asked, self._tables["memberships"], self._tables["rebalances"]
-        ).items():
+        known = (self._tables[name] for name in ("memberships", "rebalances", "commits"))
+        for name, rows in what_if(staged.inputs, asked, *known).items():
             self._keep(name, rows)
         return tuple(setting.name for setting in asked)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Spell, Who
+from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Spell, Who, is_slow
 from muster.pipeline.episodes.places import Change, changes
 
 NEAR_MS: Final = 60_000
@@ -130,7 +130,7 @@ class History:
         silent_ms, patience_ms = spell.silent_ms, spell.patience_ms
         if spell.how not in (LEFT, *DEATHS) or silent_ms is None or not patience_ms:
             return False
-        return None if silent_ms >= limits.SLOW_SHARE * patience_ms else False
+        return None if is_slow(silent_ms, patience_ms) else False
 
     def is_sure_of_slowness(self, some: Sequence[Change]) -> bool:
         """Do commits alone tell that members were slow so many times? A dead member is silent for its session too."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
-from muster.pipeline.episodes.thresholds import LOST_SESSIONS
+from muster.pipeline.episodes.thresholds import LOST_SESSIONS, SLOW_MOST, SLOW_SHARE
 
 FORMATION: Final = "first_formation"
 ROLLING: Final = "rolling_restart"
@@ -55,6 +55,11 @@ class Who(NamedTuple):
         if self.instance_id is not None:
             return ("instance", self.instance_id)
         return ("client", self.client_id or "", self.host or "")
+
+
+def is_slow(silent_ms: int, patience_ms: int) -> bool:
+    """Does a member that had not committed for so long look like one that did not poll in time?"""
+    return SLOW_SHARE * patience_ms <= silent_ms <= SLOW_MOST * patience_ms
 
 
 class Spell(NamedTuple):

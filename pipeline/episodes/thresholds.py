@@ -35,6 +35,8 @@ SLOW_TWICE: Final = 2
 """So often a process must have been put out, if only its commits say that it was slow."""
 SLOW_SHARE: Final = 0.8
 """It was slow if its last commit was this share of its rebalance timeout, or more, before it went."""
+SLOW_MOST: Final = 1.5
+"""and at most this: after a longer one it had nothing to commit."""
 SLOW_SESSIONS: Final = 2
 """A rebalance timeout of no more sessions than this does not tell a slow member from a dead one: LOOPS times count."""
 AT_ONCE: Final = 3

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import Episode
+from muster.pipeline.episodes.offsets import Back, Standing, on_purpose, troubles
 from muster.pipeline.wording import DAY, duration, moment, plural
 
 HELP: Final = "help"
@@ -32,28 +33,52 @@ class Verdict(NamedTuple):
     level: str
     text: str
     kind: str | None
-    """Of the worst episode; None: there was no trouble."""
+    """Of the worst trouble: an episode's, or one of `offsets`; None: there was none."""
     trouble_ms: int
     """What trouble cost, partitions times ms: formations, restarts, scaling and stops on purpose are none."""
 
 
-def verdict(episodes: Sequence[Episode], end_ms: int, score: float | None = None) -> Verdict:
-    """Of one group. `end_ms`: until when the log goes; `score`: of the table `flapping`."""
+def verdict(
+    episodes: Sequence[Episode],
+    end_ms: int,
+    score: float | None = None,
+    standing: Sequence[Standing] = (),
+    back: Sequence[Back] = (),
+) -> Verdict:
+    """Of one group. `end_ms`: until when the log goes; `score`: of the table `flapping`; `standing`, `back`: what its
+    commits tell.
+    """
+    of_offsets = troubles(standing, back, end_ms, lambda from_ms, until_ms: _between(from_ms, until_ms, end_ms))
     bad = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, end_ms), -one.cost_ms, one.from_ms))
     trouble_ms = sum(one.cost_ms for one in bad)
-    if not bad:
+    if not bad and not of_offsets:
         some = [one for one in episodes if one.kind not in (model.FORMATION, model.STOP)]
         count = sum(one.rebalances for one in some)
         if score is not None and score >= limits.RESTLESS_SCORE and count >= limits.RESTLESS_LEAST:
             every = _costs(count, sum(one.cost_ms for one in some), _most(some))
             return Verdict(HELP, f"restless, without one reason: {every}{_when(some, end_ms)}", None, trouble_ms)
-        return Verdict(FINE, _fine(episodes, end_ms), None, trouble_ms)
-    level = HELP if any(_is_wrong(one, end_ms) for one in bad) else LOOK
-    merged = _merged(bad)
-    told = [_sentence(kind, some, end_ms) for kind, some in merged[:_TROUBLES]]
-    rest = sum(len(some) for _, some in merged[_TROUBLES:])
+        return Verdict(FINE, _fine(episodes, end_ms, on_purpose(back)), None, trouble_ms)
+    merged = [
+        _Told(kind, any(_is_wrong(one, end_ms) for one in some), _sentence(kind, some, end_ms), len(some))
+        for kind, some in _merged(bad)
+    ]
+    # what is still on comes first; then what the rebalances tell, which has a cost
+    told = sorted(
+        [*(_Told(one.kind, one.is_on, one.text, 1) for one in of_offsets if one.is_on), *merged,
+         *(_Told(one.kind, one.is_on, one.text, 1) for one in of_offsets if not one.is_on)],
+        key=lambda one: not one.is_on,
+    )  # fmt: skip
+    rest = sum(one.happenings for one in told[_TROUBLES:])
     more = [f"{rest} more"] if rest else []
-    return Verdict(level, "; ".join([*told, *more]), bad[0].kind, trouble_ms)
+    text = "; ".join([*(one.text for one in told[:_TROUBLES]), *more])
+    return Verdict(HELP if any(one.is_on for one in told) else LOOK, text, told[0].kind, trouble_ms)
+
+
+class _Told(NamedTuple):
+    kind: str
+    is_on: bool
+    text: str
+    happenings: int
 
 
 def is_trouble(one: Episode) -> bool:
@@ -89,16 +114,16 @@ def _merged(bad: Sequence[Episode]) -> list[tuple[str, list[Episode]]]:
     return [(some[0].kind, some) for some in found.values()]
 
 
-def _fine(episodes: Sequence[Episode], end_ms: int) -> str:
+def _fine(episodes: Sequence[Episode], end_ms: int, also: Sequence[str]) -> str:
     told = [one for one in episodes if one.kind != model.FORMATION and not is_trouble(one)]
     stop = max((one for one in told if one.kind == model.STOP), key=lambda one: one.until_ms, default=None)
     gone = stop is not None and stop.back_ms is None and all(one.until_ms <= stop.until_ms for one in episodes)
     if stop is not None and gone:
         return f"stopped on purpose at {_clock(stop.from_ms, episodes[0].from_ms, end_ms)}, {_all(stop)} left"
     if not told:
-        return "fine"
+        return f"fine: {', '.join(also)}" if also else "fine"
     counted = Counter(one.kind for one in told)
-    what = ", ".join(_words(kind, counted[kind]) for kind in model.KINDS if counted[kind])
+    what = ", ".join([*(_words(kind, counted[kind]) for kind in model.KINDS if counted[kind]), *also])
     cost = _costs(sum(one.rebalances for one in told), sum(one.cost_ms for one in told), _most(told))
     return f"fine: {what} ({cost})"
 
@@ -175,6 +200,8 @@ def _slow(clause: _Clause) -> str:
 
 
 def _common(clause: _Clause) -> str:
+    if not any(one.died for one in clause.some):
+        return f"{clause.names} went or came back when other groups lost members (coordinator or network)"
     return f"{clause.names} died together with members of other groups (coordinator or network)"
 
 
@@ -225,7 +252,11 @@ def _most(some: Sequence[Episode]) -> int:
 def _when(some: Sequence[Episode], end_ms: int) -> str:
     if not some:
         return ""
-    from_ms, until_ms = min(one.from_ms for one in some), max(one.until_ms for one in some)
+    return _between(min(one.from_ms for one in some), max(one.until_ms for one in some), end_ms)
+
+
+def _between(from_ms: int, until_ms: int, end_ms: int) -> str:
+    """` since 09:14`, or ` from 09:14 to 09:20` if it is over."""
     begin = _clock(from_ms, from_ms, end_ms)
     if until_ms - from_ms < limits.MINUTE:
         return f" at {begin}"

@@ -70,9 +70,7 @@ class _Facts:
     def told(self, name: str) -> DataFrame:
         """`episodes` or `verdicts`: they are made together."""
         if name not in self._planned:
-            self._planned |= episodes_and_verdicts(
-                *(self[table] for table in ("rebalances", "memberships", "generations", "commits", "flapping"))
-            )
+            self._planned |= episodes_and_verdicts(*(self[table] for table in _OF_EPISODES))
         return self._planned[name]
 
     def since(self, rows: DataFrame, when: str) -> DataFrame:
@@ -104,6 +102,8 @@ def _changed(of: _Facts) -> DataFrame:
     return of.since(changes(of["held by"], None if epochs is None else takes_of(epochs)), "time_ms")
 
 
+_OF_EPISODES: Final = ("rebalances", "memberships", "generations", "commits", "flapping", "stalls", "regressions")
+"""What episodes and verdicts are made of."""
 _Plans = Mapping[str, Callable[[_Facts], DataFrame]]
 
 _TABLES: Final[_Plans] = {
@@ -115,8 +115,8 @@ _TABLES: Final[_Plans] = {
     "rebalances": _rebalances,
     "moves": lambda of: moves(of["changed"], of["rebalances"]),
     "balance": lambda of: balance(of["generations"]),
-    "regressions": lambda of: regressions(of["placed"], of.fenced()),
-    "stalls": lambda of: stalls(of["commits"], of.inputs.ends, of["ownership"]),
+    "regressions": lambda of: keep(regressions(of["placed"], of.fenced())),
+    "stalls": lambda of: keep(stalls(of["commits"], of.inputs.ends, of["ownership"])),
     "lag": lambda of: lag(of["commits"], of.inputs.ends),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),

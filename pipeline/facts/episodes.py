@@ -15,9 +15,11 @@ from pyspark.sql.pandas.types import from_arrow_type
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
+from muster.pipeline.episodes.offsets import Back, Standing
 from muster.pipeline.episodes.verdict import describe, verdict
 from muster.pipeline.facts.flapping import observed
 from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.facts.stalls import STALL, STOP
 from muster.pipeline.persist import keep
 from muster.pipeline.schema import columns
 from muster.pipeline.tables import by_group
@@ -35,11 +37,15 @@ _REBALANCE: Final = pa.struct(
         "reason string, members_before int, members_after int, partitions int, cost_ms long, confidence double"
     )
 )
+_STANDING: Final = pa.struct(columns("topic string, partition int, from_ms long, until_ms long, lag long"))
+_BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
 _MOMENT: Final = pa.struct(columns("from_ms long, until_ms long"))
 _GIVEN: Final[dict[str, Any]] = {
     "spell": from_arrow_type(_SPELL),
     "rebalance": from_arrow_type(_REBALANCE),
     "moments": from_arrow_type(pa.list_(_MOMENT)),
+    "standing": from_arrow_type(_STANDING),
+    "back": from_arrow_type(_BACK),
     "score": "double",
     "first_ms": "long",
     "last_ms": "long",
@@ -56,12 +62,17 @@ _RESULT: Final = pa.schema(
 
 
 def episodes_and_verdicts(
-    rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, commits: DataFrame, flapping: DataFrame
-) -> dict[str, DataFrame]:
-    """Both tables, out of the tables of these names."""
+    rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, commits: DataFrame, flapping: DataFrame,
+    stalls: DataFrame | None = None, regressions: DataFrame | None = None,
+) -> dict[str, DataFrame]:  # fmt: skip
+    """Both tables, out of the tables of these names. Without the last two the verdicts do not tell of commits."""
     spells = keep(_spells(memberships, generations, commits))
     rows = spells.unionByName(_rebalances(rebalances))
     rows = rows.unionByName(_groups(generations, commits, flapping, _moments(spells)))
+    if stalls is not None:
+        rows = rows.unionByName(_standing(stalls))
+    if regressions is not None:
+        rows = rows.unionByName(_back(regressions))
     result = keep(by_group(rows, "at_ms", _tell, _RESULT))
     return {
         "episodes": conform(result.where(~F.col("is_verdict")), "episodes"),
@@ -114,6 +125,19 @@ def _rebalances(rebalances: DataFrame) -> DataFrame:
     return _row(rebalances, F.col("end_ms"), rebalance=told)
 
 
+def _standing(stalls: DataFrame) -> DataFrame:
+    rows = stalls.where(F.col("status").isin(STALL, STOP))
+    return _row(
+        rows, F.col("start_ms"), standing=_struct(_STANDING, from_ms=F.col("start_ms"), until_ms=F.col("end_ms"))
+    )
+
+
+def _back(regressions: DataFrame) -> DataFrame:
+    until_ms, commits = F.coalesce("until_ms", "time_ms"), F.coalesce("commits", F.lit(1))
+    told = _struct(_BACK, from_ms=F.col("time_ms"), until_ms=until_ms, commits=commits.cast("int"))
+    return _row(regressions, F.col("time_ms"), back=told)
+
+
 def _moments(spells: DataFrame) -> DataFrame:
     """One row: `moments`, from when to when members of so many groups were last heard of that it is no chance."""
     end_ms, silent_ms, session_ms = (
@@ -152,12 +176,18 @@ def _groups(generations: DataFrame, commits: DataFrame, flapping: DataFrame, mom
 def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     spells: list[Spell] = []
     rebalances: list[Rebalance] = []
+    standing: list[Standing] = []
+    back: list[Back] = []
     about: dict[str, Any] = {}
     for row in rows:
         if row["spell"] is not None:
             spells.append(spell_of(row["spell"]))
         elif row["rebalance"] is not None:
             rebalances.append(Rebalance(**row["rebalance"]))
+        elif row["standing"] is not None:
+            standing.append(Standing(**row["standing"]))
+        elif row["back"] is not None:
+            back.append(Back(**row["back"]))
         else:
             about = row
     end_ms = max([about.get("end_ms") or 0, *(one.end_ms for one in rebalances)])
@@ -165,7 +195,7 @@ def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
     found = found_in(spells, rebalances, moments)
     for one in found:
         yield {"is_verdict": False, **row_of(group, one, end_ms)}
-    told = verdict(found, end_ms, about.get("score"))
+    told = verdict(found, end_ms, about.get("score"), standing, back)
     yield {
         "is_verdict": True,
         "group": group,

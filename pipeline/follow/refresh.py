@@ -21,6 +21,7 @@ from muster.pipeline.follow.ends import Seen, Watch, committed_by_then
 from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
 from muster.pipeline.follow.staging import bucket_of, reached, staged, staged_transactions
 from muster.pipeline.follow.store import BUCKET, Store
+from muster.pipeline.persist import keep
 from muster.pipeline.sources.ends import ends_of_cluster
 from muster.pipeline.sources.topic_names import names_of_cluster
 
@@ -54,9 +55,6 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         if told.there or not manifest.version:
             made[OF_ALL] = transactions(told, tables["commits"])
         made |= {"flapping": flapping(tables["rebalances"], tables["generations"], tables["commits"])}
-        made |= episodes_and_verdicts(
-            tables["rebalances"], tables["memberships"], tables["generations"], tables["commits"], made["flapping"]
-        )
         has_ends = manifest.has_ends
         if seen is not None or not manifest.version:
             commits = tables["commits"]
@@ -65,6 +63,12 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
             ends = None if seen is None else _ends(store, kafka, seen, commits, watch)
             made |= {"stalls": stalls(commits, ends), "lag": lag(commits, ends)}
             has_ends = ends is not None
+        still = keep(made["stalls"]) if "stalls" in made else tables["stalls"]
+        made |= {"stalls": still} if "stalls" in made else {}
+        made |= episodes_and_verdicts(
+            tables["rebalances"], tables["memberships"], tables["generations"], tables["commits"], made["flapping"],
+            still, tables["regressions"],
+        )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")
             rows.coalesce(1).write.parquet(store.folder(name, folder))

@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 from muster.pipeline.whatif.compare import Comparison, WhatIf
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.history import CONSUMER, EVENTS, LOG, History
+from muster.pipeline.whatif.leader import is_cooperative
+from muster.pipeline.whatif.processes import polled_too_late
 from muster.pipeline.whatif.schedule import ON_THE_SERVER
 from muster.pipeline.whatif.settings import Setting
 from muster.pipeline.wording import duration, plural
@@ -19,7 +21,11 @@ LEAST_SHARE: Final = 0.10
 """A gain below this share of what really was is none."""
 LEAST_REBALANCES: Final = 2
 """So many rebalances must be spared."""
-NEARLY: Final = 0.9
+MOST_FOR_COMPANY: Final = 0.20
+"""By this share the unread time may grow, if an empty group is to wait for company."""
+LONGEST_DELAY_MS: Final = 10_000
+"""No longer wait is advised."""
+NEARLY: Final = 0.8
 """A setting that gains this share of the best one's gain, and changes less, is told instead."""
 
 
@@ -31,6 +37,8 @@ class Advice(NamedTuple):
     """Rebalances."""
     gain_ms: int
     """Unread time that would have been spared, the dead time that the setting adds taken off."""
+    unread_ms: int
+    """What really was, of that."""
     uncertainty_ms: int
     told: str
 
@@ -42,7 +50,7 @@ def advice(history: History, found: Comparison) -> Advice | None:
         return None
     actual = found.actual
     unsure = UNSURE[fidelity.source] + (1 - fidelity.share)
-    uncertainty_ms = round(unsure * _unread_ms(actual))
+    uncertainty_ms = round(unsure * _unread_ms(actual, Setting()))
     possible = [
         one for row in found.whatif if (one := _helps(row, history, actual, uncertainty_ms, 1 - fidelity.share))
     ]
@@ -53,7 +61,7 @@ def advice(history: History, found: Comparison) -> Advice | None:
     near = [one for one in possible if one.gain_ms >= NEARLY * most_ms] if most_ms > uncertainty_ms else [
         one for one in possible if one.spared >= NEARLY * most
     ]  # fmt: skip
-    return min(near, key=lambda one: (_changes(one.setting), -one.gain_ms, -one.spared, one.setting.name))
+    return min(near, key=_rank)
 
 
 def _is_at_rest(history: History) -> bool:
@@ -66,17 +74,24 @@ def _helps(row: WhatIf, history: History, actual: Figures, uncertainty_ms: int, 
     figures, setting = row.figures, row.setting
     if figures is None or not _changes(setting) or not _may_be_told(setting, history):
         return None
-    # epochs of the consumer protocol are no rebalances in which work stops: they are not compared
-    spared = actual.rebalances - figures.rebalances if setting.protocol is None else 0
-    gain_ms = _unread_ms(actual) - _unread_ms(figures)
-    is_gain = gain_ms > max(uncertainty_ms, LEAST_SHARE * _unread_ms(actual)) and spared >= 0
+    # epochs of the consumer protocol are no rebalances in which work stops, nor are the short rounds of a cooperative
+    # strategy: they are not compared
+    is_alike = setting.protocol is None and (setting.assignor is None or not is_cooperative(setting.assignor))
+    spared = actual.rebalances - figures.rebalances
+    spared = spared if is_alike else 0 if setting.protocol else max(spared, 0)
+    unread_ms = _unread_ms(actual, setting)
+    gain_ms = unread_ms - _unread_ms(figures, setting)
+    is_gain = gain_ms > max(uncertainty_ms, LEAST_SHARE * unread_ms) and spared >= 0
+    # how long a group really waited for its first members is not in every log: only fewer rebalances count
+    is_gain &= setting.initial_delay_ms is None
     # fewer rebalances at the same unread time help too
     least = max(LEAST_REBALANCES, LEAST_SHARE * actual.rebalances, unfaithful * actual.rebalances + 1)
-    is_calmer = spared >= least and gain_ms > -LEAST_SHARE * _unread_ms(actual)
+    most = LEAST_SHARE if setting.initial_delay_ms is None else MOST_FOR_COMPANY
+    is_calmer = spared >= least and gain_ms > -most * unread_ms
     if not is_gain and not is_calmer:
         return None
     told = _told(setting, history, actual, figures, spared, gain_ms if is_gain else None)
-    return Advice(setting, spared, gain_ms, uncertainty_ms, told)
+    return Advice(setting, spared, gain_ms, unread_ms, uncertainty_ms, told)
 
 
 def _may_be_told(setting: Setting, history: History) -> bool:
@@ -90,18 +105,45 @@ def _may_be_told(setting: Setting, history: History) -> bool:
     ):
         if asked_ms is not None and asked_ms < max(real_ms, default=0):
             return False
+    if setting.protocol == history.protocol:
+        return False  # it has it
+    if setting.rebalance_timeout_ms is None and _is_slow(history):
+        return False  # nothing else heals a member that does not poll in time
+    delay_ms = setting.initial_delay_ms
+    if delay_ms is not None and not history.initial_delay_ms < delay_ms <= LONGEST_DELAY_MS:
+        return False  # what a formation costs is wanted: others are to come meanwhile
+    had = {one.protocol for one in (history.given, *history.generations) if one is not None}
+    if any(map(is_cooperative, had)) and setting.assignor is not None and not is_cooperative(setting.assignor):
+        return False  # all would stop, to spare the second rounds
     if setting.protocol is None and history.protocol == CONSUMER and setting.assignor not in (None, *ON_THE_SERVER):
         return False  # such a group cannot have it
     return setting.deploy is None or not history.emptied
 
 
-def _unread_ms(figures: Figures) -> int:
-    return figures.paused_partition_ms + figures.silent_partition_ms
+def _is_slow(history: History) -> bool:
+    """Did most members that left do so because they had not polled in time?"""
+    gone = [one for one in history.spells if one.end is not None]
+    return 2 * sum(map(polled_too_late, gone)) >= max(len(gone), 1)
+
+
+def _unread_ms(figures: Figures, setting: Setting) -> int:
+    """Without the first formation, which is no trouble, unless the setting changes how long it takes."""
+    forming_ms = figures.forming_partition_ms if setting.initial_delay_ms is None else 0
+    return figures.paused_partition_ms + figures.silent_partition_ms - forming_ms
 
 
 def _changes(setting: Setting) -> int:
     """How much one has to change: a deploy in another way, or another protocol, is more than a setting."""
     return len(json.loads(setting.to_json())) + (setting.deploy is not None) + (setting.protocol is not None)
+
+
+def _rank(one: Advice) -> tuple[int, int, int, int, str]:
+    return _changes(one.setting), -one.spared, _waits_ms(one.setting), -one.gain_ms, one.setting.name
+
+
+def _waits_ms(setting: Setting) -> int:
+    """How long it lets others wait: of two that gain nearly as much the shorter one is better."""
+    return sum((setting.session_timeout_ms or 0, setting.rebalance_timeout_ms or 0, setting.initial_delay_ms or 0))
 
 
 def _told(
@@ -111,7 +153,7 @@ def _told(
     if spared > 0:
         would.append(f"{spared:,} of {plural(actual.rebalances, 'rebalance')}")
     if gain_ms is not None:
-        would.append(f"{duration(gain_ms)} of {duration(_unread_ms(actual))} in which partitions were unread")
+        would.append(f"{duration(gain_ms)} of {duration(_unread_ms(actual, setting))} in which partitions were unread")
     price = _price(setting, history, actual, figures)
     change = words(setting)
     if (setting.protocol or history.protocol) == CONSUMER:
@@ -121,11 +163,18 @@ def _told(
 
 
 def _price(setting: Setting, history: History, actual: Figures, figures: Figures) -> str:
-    if actual.detect_ms is not None and figures.detect_ms is not None:
+    waits = setting.rebalance_timeout_ms is None and setting.initial_delay_ms is None
+    if waits and actual.detect_ms is not None and figures.detect_ms is not None:
         longer_ms = figures.detect_ms - actual.detect_ms
         if longer_ms >= _SECOND:
             return f"a crash would have stayed unnoticed {duration(round(longer_ms, -3))} longer"
         return ""
+    patience_ms = max((one.rebalance_timeout_ms for one in history.spells), default=0)
+    if setting.rebalance_timeout_ms is not None and setting.rebalance_timeout_ms > patience_ms:
+        return f"a member that hangs would stay one for {duration(setting.rebalance_timeout_ms - patience_ms)} longer"
+    if setting.initial_delay_ms is not None:
+        longer_ms = setting.initial_delay_ms - history.initial_delay_ms
+        return f"an empty group would wait {duration(longer_ms)} longer for company"
     session_ms = setting.session_timeout_ms or max((one.session_timeout_ms for one in history.spells), default=0)
     usual_ms = max((one.session_timeout_ms for one in history.spells), default=0)
     if setting.static and session_ms:

@@ -140,5 +140,6 @@ def _told(cast: Cast, costs: Costs, names: Mapping[str, str]) -> Iterator[tuple[
         vanished_ms, name = cast.vanished_ms(spell), names[spell.member_id]
         if vanished_ms is not None:
             yield vanished_ms, _LAST + 2, partial(costs.vanished, name, vanished_ms)
-        if spell.end_ms is not None and spell.end != REPLACED:
-            yield spell.end_ms, -1, partial(costs.gone, name, spell.end_ms)
+        if spell.end_ms is not None:
+            tell = costs.back if spell.end == REPLACED else costs.gone
+            yield spell.end_ms, -1, partial(tell, name, spell.end_ms)

@@ -39,18 +39,21 @@ class Figures:
     paused_partition_ms: int = 0
     silent_partition_ms: int = 0
     detect_ms: float | None = None
+    forming_partition_ms: int = 0
+    """How much of `paused_partition_ms` was the first formation of the group."""
 
 
 class Costs:
     """Adds up the costs of events that are given in order. `who` is a name that an owner keeps."""
 
-    __slots__ = ("_away", "_began_ms", "_cooperative", "_detected", "_last", "_left", "_moved", "_orphaned_ms",
-                 "_orphans", "_owned", "_paused", "_rebalances", "_silent", "_waiting", "_wanted")  # fmt: skip
+    __slots__ = ("_away", "_began_ms", "_cooperative", "_detected", "_forming", "_last", "_left",
+                 "_moved", "_orphaned_ms", "_orphans", "_owned", "_paused", "_rebalances", "_silent", "_waiting",
+                 "_wanted")  # fmt: skip
 
     def __init__(self, wanted: Sequence[tuple[int, int]] = ALWAYS) -> None:
         """`wanted`: when a process wants to read, as intervals in order."""
         self._wanted = wanted
-        self._rebalances = self._moved = self._paused = self._silent = 0
+        self._rebalances = self._moved = self._paused = self._silent = self._forming = 0
         self._detected: list[int] = []
         self._last: dict[Partition, str] = {}
         """The last owner of each partition."""
@@ -118,6 +121,8 @@ class Costs:
         else:
             self._paused += (ms - began_ms) * sum(map(len, self._owned.values()))
             self._waiting.clear()
+        if self._rebalances == 1 and not before and not self._orphans:
+            self._forming = self._paused
         self._left.clear()
         self._began_ms, self._orphans = None, 0
 
@@ -148,7 +153,7 @@ class Costs:
             paused += (ms - began_ms) * sum(map(len, self._owned.values()))
         detected = self._detected
         mean_ms = sum(detected) / len(detected) if detected else None
-        return Figures(self._rebalances, self._moved, paused, self._silent, mean_ms)
+        return Figures(self._rebalances, self._moved, paused, self._silent, mean_ms, self._forming)
 
     def _take(self, shares: Mapping[str, Owned]) -> None:
         last, moved = self._last, 0

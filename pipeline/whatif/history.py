@@ -78,7 +78,7 @@ class Spell:
     end_ms: int | None = None
     end_rank: int = BEFORE
     heard_ms: int | None = None
-    """The last sign of life of one that expired."""
+    """The last sign of life of one that expired, or of a static one before it was replaced."""
     reason: str | None = None
     """Its own words when it left."""
 

@@ -28,12 +28,14 @@ from muster.pipeline.whatif.advice import advice
 from muster.pipeline.whatif.compare import Comparison, compare
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.fidelity import withheld
-from muster.pipeline.whatif.history import EVENTS, EXPIRED, LOG, History
+from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, REPLACED, History
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
+from muster.pipeline.whatif.silence import SILENT_MS, hear
 
 LONGEST_HISTORY: Final = 32_000_000
 """Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
 _ENDS: Final = "ends"
+_HEARD: Final = "heard"
 _STARTS: Final = "starts"
 _MADE: Final = ("fidelity", "whatif", "advice")
 _EPOCHS: Final = "epochs"
@@ -52,14 +54,19 @@ def what_if(
     settings: Sequence[Setting] = DEFAULT_GRID,
     memberships: DataFrame | None = None,
     rebalances: DataFrame | None = None,
+    commits: DataFrame | None = None,
 ) -> dict[str, DataFrame]:
     """The tables `fidelity`, `whatif` and `advice` (facts.schema.TABLES), computed once when the first of them is read.
 
     Groups with a rebalance in `inputs.events` are read from there, others from the offsets log alone; then the tables
-    `memberships` (which members left or expired) and `rebalances` (when each began) are used. The real settings are
-    always replayed, for the fidelity; they are in `whatif` only if they are among `settings`.
+    `memberships` (which members left or expired) and `rebalances` (when each began) are used. The table `commits` tells
+    how long members that left, or were replaced, had been silent. The real settings are always replayed, for the
+    fidelity; they are in `whatif` only if they are among `settings`.
     """
-    rows = _newest(_histories(inputs, memberships, rebalances)).crossJoin(F.broadcast(_end(inputs)))
+    histories = _histories(inputs, memberships, rebalances)
+    if memberships is not None and commits is not None:
+        histories = histories.unionByName(_heard(memberships, commits))
+    rows = _newest(histories).crossJoin(F.broadcast(_end(inputs)))
     spark = inputs.decoded.sparkSession
     tasks = max(int(spark.conf.get("spark.sql.shuffle.partitions") or 1), 4 * spark.sparkContext.defaultParallelism)
     grid = tuple(settings)
@@ -80,6 +87,7 @@ def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, An
     source = EVENTS if EVENTS in kinds.to_pylist() else LOG
     try:
         history = _read(group, source, rows)
+        hear(history, _heard_of(rows))
         found = compare(history, settings)
     except Exception as error:  # noqa: BLE001 - what is odd about one group costs no other its what-if
         history = History(group, source)
@@ -91,7 +99,10 @@ def played(rows: pa.Table, settings: Sequence[Setting]) -> Iterator[dict[str, An
 def _read(group: str, source: str, rows: pa.Table) -> History:
     values, end_ms = rows.column("value"), rows.column("end_ms")[0].as_py() or 0
     if source == EVENTS:
-        return from_events.history_of(group, (json.loads(value.as_py()) for value in values), end_ms)
+        told = zip(rows.column("source"), values, strict=True)
+        return from_events.history_of(
+            group, (json.loads(value.as_py()) for kind, value in told if kind.as_py() == EVENTS), end_ms
+        )
     ends: dict[str, str] = {}
     epochs: list[dict[str, Any]] = []
     targets: list[int] = []
@@ -101,6 +112,8 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
         parsed = json.loads(value.as_py())
         if kind.as_py() == _ENDS:
             ends[parsed["member_id"]] = EXPIRED
+        elif kind.as_py() == _HEARD:
+            continue
         elif kind.as_py() == _STARTS:
             starts[parsed["generation"], parsed["end_ms"]] = parsed["start_ms"]
         elif kind.as_py() == _EPOCHS:
@@ -115,6 +128,13 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
             history.unusable = "it was a classic group for a time"
         return history
     return from_log.history_of(group, records, ends, end_ms, starts)
+
+
+def _heard_of(rows: pa.Table) -> dict[str, int]:
+    """When members last committed."""
+    told = zip(rows.column("source"), rows.column("value"), strict=True)
+    parsed = (json.loads(value.as_py()) for kind, value in told if kind.as_py() == _HEARD)
+    return {one["member_id"]: one["heard_ms"] for one in parsed}
 
 
 def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
@@ -148,7 +168,7 @@ def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
             "spared": told.spared,
             "rebalances": found.actual.rebalances,
             "gain_s": told.gain_ms / 1000,
-            "unread_s": (found.actual.paused_partition_ms + found.actual.silent_partition_ms) / 1000,
+            "unread_s": told.unread_ms / 1000,
             "uncertainty_s": told.uncertainty_ms / 1000,
             "told": told.told,
         }
@@ -197,6 +217,18 @@ def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFr
     groups = told.where(F.col("kind") == events.REBALANCE_COMPLETED).select("group").distinct()
     told = _row(told.join(groups, "group", "left_semi"), EVENTS, F.col("value"))
     return told.unionByName(records.join(groups, "group", "left_anti"))
+
+
+def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
+    """When members last committed that left, or were replaced, after a while without a commit."""
+    ended = memberships.where(F.col("end_cause").isin(LEFT, REPLACED)).select("group", "member_id", "end_ms")
+    who = ["group", "member_id"]
+    rows = commits.where(F.col("member_id").isNotNull() & ~F.col("is_deleted"))
+    last = rows.groupBy(*who).agg(F.max("time_ms").alias("heard_ms"))
+    silent = ended.join(last, who).where(F.col("end_ms") - F.col("heard_ms") >= SILENT_MS)
+    return _row(
+        silent.withColumn("log_offset", F.lit(-1).cast("long")), _HEARD, F.to_json(F.struct("member_id", "heard_ms"))
+    )
 
 
 def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:

@@ -56,6 +56,8 @@ class Absence(NamedTuple):
     from_ms: int
     until_ms: int
     rank: int
+    polled_ms: int | None = None
+    """Of one that left because it had not polled in time: when it last did."""
 
 
 @dataclass(slots=True)
@@ -166,11 +168,12 @@ class Cast:
             vanished_ms = self.vanished_ms(spell)
             if vanished_ms is not None:
                 since_ms, rank = vanished_ms, AFTER
-            before.absences.append(Absence(kind, since_ms, FAR, rank))
+            polled_ms = spell.end_ms - spell.rebalance_timeout_ms if polled_too_late(spell) else None
+            before.absences.append(Absence(kind, since_ms, FAR, rank, polled_ms))
 
     def vanished_ms(self, spell: Spell) -> int | None:
-        """Since when nothing was heard of a member that expired; None of others."""
-        if spell.end != EXPIRED or spell.heard_ms is None or spell.end_ms is None:
+        """Since when nothing was heard of a member that expired, or of a static one that came back; None of others."""
+        if spell.end not in (EXPIRED, REPLACED) or spell.heard_ms is None or spell.end_ms is None:
             return None
         return min(self._silent_ms(spell, spell.heard_ms), spell.end_ms)
 
@@ -179,7 +182,8 @@ class Cast:
         the clocks for deadlines and for the log differ. If the last sign was only inferred, requests count.
         """
         last_ms = self._last_sign_ms.get(spell.member_id, 0)
-        if self.history.source == EVENTS and last_ms - heard_ms > _CLOCKS_DIFFER_MS:
+        is_told = self.history.source == EVENTS and spell.end == EXPIRED
+        if is_told and last_ms - heard_ms > _CLOCKS_DIFFER_MS:
             return heard_ms
         return max(heard_ms, last_ms)
 
@@ -195,7 +199,7 @@ class Cast:
             last = process.spells[-1]
             if last.end_ms is None or last.end_ms > spell.joined_ms or process.end_ms == FAR:
                 continue
-            if spell.remembers or (last.end == LEFT and (last.reason or "").startswith(POLLED_TOO_LATE)):
+            if spell.remembers or polled_too_late(last):
                 return process
             if last.end in (EXPIRED, JOIN_TIMEOUT, SYNC_TIMEOUT) and self._was_refused(last, spell.joined_ms):
                 return process
@@ -279,6 +283,11 @@ class Cast:
             if one.outcome == COMPLETED and one.joined_ms is not None
         )
         return took[len(took) // 2] if took else 5
+
+
+def polled_too_late(spell: Spell) -> bool:
+    """Did it leave because its application did not poll in time?"""
+    return spell.end == LEFT and (spell.reason or "").startswith(POLLED_TOO_LATE)
 
 
 _KINDS: Final = {

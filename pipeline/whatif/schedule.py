@@ -116,6 +116,8 @@ class Schedule:
         sessions = tuple(
             part.session_timeout_ms if any(one.kind != LEAVES for one in part.absences) else 0 for part in parts
         )
+        # a rebalance waits only for who is silent or slow
+        waits = any(one.kind != LEAVES or one.polled_ms is not None for part in parts for one in part.absences)
         starts_empty = self.cast.history.given is None or bool(self.cast.history.emptied)
         shrinks = any(one.until_ms == FAR for part in parts for one in part.absences)
         setting = self.setting
@@ -125,7 +127,7 @@ class Schedule:
             setting.assignor,
             setting.heartbeat_interval_ms,
             sessions,
-            setting.rebalance_timeout_ms,
+            setting.rebalance_timeout_ms if waits else None,
             self.initial_delay_ms if starts_empty or shrinks else 0,
             tuple(part.instance_id for part in parts),
             tuple((fact.ms, fact.rank, fact.kind, fact.who) for fact in self.facts),
@@ -146,6 +148,8 @@ def plan(cast: Cast, setting: Setting) -> Schedule:
         if index in stops:
             moved_ms = stops[index]
             absences = [*absences[:-1], absences[-1]._replace(from_ms=moved_ms)]
+        if setting.rebalance_timeout_ms is not None:
+            absences = [_with_patience(one, setting.rebalance_timeout_ms) for one in absences]
         if setting.static and spell.instance_id is None:
             # a static member does not say goodbye: it is to be back
             absences = [one._replace(kind=SILENT) if one.kind == LEAVES else one for one in absences]
@@ -161,6 +165,13 @@ def plan(cast: Cast, setting: Setting) -> Schedule:
         )
     delay_ms = history.initial_delay_ms if setting.initial_delay_ms is None else setting.initial_delay_ms
     return Schedule(cast, setting, parts, _facts(cast, parts), delay_ms)
+
+
+def _with_patience(absence: Absence, patience_ms: int) -> Absence:
+    """Who left because it polled too late would have stayed, only slow, if it could have taken so long."""
+    if absence.polled_ms is None or absence.until_ms == FAR or absence.until_ms - absence.polled_ms > patience_ms:
+        return absence
+    return absence._replace(kind=SLOW)
 
 
 def _facts(cast: Cast, parts: list[Part]) -> list[Fact]:

@@ -22,12 +22,14 @@ from muster.pipeline.facts.build import MADE, build
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.session import open_session
 from muster.pipeline.sources.ends import ends_of_path
+from muster.pipeline.whatif.job import what_if
+from muster.pipeline.whatif.settings import DEFAULT_GRID
 from tests.pipeline.scores_parts import PARTS, Figure, Row, Tables
 
 KEPT: Final = Path(__file__).parents[1] / "data" / "recorded"
 HOLD_OUT: Final = "hold-out"
 """Logs of this name are for figures only: nobody looks at what was told wrong of them."""
-_ASKED: Final = ("rebalances", "regressions", "stalls", "lag", "episodes", "verdicts")
+_ASKED: Final = ("rebalances", "regressions", "stalls", "lag", "episodes", "verdicts", "memberships", "commits")
 
 
 def inputs_of(spark: SparkSession, log: Path) -> Inputs:
@@ -45,8 +47,12 @@ def rows_of(rows: DataFrame) -> list[Row]:
 def tables_of(spark: SparkSession, log: Path) -> Tables:
     """The tables that are scored."""
     wanted = [name for name in _ASKED if name in MADE]
-    tables = build(inputs_of(spark, log), wanted)
-    return {name: rows_of(tables[name]) for name in wanted}
+    inputs = inputs_of(spark, log)
+    tables = build(inputs, wanted)
+    known = (tables[name] for name in ("memberships", "rebalances", "commits"))
+    told = what_if(inputs, DEFAULT_GRID, *known)["advice"]
+    unasked = ("memberships", "commits")
+    return {name: rows_of(tables[name]) for name in wanted if name not in unasked} | {"advice": rows_of(told)}
 
 
 def unpacked(archive: Path, into: Path) -> tuple[Path, list[dict[str, Any]]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+from tests.pipeline.scores_advice import worth
 from tests.pipeline.scores_episodes import KINDS, scored
 
 Row = dict[str, Any]
@@ -204,5 +205,20 @@ def episodes(tables: Tables, truth: Truth) -> list[Figure]:
     ]
 
 
-PARTS: Final[Sequence[Callable[[Tables, Truth], list[Figure]]]] = (rebalances, regressions, stalls, episodes)
+# ---- advice
+
+
+def advice(tables: Tables, truth: Truth) -> list[Figure]:
+    """Pieces that would have helped with what happened, and groups that were to be told something."""
+    rows = tables.get("advice")
+    if rows is None:
+        return []
+    found = worth(rows, truth)
+    return [
+        _share("advice useful", found.useful, found.useless),
+        _share("  told where it was wanted", found.wanted, found.untold),
+    ]
+
+
+PARTS: Final[Sequence[Callable[[Tables, Truth], list[Figure]]]] = (rebalances, regressions, stalls, episodes, advice)
 """Whoever adds a table adds its figures here."""

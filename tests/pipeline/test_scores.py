@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.recording.truths import Drop, _regressions
 from tests.pipeline.scores import HOLD_OUT, KEPT, shown
 from tests.pipeline.scores_episodes import happenings
-from tests.pipeline.scores_parts import Figure, Row, Tables, episodes, rebalances, regressions, stalls
+from tests.pipeline.scores_parts import Figure, Row, Tables, advice, episodes, rebalances, regressions, stalls
 
 WANTED = {
     "formation", "rolling_restart", "scale_out", "scale_in", "crash_loop", "flapping", "overlapping_deploy",
@@ -141,6 +141,31 @@ def test_what_a_script_did_counts_if_the_broker_saw_it() -> None:
         ("g", "scale_out", 230_000, True), ("g", "trouble", 310_000, False), ("h", "trouble", 310_000, True),
     ]  # fmt: skip
     assert [one.also for one in happenings(truth)][4] == {"member_died"}
+
+
+def test_advice_is_useful_if_it_is_about_what_happened() -> None:
+    def script(group: str, what: str, **other: Any) -> dict[str, Any]:
+        return {"kind": "episode", "group": group, "what": what, "from": 0, "until": 9_000, "members": [], **other}
+
+    def row(group: str, settings: str) -> Row:
+        return {"group": group, "settings_json": settings, "told": settings}
+
+    names = ("rolls", "slow", "static", "smooth", "untold", "forms")
+    truth = [{"kind": "group", "group": name, "static": name == "static",
+              "assignor": "cooperative-sticky" if name == "smooth" else "range"} for name in names]  # fmt: skip
+    truth += [{**true(1, 1_000), "group": name} for name in names]
+    for name, what in zip(names, ("rolling_restart", "slow_poller", "rolling_restart", "scale_in", "flapping",
+                                  "formation"), strict=True):  # fmt: skip
+        truth.append(script(name, what, static=name == "static"))
+    told_of = [
+        row("rolls", '{"static":true,"session.timeout.ms":60000}'), row("slow", '{"max.poll.interval.ms":300000}'),
+        row("slow", '{"static":true}'), row("static", '{"static":true}'), row("smooth", '{"assignor":"sticky"}'),
+        row("forms", '{"group.protocol":"consumer"}'),
+    ]  # fmt: skip
+    found = advice({"advice": told_of}, truth)
+    assert told(found) == {"advice useful": "2/6", "told where it was wanted": "2/3"}
+    assert found[1].misses == ("untold",)
+    assert advice({}, truth) == []
 
 
 def test_commits_that_go_back_belong_to_what_a_script_did() -> None:

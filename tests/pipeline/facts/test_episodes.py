@@ -63,13 +63,20 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
         {"group": group, "generation": 1, "start_ms": ms(1), "member_count": 0, "members": []}
         for group in (*DEAD, "alone")
     ]
+    stalls = [
+        {"group": "only commits", "topic": "t", "partition": number, "start_ms": ms(3_000), "end_ms": None,
+         "status": status, "lag": 7}
+        for number, status in enumerate(("STALL", "WARN"))
+    ]  # fmt: skip
+    regressions = [{"group": "alone", "cause": "second_application", "time_ms": ms(100), "until_ms": ms(200),
+                    "commits": 12}]  # fmt: skip
     commits = [*Commits("only commits").by("x", (4_000, 1)).rows]
     for number, (start_s, _) in enumerate(slow):
         commits += Commits("slow").by("s", (start_s + 20, number), member_id=f"s-{number}").rows
     tables = episodes_and_verdicts(
         *(table_of(spark, name, rows) for name, rows in
           {"rebalances": rebalances, "memberships": memberships, "generations": generations, "commits": commits,
-           "flapping": []}.items())
+           "flapping": [], "stalls": stalls, "regressions": regressions}.items())
     )  # fmt: skip
     assert all(rows.columns == TABLES[name].names for name, rows in tables.items())
     return {name: [row.asDict() for row in rows.collect()] for name, rows in tables.items()}
@@ -94,6 +101,8 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     told = {row["group"]: row for row in found["verdicts"]}
     assert told["alone"]["verdict"].startswith("b died and nobody took its place: 1 rebalance, 1 s of 4 partitions")
     assert {group: row["level"] for group, row in told.items()} == {
-        **dict.fromkeys(DEAD, "help"), "alone": "look", "slow": "help", "only commits": "fine"
+        **dict.fromkeys(DEAD, "help"), "alone": "look", "slow": "help", "only commits": "help"
     }  # fmt: skip
+    assert told["only commits"]["verdict"] == "t-0 stands still since 23:03, 7 records behind"
+    assert "; a second application commits under the same group id (12 commits" in told["alone"]["verdict"]
     assert (told["alone"]["trouble_ms"], told["alone"]["cost_ms"], told["alone"]["rebalances"]) == (4_000, 8_000, 2)

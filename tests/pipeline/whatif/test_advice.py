@@ -97,6 +97,41 @@ def test_epochs_of_the_consumer_protocol_are_not_counted_as_rebalances() -> None
     )
 
 
+def test_no_strategy_at_which_all_stop_for_a_cooperative_group_and_no_protocol_that_it_has() -> None:
+    calm = replace(ACTUAL, rebalances=4)
+    group = history()
+    assert advice(group, found(("assignor=sticky", calm))) is not None
+    assert advice(group, found(("classic,assignor=sticky", calm))) is None
+    group.generations[:] = [one._replace(protocol="cooperative-sticky") for one in group.generations]
+    assert advice(group, found(("assignor=sticky", calm))) is None
+
+
+def test_rounds_of_a_cooperative_strategy_are_not_counted_against_it() -> None:
+    assert told(found(("cooperative", replace(HELPS, rebalances=20)))) == (
+        "the assignor cooperative-sticky would have spared 2 min 30 s of 5 min in which partitions were unread; a "
+        "crash would have stayed unnoticed 50 s longer"
+    )
+
+
+def test_what_the_first_formation_costs_is_no_trouble() -> None:
+    formed = replace(ACTUAL, forming_partition_ms=200_000)
+    quicker = replace(formed, paused_partition_ms=0, forming_partition_ms=0)
+    comparison = replace(found(("consumer", quicker)), actual=formed)
+    assert told(comparison) is None
+
+
+@pytest.mark.parametrize(("asked_ms", "is_told"), [(0, False), (5_000, True), (10_000, True), (30_000, False)])
+def test_an_empty_group_may_wait_a_little_longer_but_not_less(asked_ms: int, is_told: bool) -> None:
+    group = replace(history(), initial_delay_ms=3_000)
+    calm = replace(ACTUAL, rebalances=4, paused_partition_ms=230_000)
+    got = advice(group, found((f"delay={asked_ms}", calm)))
+    assert (got is not None) is is_told
+    if got is not None:
+        assert got.told.endswith(f"an empty group would wait {asked_ms // 1000 - 3} s longer for company")
+    # how long it really waited is not known: a gain alone does not count
+    assert advice(group, found(("delay=5000", replace(ACTUAL, paused_partition_ms=0)))) is None
+
+
 @pytest.mark.parametrize("name", ["session.timeout.ms", "max.poll.interval.ms"])
 def test_no_shorter_timeout_because_no_log_tells_what_it_would_end_without_need(name: str) -> None:
     played = history()

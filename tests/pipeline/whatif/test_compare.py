@@ -70,7 +70,7 @@ def test_static_membership_spares_the_rebalances_of_a_restart() -> None:
     actual, (static,) = asked(world, "static")
     assert (actual.rebalances, actual.silent_partition_ms) == (3, 0)
     # nobody else has its three partitions meanwhile
-    assert static == Figures(1, 0, near(FORMING_MS), near(3 * 5_000), None)
+    assert static == Figures(1, 0, near(FORMING_MS), near(3 * 5_000), None, near(FORMING_MS))
 
 
 def test_a_static_member_that_is_away_for_too_long_is_removed() -> None:

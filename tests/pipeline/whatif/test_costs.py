@@ -89,7 +89,7 @@ def test_the_wait_of_a_new_group_is_a_pause_of_what_it_gets() -> None:
     costs = Costs()
     costs.began(1_000)
     costs.completed(4_000, {"a": {"t": [0, 1]}}, cooperative=False)
-    assert costs.figures(9_000) == Figures(1, 0, 2 * 3_000, 0, None)
+    assert costs.figures(9_000) == Figures(1, 0, 2 * 3_000, 0, None, 2 * 3_000)
 
 
 def test_a_new_group_that_still_waits() -> None:

@@ -53,7 +53,7 @@ def test_a_protocol_may_stand_alone() -> None:
         ("session=60s", [{"session.timeout.ms": 60_000}]),
         ("session.timeout.ms=2min", [{"session.timeout.ms": 120_000}]),
         ("delay=250ms", [{"group.initial.rebalance.delay.ms": 250}]),
-        ("delay", [{"group.initial.rebalance.delay.ms": one} for one in (0, 10_000, 30_000)]),
+        ("delay", [{"group.initial.rebalance.delay.ms": one} for one in (0, 3_000, 10_000, 30_000)]),
         ("static,session=45000", [{"static": True, "session.timeout.ms": 45_000}]),
         ("static,poll=15min", [{"static": True, "max.poll.interval.ms": 900_000}]),
     ],
@@ -63,7 +63,7 @@ def test_short_words_for_questions(text: str, means: list[dict[str, object]]) ->
 
 
 def test_the_default_grid_has_names_that_differ() -> None:
-    assert len({one.name for one in DEFAULT_GRID}) == len(DEFAULT_GRID) == 23
+    assert len({one.name for one in DEFAULT_GRID}) == len(DEFAULT_GRID) == 26
     assert DEFAULT_GRID[0] == Setting()
 
 

@@ -1,0 +1,58 @@
+"""What commits tell of a group, in its verdict."""
+
+from __future__ import annotations
+
+from muster.pipeline.episodes import verdict
+from muster.pipeline.episodes.offsets import Back, Standing
+from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
+
+
+def told(
+    standing: list[Standing] | None = None, back: list[Back] | None = None, group: Group | None = None
+) -> verdict.Verdict:
+    return verdict.verdict((group or Group("a")).episodes(), ms(6 * HOUR_S), None, standing or [], back or [])
+
+
+def stands(partition: int, from_s: float, until_s: float | None = None, lag: int | None = None) -> Standing:
+    return Standing("orders", partition, ms(from_s), None if until_s is None else ms(until_s), lag)
+
+
+def test_a_partition_that_stands_still_needs_help() -> None:
+    found = told([stands(3, HOUR_S, lag=1_200)])
+    assert found == ("help", "orders-3 stands still since 16:06, 1,200 records behind", "stalled", 0)
+    several = [stands(number, HOUR_S + number, lag=10) for number in range(2)]
+    assert told(several).text == "orders-0 and orders-1 stand still since 16:06, 20 records behind"
+    many = [stands(number, HOUR_S) for number in range(5)]
+    assert told(many).text.startswith("5 partitions (orders-0, orders-1 and others) stand still since")
+
+
+def test_one_that_went_on_is_to_be_looked_at() -> None:
+    found = told([stands(3, HOUR_S, HOUR_S + 600)])
+    assert (found.level, found.text) == ("look", "orders-3 stood still from 16:06 to 16:16")
+
+
+def test_a_second_application_is_trouble_and_rewinds_and_resets_are_none() -> None:
+    twice = [Back("second_application", ms(HOUR_S), ms(HOUR_S + 900), 335)]
+    found = told(back=twice)
+    words = "a second application commits under the same group id (335 commits went back) from 16:06 to 16:21"
+    assert (found.level, found.text, found.kind) == ("look", words, "second_application")
+    assert told(back=[Back("second_application", ms(HOUR_S), ms(6 * HOUR_S), 335)]).level == "help"
+    fine = told(back=[Back("rewind", 0, 0, 1), Back("reset", 0, 0, 1), Back("rewind", 9, 9, 3)])
+    assert (fine.level, fine.text) == ("fine", "fine: 1 reset of offsets, 2 rewinds")
+    zombies = [Back("zombie", ms(HOUR_S), ms(HOUR_S), 1)] * 2
+    assert "a former owner still committed" in told(back=zombies).text
+    assert "(2 times)" in told(back=zombies).text
+
+
+def test_what_is_still_on_is_told_before_what_is_over() -> None:
+    group = Group("a", "b").dies(1_000, "a").comes(1_100, "a")
+    on, over = stands(1, HOUR_S, lag=5), stands(2, HOUR_S, HOUR_S + 600)
+    assert told([on], group=group).text.startswith("orders-1 stands still")
+    assert told([over], group=group).text.startswith("a died and was replaced")
+    assert "; orders-2 stood still" in told([over], group=group).text
+    assert (told([on], group=group).level, told([over], group=group).level) == ("help", "look")
+
+
+def test_what_is_told_of_a_group_that_only_suffered_with_others() -> None:
+    group = Group("a", "b").rebalances_for(1_000, "leader_rejoined", "a").is_lost_with_others(980)
+    assert told(group=group).text.startswith("a went or came back when other groups lost members")

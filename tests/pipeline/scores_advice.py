@@ -1,0 +1,75 @@
+"""What advice is worth: a piece is useful if it is about what happened to the group, by the truth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from tests.pipeline.scores_episodes import Truth, happenings
+
+Row = Mapping[str, Any]
+
+_CALM: Final = frozenset({"static", "session.timeout.ms"})
+"""Members that come back are waited for."""
+_SMOOTH: Final = frozenset({"assignor", "group.protocol"})
+"""A rebalance stops less."""
+HELPS: Final[Mapping[str, frozenset[str]]] = {
+    "rolling_restart": _CALM | _SMOOTH,
+    "crash_loop": _CALM | _SMOOTH,
+    "flapping": _CALM | _SMOOTH,
+    "trouble": _CALM,
+    "deaths": _CALM | _SMOOTH,
+    "scale_out": _SMOOTH,
+    "scale_in": _SMOOTH,
+    "overlapping_deploy": _SMOOTH,
+    "slow_poller": frozenset({"max.poll.interval.ms"}),
+    "formation": frozenset({"group.initial.rebalance.delay.ms"}),
+    "start": frozenset({"group.initial.rebalance.delay.ms"}),
+    "whole_stop": frozenset(),
+    "subscription_changed": _SMOOTH,
+}
+"""By what happened: the settings that would have helped."""
+_WANTS: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
+"""Who suffers from these, or from a rolling restart of dynamic members, is to be told something."""
+
+
+class Worth(NamedTuple):
+    """Of the table `advice`."""
+
+    useful: list[bool]
+    useless: list[str]
+    wanted: list[bool]
+    """Groups that are to be told something, and whether they were."""
+    untold: list[str]
+
+
+def worth(rows: Sequence[Row], truth: Truth) -> Worth:
+    """Each piece by the truth of its group. A slow poller is healed by its own setting alone."""
+    happened: dict[str, set[str]] = {}
+    for one in happenings(truth):
+        if one.confirmed:
+            happened.setdefault(one.group, set()).add(one.what)
+    for line in truth:
+        if line["kind"] == "rebalance" and line["cause"] == "subscription_changed":
+            happened.setdefault(line["group"], set()).add("subscription_changed")
+    static = {line["group"] for line in truth if line["kind"] == "group" and line.get("static")}
+    cooperative = {line["group"] for line in truth if line["kind"] == "group" and "cooperative" in line["assignor"]}
+    useful, useless = [], []
+    for row in rows:
+        group, told = row["group"], json.loads(row["settings_json"])
+        whats = happened.get(group, set())
+        good = HELPS["slow_poller"] if "slow_poller" in whats else frozenset().union(*(HELPS[what] for what in whats))
+        is_new = not (told.get("static") and group in static)
+        # who is cooperative already gains nothing by a strategy at which all stop
+        is_new = is_new and not (group in cooperative and "group.protocol" not in told and told.get("assignor"))
+        useful.append(is_new and bool(told) and set(told) <= good)
+        if not useful[-1]:
+            useless.append(f"{group} ({', '.join(sorted(whats))}): {row['told']}")
+    wants = [
+        group
+        for group, whats in sorted(happened.items())
+        if whats & _WANTS or ("rolling_restart" in whats and group not in static)
+    ]
+    has = {row["group"] for row in rows}
+    return Worth(useful, useless, [group in has for group in wants], [group for group in wants if group not in has])
