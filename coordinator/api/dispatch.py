@@ -28,6 +28,7 @@ from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer, Sink
 from muster.coordinator.bounded_names import BoundedNames
 from muster.coordinator.core.interface import Client
+from muster.coordinator.security.authorizer import AllowAll, Operation, ResourceType
 from muster.protocol import frames
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.message import MalformedMessage, Message
@@ -243,6 +244,10 @@ class ConnectionRequests:
                 return None
             client = Client(route.client_id, self._channel.host)
             context = RequestContext(self._channel, client, route.api.key, route.version)
+            if type(self._node.authorizer) is not AllowAll:
+                client.seen = partial(
+                    self._node.authorizer.allowed, context, Operation.DESCRIBE, ResourceType.TOPIC, log_denied=False
+                )
             known = ConnectionRoute(route, context, prepares=self._dispatcher.prepares)
             if len(self._routes) >= _MAX_CONNECTION_ROUTES:
                 self._routes.clear()

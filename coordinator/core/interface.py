@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from muster.protocol.message import Message
@@ -26,12 +26,17 @@ Reply = tuple[Respond, Message]
 class Client:
     """The sender of the requests of one connection, as groups keep it (Kafka's clientId and clientHost)."""
 
-    __slots__ = ("client_id", "host")
+    __slots__ = ("client_id", "host", "seen")
 
-    def __init__(self, client_id: str, host: str) -> None:
-        """`client_id`: as in the request header, a null one is ""; `host`: "/" and the address without a port."""
+    def __init__(
+        self, client_id: str, host: str, seen: Callable[[Sequence[str]], Container[str]] | None = None
+    ) -> None:
+        """`client_id`: as in the request header, a null one is ""; `host`: "/" and the address without a port.
+        `seen`: those of some topics that the client may know of; None: all. The core passes it on.
+        """
         self.client_id = client_id
         self.host = host
+        self.seen = seen
 
 
 class Command:

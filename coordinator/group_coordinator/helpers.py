@@ -4,7 +4,7 @@ expressions. It is done apart from the event loop; the core of the shard is told
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -99,7 +99,7 @@ def _compute(assignors: Mapping[str, Assignor] | None, wanted: AssignmentWanted)
 def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
     # imported here: it loads the library of patterns, which hardly anybody needs
     patterns = import_module("muster.coordinator.patterns")
-    found: dict[str, Sequence[str]] = {}
+    found: dict[str, list[str]] = {}
     for text in wanted.patterns:
         topics: list[str] = []
         try:
@@ -112,5 +112,14 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
         except ValueError as error:  # it was looked at when it came: but a log may have others
             log.warning("a regular expression is left out", group=wanted.group_id, pattern=text, error=str(error))
         found[text] = topics
+    if wanted.client.seen is not None:
+        for text, topics in found.items():
+            kept: list[str] = []
+            for start in range(0, len(topics), NAMES_AT_ONCE):
+                part = topics[start : start + NAMES_AT_ONCE]
+                seen = wanted.client.seen(part)
+                kept += [name for name in part if name in seen]
+                yield None
+            found[text] = kept
     result: TopicsFound = import_module(_COMMANDS).TopicsFound(wanted, found)
     return result

@@ -178,6 +178,24 @@ async def test_topics_that_may_not_be_described_do_not_show() -> None:
         assert "hidden" in {topic.name for topic in (await admin.ask(MetadataRequest(None))).topics}
 
 
+async def test_a_regular_expression_stands_for_topics_that_the_member_may_describe() -> None:
+    async with (
+        running(OPEN, topics=["web-a:1", "web-b:1"]) as server,
+        connected(server) as admin,
+        from_other_host(server) as member,
+    ):
+        await admin.ask(create(deny(2, "web-b", 8), allow_all(2, "web-b")))
+        join = ConsumerGroupHeartbeatRequest("g", "m", 0, rebalance_timeout_ms=10_000, subscribed_topic_regex="web-.*")
+        join.topic_partitions = []
+        joined = await member.ask(join)
+        beat = ConsumerGroupHeartbeatRequest("g", "m", joined.member_epoch)
+        while not (joined.assignment and joined.assignment.topic_partitions):
+            joined = await member.ask(beat)
+            beat = ConsumerGroupHeartbeatRequest("g", "m", joined.member_epoch)
+        ids = {topic.topic_id: topic.name for topic in (await admin.ask(MetadataRequest(None))).topics}
+        assert [ids[topic.topic_id] for topic in joined.assignment.topic_partitions] == ["web-a"]
+
+
 async def test_who_may_not_change_entries() -> None:
     async with running({AUTHORIZER: STANDARD}) as server, connected(server) as client:
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
