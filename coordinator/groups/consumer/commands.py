@@ -44,12 +44,13 @@ class AssignmentWanted(Message):
     (`members`, `topics`), for that takes longer than to take them down. `said`: the members in the order in which Kafka
     comes to them. `names`: of the topics that the group subscribes to. `targets`: those in force, by member id.
     `resolved`: the topics of patterns. `waiting`: the heartbeats that wait for it, of members that have no epoch yet.
-    `is_general`: "uniform" is to go the way for differing subscriptions.
+    `is_general`: "uniform" is to go the way for differing subscriptions. `since_ms`: when the first targets were asked
+    for at first (monotonic).
     """
 
     __slots__ = (
         "_members", "_topics", "assignor", "epoch", "group_id", "image", "is_general", "names", "resolved", "said",
-        "targets", "waiting",
+        "since_ms", "targets", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -63,9 +64,11 @@ class AssignmentWanted(Message):
         targets: Mapping[str, Share],
         resolved: Mapping[str, Resolved],
         waiting: list[Command],
+        since_ms: int,
         *,
         is_general: bool = False,
     ) -> None:
+        self.since_ms = since_ms
         self.group_id = group_id
         self.epoch = epoch
         self.assignor = assignor

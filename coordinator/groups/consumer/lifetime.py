@@ -53,12 +53,16 @@ def computed(step: Step, command: AssignmentComputed) -> None:
     if group is not None and group.computing_epoch == wanted.epoch:
         group.computing_epoch = NO_ASSIGNMENT
         group.failed_epoch = wanted.epoch if command.assignment is None else NO_ASSIGNMENT
-        if command.assignment is not None:
+        if command.assignment is None:
+            story.failed(step, group, wanted.epoch, wanted.assignor)
+        elif target.is_too_early(step, group, wanted):
+            target.bring_up_to_date(step, group, since_ms=wanted.since_ms)
+            if group.computing_epoch:
+                return  # they wait for the next ones
+        else:
             topics = target.apply(step, group, wanted, command.assignment, worked_out=command.worked_out)
             # the group may have gone on meanwhile
             target.bring_up_to_date(step, group)
-        else:
-            story.failed(step, group, wanted.epoch, wanted.assignor)
     _answer_some(step, AnswersDue(wanted.group_id, wanted.waiting, len(wanted.waiting)), TOPICS_AT_ONCE - topics)
 
 

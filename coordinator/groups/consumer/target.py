@@ -39,10 +39,11 @@ def bring_up_to_date(
     newcomer: str | None = None,
     *,
     is_alike: bool | None = None,
+    since_ms: int | None = None,
 ) -> None:
     """Compute the targets of the group's epoch, or have it done, if they are older and it is time. `wish`: the assignor
     that the member wants which has just spoken; `newcomer`: who joins by this request; `is_alike`: whether all
-    subscribe alike as Kafka counts now, None: as it last counted.
+    subscribe alike as Kafka counts now, None: as it last counted; `since_ms`: see `AssignmentWanted`.
     """
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
@@ -53,9 +54,23 @@ def bring_up_to_date(
         made = wanted.assign(SERVER_ASSIGNORS[wanted.assignor])
         apply(step, group, wanted, made, newcomer)
         return
+    if since_ms is not None:
+        wanted.since_ms = since_ms
     group.computing_epoch = group.epoch
     story.wanted(step, group)
     step.reply(helpers.compute, wanted)
+
+
+def is_too_early(step: Step, group: ConsumerGroup, wanted: AssignmentWanted) -> bool:
+    """Whether the first targets of a group, which are there now, are not worth being put in force: more members have
+    come meanwhile, and wait for them. Who was alone would be given all there is, and have to give it up a moment later.
+    That goes on no longer than an assignment is good for.
+    """
+    return (
+        group.lacks_targets()
+        and len(group.members) > len(wanted.said)
+        and step.now.mono_ms < wanted.since_ms + step.state.configs.of(group.group_id).assignment_interval_ms
+    )
 
 
 def _is_due(step: Step, group: ConsumerGroup) -> bool:
@@ -80,6 +95,7 @@ def wanted_assignment(
         dict(group.targets),
         dict(group.resolved),
         group.waiting,
+        step.now.mono_ms,
         is_general=assignor == UNIFORM and not is_alike,
     )
 

@@ -21,10 +21,14 @@ from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import Hall, given, topics
 
 
-def large() -> Hall:
-    hall = Hall(helped=True)
+def large(**settings: int) -> Hall:
+    hall = Hall(helped=True, **settings)
     hall.told(TopicsChanged(topics(t=600)))
     return hall
+
+
+def partitions(answer: Any) -> list[int]:
+    return [one for row in answer.assignment.topic_partitions for one in row.partitions]
 
 
 def compute(hall: Hall) -> AssignmentComputed:
@@ -130,6 +134,50 @@ def test_a_member_that_has_gone_meanwhile() -> None:
     hall.cast("A", -1)
     hall.told(computed)
     assert hall.reply(token).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_first_targets_are_for_all_who_have_come_meanwhile() -> None:
+    hall = large(group_consumer_assignment_interval_ms=1_000)
+    hall.enter("A", "t")
+    first, alone = hall.asked, compute(hall)
+    hall.enter("B", "t")
+    hall.written()
+    hall.told(alone)
+    assert not hall.written()  # A is not given what it would have to give up
+    assert hall.reply(first) is None
+    together = compute(hall)
+    hall.enter("C", "t")
+    hall.advance(1_000)  # but nobody waits for longer than this
+    hall.told(together)
+    assert [
+        len(rows) for rows in map(partitions, (hall.reply(first), hall.reply(first + 1), hall.reply(first + 2)))
+    ] == [
+        300,
+        300,
+        0,
+    ]
+    assert hall.consumers().assignment_epoch == 3
+
+
+def test_first_targets_are_computed_at_once_when_the_topics_have_become_few() -> None:
+    hall = large(group_consumer_assignment_interval_ms=1_000)
+    hall.enter("A", "t")
+    first, alone = hall.asked, compute(hall)
+    hall.enter("B", "t")
+    hall.told(TopicsChanged(topics(t=8)))
+    hall.told(alone)
+    assert [len(partitions(hall.reply(one))) for one in (first, first + 1)] == [4, 4]
+    assert not hall.elsewhere
+
+
+def test_the_first_targets_are_in_force_when_as_many_are_there() -> None:
+    hall = large(group_consumer_assignment_interval_ms=1_000)
+    hall.enter("A", "t")
+    first, alone = hall.asked, compute(hall)
+    hall.enter("B", "t")
+    hall.cast("B", -1)
+    hall.told(alone)
+    assert len(partitions(hall.reply(first))) == 600
 
 
 def test_an_assignor_that_fails() -> None:
