@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -150,8 +150,21 @@ conformance-pyspark: venv $(NEXT_SPARK)/.next ## the pipeline's own tests with S
 pyspark-env: venv ## pack Muster, its dependencies and a Python for spark-submit --archives, and muster.zip for --py-files (ARGS='--out DIR')
 	@$(BIN)/python -m tools.pyspark_env $(ARGS)
 
+SUPPLY := $(VENV)/supply
+$(SUPPLY)/.supply: requirements/supply.txt
+	@echo "setting up $(SUPPLY) (what lists and audits packages)" >&2
+	@$(PYTHON) -m venv $(SUPPLY)
+	@$(SUPPLY)/bin/python -m pip --disable-pip-version-check --no-input -q install --require-hashes -r requirements/supply.txt
+	@touch $@
+
+sbom: venv-run $(SUPPLY)/.supply ## list what Muster ships with, as CycloneDX, in dist/muster.cdx.json
+	@$(BIN)/python -m tools.sbom --cyclonedx $(SUPPLY)/bin/cyclonedx-py $(ARGS)
+
+audit: $(SUPPLY)/.supply ## ask the package registry for known holes in what Muster ships with
+	@$(SUPPLY)/bin/pip-audit --disable-pip --require-hashes -r requirements/run.txt $(ARGS)
+
 lock: ## resolve the requirements anew (needs uv)
-	@for name in build run test spark; do \
+	@for name in build run test spark supply; do \
 	  uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
