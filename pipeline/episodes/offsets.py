@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.wording import number, plural
+from muster.pipeline.wording import plural
 
 STALLED: Final = "stalled"
 SECOND_APPLICATION: Final = "second_application"
@@ -100,7 +100,7 @@ def _places(some: Sequence[Standing]) -> str:
 
 
 def _second(_: int, commits: int) -> str:
-    return f"a second application commits under the same group id ({number(commits)} commits went back)"
+    return f"a second application commits under the same group id ({plural(commits, 'commit')} went back)"
 
 
 def _zombie(times: int, _: int) -> str:

@@ -37,6 +37,7 @@ def test_a_second_application_is_trouble_and_rewinds_and_resets_are_none() -> No
     words = "a second application commits under the same group id (335 commits went back) from 16:06 to 16:21"
     assert (found.level, found.text, found.kind) == ("look", words, "second_application")
     assert told(back=[Back("second_application", ms(HOUR_S), ms(6 * HOUR_S), 335)]).level == "help"
+    assert "(1 commit went back)" in told(back=[Back("second_application", 0, 0, 1)]).text
     fine = told(back=[Back("rewind", 0, 0, 1), Back("reset", 0, 0, 1), Back("rewind", 9, 9, 3)])
     assert (fine.level, fine.text) == ("fine", "fine: 1 reset of offsets, 2 rewinds")
     zombies = [Back("zombie", ms(HOUR_S), ms(HOUR_S), 1)] * 2
