@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from hashlib import md5
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Client, Command, Now, Output
+from muster.coordinator.core.interface import Command, Now, Output
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicImage, TopicsChanged, TopicsImage
@@ -27,9 +27,9 @@ from muster.pipeline.whatif.epoch_costs import EpochCosts
 from muster.pipeline.whatif.epoch_member import EpochActor
 from muster.pipeline.whatif.history import FAR, Generation, Owned
 from muster.pipeline.whatif.leader import NoAssignment
+from muster.pipeline.whatif.playing import GONE, deletion, gone, replaced
 from muster.pipeline.whatif.replay import STEPS, STEPS_FOR_EACH, Made, NoRest, Outcome
 from muster.pipeline.whatif.schedule import ON_THE_SERVER, Act, Fact, Schedule
-from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )
@@ -194,17 +194,8 @@ class EpochReplay:
         epoch: Any = event.facts["epoch"]
         self.generations.append(Made(epoch, self.ms, shares))
 
-    def _gone(self, event: Event) -> None:
-        facts: dict[str, Any] = event.facts
-        actor = self.by_member.pop(facts["member"].member, None)
-        if actor is not None:
-            self.costs.gone(actor.name, self.ms)
-
     def _replaced(self, event: Event) -> None:
-        facts: dict[str, Any] = event.facts
-        old = self.by_member.pop(facts["replaced"], None)
-        if old is not None:
-            self.costs.back(old.name, self.ms)
+        replaced(event, self.by_member, self.costs, self.ms)
 
     # ---- what comes from outside
 
@@ -219,26 +210,16 @@ class EpochReplay:
         for actor in self.by_member.values():
             actor.beat_soon()
 
-    def _delete(self, _: Fact) -> None:
-        self.send(Command(DeleteGroupsRequest([self.group_id]), _ignore, _NOBODY))
-
 
 def _topic(name: str, partitions: int) -> TopicImage:
     return TopicImage(name, md5(name.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest(), partitions)
 
 
-def _ignore(_: object) -> None:
-    """Nobody waits for this answer."""
-
-
-_NOBODY: Final = Client("", "")
 _TOLD: Final[Mapping[str, Callable[[EpochReplay, Event], None]]] = {
     events.EPOCH_BUMPED: EpochReplay._bumped,
     events.TARGET_ASSIGNED: lambda replay, _: replay.costs.target(),
     events.EPOCH_RECONCILED: EpochReplay._reconciled,
-    events.MEMBER_LEFT: EpochReplay._gone,
-    events.MEMBER_EXPIRED: EpochReplay._gone,
-    events.MEMBER_REMOVED: EpochReplay._gone,
+    **dict.fromkeys(GONE, lambda replay, event: gone(event, replay.by_member, replay.costs, replay.ms)),
     events.MEMBER_REPLACED: EpochReplay._replaced,
 }
 _ACTS: Final[Mapping[Act, Callable[[EpochReplay, Fact], None]]] = {
@@ -250,5 +231,5 @@ _ACTS: Final[Mapping[Act, Callable[[EpochReplay, Fact], None]]] = {
     Act.REJOIN: lambda replay, fact: replay.actors[fact.who].changes_its_mind(),
     Act.LEAD: lambda _replay, _fact: None,  # nobody leads
     Act.COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),
-    Act.DELETE: EpochReplay._delete,
+    Act.DELETE: lambda replay, _: replay.send(deletion(replay.group_id)),
 }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.assignors.assignor import Topic
-from muster.coordinator.core.interface import Client, Command, Now, Output
+from muster.coordinator.core.interface import Command, Now, Output
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING, STABLE
 from muster.coordinator.groups.common import events
@@ -24,9 +24,9 @@ from muster.pipeline.whatif.costs import Costs, Figures
 from muster.pipeline.whatif.history import FAILED, FAR, Owned
 from muster.pipeline.whatif.leader import Book, is_cooperative
 from muster.pipeline.whatif.member import Actor, initial_record
+from muster.pipeline.whatif.playing import GONE, deletion, gone, ignore, replaced
 from muster.pipeline.whatif.processes import Met
 from muster.pipeline.whatif.schedule import Act, Fact, Schedule
-from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 AT_ONCE_MS: Final = 5
@@ -225,17 +225,9 @@ class Replay:
         self.costs.completed(self.ms, names, cooperative=is_cooperative(facts["protocol"]))
         self.generations.append(Made(facts["generation"], self.ms, shares))
 
-    def _gone(self, event: Event) -> None:
-        facts: dict[str, Any] = event.facts
-        actor = self.by_member.pop(facts["member"].member, None)
-        if actor is not None:
-            self.costs.gone(actor.name, self.ms)
-
     def _replaced(self, event: Event) -> None:
-        facts: dict[str, Any] = event.facts
-        old = self.by_member.pop(facts["replaced"], None)
+        old = replaced(event, self.by_member, self.costs, self.ms)
         if old is not None:
-            self.costs.back(old.name, self.ms)
             old.fenced()
 
     # ---- what comes from outside
@@ -245,7 +237,7 @@ class Replay:
         member_id = actor.go()
         if member_id:
             request = LeaveGroupRequest(self.group_id, "", [MemberIdentity(member_id, None, None)])
-            self.send(Command(request, _ignore, actor.client))
+            self.send(Command(request, ignore, actor.client))
 
     def _lead(self, _: Fact) -> None:
         group = self.group()
@@ -265,22 +257,12 @@ class Replay:
         self.counts = {topic: Topic(count) for topic, count in counts.items()}
         self.counts_id = tuple(sorted(counts.items()))
 
-    def _delete(self, _: Fact) -> None:
-        self.send(Command(DeleteGroupsRequest([self.group_id]), _ignore, _NOBODY))
 
-
-def _ignore(_: object) -> None:
-    """Nobody waits for this answer."""
-
-
-_NOBODY: Final = Client("", "")
 _TOLD: Final[Mapping[str, Callable[[Replay, Event], None]]] = {
     events.REBALANCE_STARTED: Replay._rebalance_began,
     events.REBALANCE_COMPLETED: Replay._rebalance_completed,
     events.GROUP_EMPTIED: lambda replay, _: replay.costs.emptied(replay.ms),
-    events.MEMBER_LEFT: Replay._gone,
-    events.MEMBER_EXPIRED: Replay._gone,
-    events.MEMBER_REMOVED: Replay._gone,
+    **dict.fromkeys(GONE, lambda replay, event: gone(event, replay.by_member, replay.costs, replay.ms)),
     events.MEMBER_REPLACED: Replay._replaced,
 }
 _ACTS: Final[Mapping[Act, Callable[[Replay, Fact], None]]] = {
@@ -292,5 +274,5 @@ _ACTS: Final[Mapping[Act, Callable[[Replay, Fact], None]]] = {
     Act.REJOIN: lambda replay, fact: replay._again(replay.actors[fact.who], changed=True),
     Act.LEAD: Replay._lead,
     Act.COUNTS: lambda replay, fact: replay._take_counts(fact.value or {}),
-    Act.DELETE: Replay._delete,
+    Act.DELETE: lambda replay, _: replay.send(deletion(replay.group_id)),
 }
