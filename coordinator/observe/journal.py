@@ -17,6 +17,8 @@ from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe.event_writer import EventLog, EventWriter, Row, record_key
+from muster.coordinator.observe.loops import KINDS as LOOPING
+from muster.coordinator.observe.loops import Loops
 from muster.coordinator.observe.pending_rows import PendingRows
 from muster.coordinator.observe.refusal_counts import SECOND_MS, RefusalCounts, key_of
 from muster.coordinator.observe.schema import plain_json
@@ -54,6 +56,7 @@ class Journal:
         self._refused = RefusalCounts()
         self._ended = TransactionCounts()
         self._pending = PendingRows(self._cannot_be_said)
+        self._loops = Loops()
         self._is_asked = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
@@ -70,6 +73,15 @@ class Journal:
                     self._is_asked = True
                     self._clock.call_soon(self._end_of_turn)
                 self._pending.add(event, now.wall_ms)
+                if event.kind in LOOPING:
+                    self._look(event, now.wall_ms)
+
+    def _look(self, event: Event, wall_ms: int) -> None:
+        """Does a member come and go again and again?"""
+        told = self._loops.see(event, wall_ms)
+        if told is not None:
+            self._pending.add(told, wall_ms)
+            log.warning("a group is restless", group=told.group_id, what=told.facts["text"])
 
     def flush(self) -> None:
         """Write all events, because an answer is about to show them; harmless if there are none."""

@@ -189,6 +189,7 @@ _TELL: Final[dict[str, Callable[[Value], str]]] = {
     "members_synced": lambda value: (
         f"{len(value['synced'])} {many('member', len(value['synced']))} of generation {value['generation']} synced late"
     ),
+    "group_restless": lambda value: f"{value['text']}: {plural(value['times'], 'time')}",
     "rebalance_started": _started,
     "rebalance_failed": _failed,
     **epoch_words.TELL,

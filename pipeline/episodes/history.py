@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from muster.coordinator.groups.common.restless import POLLED_TOO_LATE
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import DEATHS, LEFT, REPLACED, TIMEOUTS, Moment, Rebalance, Spell, Who, is_slow
 from muster.pipeline.episodes.places import Change, changes
@@ -15,7 +16,6 @@ NEAR_MS: Final = 60_000
 """A member comes or goes at most so long before its rebalance begins."""
 _AFTER_MS: Final = 5_000
 """It is told at most so long after its rebalance ended."""
-_POLLED_TOO_LATE: Final = "poll timeout"
 
 
 class History:
@@ -123,7 +123,7 @@ class History:
         spell = self.spells[one.gone]
         if number is not None and self.rebalances[number].trigger == spell.who.member_id:
             rebalance = self.rebalances[number]
-            if rebalance.cause in TIMEOUTS or _POLLED_TOO_LATE in (rebalance.reason or ""):
+            if rebalance.cause in TIMEOUTS or POLLED_TOO_LATE in (rebalance.reason or ""):
                 return True
             if rebalance.reason:
                 return False

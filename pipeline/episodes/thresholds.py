@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-SECOND: Final = 1_000
-MINUTE: Final = 60 * SECOND
+from muster.coordinator.groups.common.restless import LOOP_MS, LOOPS, MINUTE, RETURN_MS, SECOND, TWO_LOOP
 
-RETURN_MS: Final = 10 * MINUTE
-"""A process of the same instance id, or the same client id and host, that comes within this time is the one that went,
-come back."""
+__all__ = ["LOOPS", "LOOP_MS", "MINUTE", "RETURN_MS", "SECOND", "TWO_LOOP"]
+
 EXCHANGE_MS: Final = 15 * SECOND
 """Another process that comes so soon after one left has taken its place (RETURN_MS if that one died)."""
 OVERLAP_MS: Final = 2 * MINUTE
 """A process of a deploy comes at most so long before the one whose place it takes goes."""
 TOGETHER_MS: Final = 5 * MINUTE
 """What follows each other so soon is one restart, one scale-out, one change."""
-LOOP_MS: Final = 15 * MINUTE
-"""A process that goes again so soon after it came back is in a loop."""
 STOP_MS: Final = MINUTE
 """Members that went so soon before the last one went with it."""
 FORM_MS: Final = 15 * SECOND
@@ -27,10 +23,6 @@ SECOND_ROUND_MS: Final = 10 * SECOND
 MOMENT_MS: Final = 10 * SECOND
 """Members of several groups were last heard of at the same moment if that lies within three of these."""
 
-LOOPS: Final = 3
-"""So many times a process must have gone and come back for a crash loop."""
-TWO_LOOP: Final = 5
-"""So many times two processes together, each at least twice, for flapping between two."""
 SLOW_TWICE: Final = 2
 """So often a process must have been put out, if only its commits say that it was slow."""
 SLOW_SHARE: Final = 0.8

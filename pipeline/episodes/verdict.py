@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from muster.coordinator.groups.common import restless
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
 from muster.pipeline.episodes.model import Episode
@@ -187,16 +188,16 @@ def _plainly(clause: _Clause) -> str:
 
 
 def _loops(clause: _Clause) -> str:
-    return f"{clause.names} {'crash-looped' if clause.over else 'crash-loops'}"
+    return restless.told(restless.CRASH_LOOP, clause.names, over=clause.over)
 
 
 def _flaps(clause: _Clause) -> str:
-    return f"{clause.names} {'took' if clause.over else 'take'} turns in coming and going"
+    return restless.told(restless.FLAPPING, clause.names, over=clause.over)
 
 
 def _slow(clause: _Clause) -> str:
     again = len(clause.some) > 1 or any(one.rebalances > _OUT_AND_BACK for one in clause.some)
-    return f"{clause.names} polled too slowly and was put out{' again and again' if again else ''}"
+    return restless.told(restless.SLOW, clause.names, again=again)
 
 
 def _common(clause: _Clause) -> str:
