@@ -87,10 +87,10 @@ def _helps(row: WhatIf, history: History, actual: Figures, uncertainty_ms: int, 
     # fewer rebalances at the same unread time help too
     least = max(LEAST_REBALANCES, LEAST_SHARE * actual.rebalances, unfaithful * actual.rebalances + 1)
     most = LEAST_SHARE if setting.initial_delay_ms is None else MOST_FOR_COMPANY
-    is_calmer = spared >= least and gain_ms > -most * unread_ms
+    is_calmer = spared >= least and gain_ms > -most * (actual.paused_partition_ms + actual.silent_partition_ms)
     if not is_gain and not is_calmer:
         return None
-    told = _told(setting, history, actual, figures, spared, gain_ms if is_gain else None)
+    told = _told(setting, history, actual, figures, spared, gain_ms if is_gain else min(gain_ms, 0))
     return Advice(setting, spared, gain_ms, unread_ms, uncertainty_ms, told)
 
 
@@ -146,20 +146,19 @@ def _waits_ms(setting: Setting) -> int:
     return sum((setting.session_timeout_ms or 0, setting.rebalance_timeout_ms or 0, setting.initial_delay_ms or 0))
 
 
-def _told(
-    setting: Setting, history: History, actual: Figures, figures: Figures, spared: int, gain_ms: int | None
-) -> str:
+def _told(setting: Setting, history: History, actual: Figures, figures: Figures, spared: int, gain_ms: int) -> str:
     would = []
     if spared > 0:
         would.append(f"{spared:,} of {plural(actual.rebalances, 'rebalance')}")
-    if gain_ms is not None:
+    if gain_ms > 0:
         would.append(f"{duration(gain_ms)} of {duration(_unread_ms(actual, setting))} in which partitions were unread")
     price = _price(setting, history, actual, figures)
     change = words(setting)
     if (setting.protocol or history.protocol) == CONSUMER:
         for name in ("session.timeout.ms=", "heartbeat.interval.ms="):  # configurations of the group
             change = change.replace(name, f"consumer.{name}")
-    return f"{change} would have spared {' and '.join(would)}{f'; {price}' if price else ''}"
+    cost = f", and left partitions unread for {duration(-gain_ms)} more" if gain_ms <= -_SECOND else ""
+    return f"{change} would have spared {' and '.join(would)}{cost}{f'; {price}' if price else ''}"
 
 
 def _price(setting: Setting, history: History, actual: Figures, figures: Figures) -> str:

@@ -62,6 +62,10 @@ def test_fewer_rebalances_at_the_same_price_help() -> None:
     calm = replace(ACTUAL, rebalances=4)
     assert told(found(("static", calm))) == "static ids would have spared 10 of 14 rebalances"
     assert told(found(("static", replace(ACTUAL, rebalances=13)))) is None
+    dearer = replace(calm, silent_partition_ms=112_000)
+    assert told(found(("static", dearer))) == (
+        "static ids would have spared 10 of 14 rebalances, and left partitions unread for 12 s more"
+    )
 
 
 def test_nothing_is_advised_without_fidelity_or_without_anything_to_spare() -> None:
