@@ -11,6 +11,7 @@ names that were not made to collide this happens in about one of ten million buc
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from muster.protocol.hashing import java_string_hash
@@ -35,6 +36,7 @@ def capacity_for(wanted: int) -> int:
     return 1 << max(wanted - 1, 0).bit_length()
 
 
+@lru_cache(1_024)
 def capacity_of_copy(size: int) -> int:
     """The size of the array of `new HashSet<>(collection)` for a collection of this size."""
     return capacity_for(max(int(size / 0.75) + 1, DEFAULT_CAPACITY))

@@ -26,7 +26,7 @@ from muster.coordinator.groups.consumer import checks, classic_members, heartbea
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, Downgrade, Joined
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import NO_PATTERN, Classic, ConsumerMember, Description, Position
+from muster.coordinator.groups.consumer.member import NO_PATTERN, NOBODY, Classic, ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, all_held, share_of
 from muster.coordinator.groups.consumer.states import STABLE as RECONCILED
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
@@ -65,17 +65,18 @@ def heartbeat_to_classic_group(
     if request.member_epoch == 0 and group.validate_delete():
         try:
             checks.check_request(request, command.version, step.state.settings)
+            heartbeat.check_names(step, request.subscribed_topic_names or ())
             rows = _members_of(step, group)
             _check_newcomer(command, request, group, step.state.settings)
-            present = _upgrade(step, group, rows)
+            said = heartbeat.describe(NOBODY, request, command.client)
+            newcomer_id = request.member_id or command.drawn_id
+            present = _upgrade(step, group, rows, records.member_metadata(request.group_id, newcomer_id, said))
         except Refused as refused:
             step.reply(command.respond, ConsumerGroupHeartbeatResponse(0, refused.error, refused.message))
             step.refused(command, request.group_id, refused.error, request.member_id, request.instance_id)
             return
         client = command.client
-        newcomer = Trigger(
-            request.member_id or command.drawn_id, request.instance_id, client.client_id, client.host, None
-        )
+        newcomer = Trigger(newcomer_id, request.instance_id, client.client_id, client.host, None)
         story.upgraded(step, present, newcomer)
     heartbeat.handle(step, command, request, present)
 
@@ -190,9 +191,9 @@ def _in_order(rows: list[_Row]) -> list[_Row]:
     return [by_id[one] for one in kafka_order.timeline(ids, kafka_order.slots_for(len(rows)))]
 
 
-def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row]) -> ConsumerGroup:
+def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record) -> ConsumerGroup:
     """The consumer group in place of a classic one: its members stay, with the generation as their epoch. Raises
-    Refused when its records have no room in a batch: then nothing has changed.
+    Refused when its records have no room in a batch, with those of the `newcomer`: then nothing has changed.
     """
     group_id, epoch, rows = group.group_id, group.generation, _in_order(rows)
     names = {name for _, said, _ in rows for name in said.topics}
@@ -204,7 +205,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row]) -> ConsumerGroup
     targets = [records.target(group_id, member_id, share) for member_id, _, share in rows]
     currents = [records.current(group_id, member_id, one) for member_id, one in at.items()]
     gone = tombstones(group)
-    if records.is_more_than_fits(step, [*gone, *members, *targets, *currents]):
+    if records.is_more_than_fits(step, [*gone, *members, *targets, *currents, *[newcomer] * 3]):
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     step.record_all(gone)
     step.records += members

@@ -115,7 +115,7 @@ def _beat(
     sender = _sender(group, command, request, step.state.settings.group_consumer_max_size)
     before, is_alike = sender.said, group.is_alike
     check_names(step, request.subscribed_topic_names or ())
-    said = _describe(before, request, command.client)
+    said = describe(before, request, command.client)
     at = START if sender.member is None else sender.member.at
     owned = request.topic_partitions
     if said is not before:
@@ -220,7 +220,7 @@ def _sender(
     return _Sender(member_id, member, None)
 
 
-def _describe(before: Description, request: ConsumerGroupHeartbeatRequest, client: Client) -> Description:
+def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client: Client) -> Description:
     """What the member says of itself now; `before` itself when that is the same. What is not given stays."""
     names = request.subscribed_topic_names
     pattern, timeout_ms = request.subscribed_topic_regex, request.rebalance_timeout_ms

@@ -47,6 +47,7 @@ ASCENDING: Final = 1 << 31
 """A table with room for each partition: they ascend."""
 
 
+@lru_cache(1_024)
 def map_capacity_of_copy(size: int) -> int:
     """The size of the array of `new HashMap<>(map)` for a map of this size."""
     return capacity_for(int(size / 0.75 + 1)) if size else DEFAULT_CAPACITY

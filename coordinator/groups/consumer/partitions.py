@@ -4,7 +4,7 @@ and replaced as wholes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -23,10 +23,9 @@ NOT_KNOWN: Final = 0
 """The epoch of a partition in a record that does not say it (before Kafka 4.3)."""
 
 
-def share_of(rows: Mapping[bytes, Iterable[int]]) -> Share:
+def share_of(rows: Mapping[bytes, Collection[int]]) -> Share:
     """Partitions by topic id as a value; topics without partitions are left out."""
-    sorted_rows = ((topic_id, tuple(sorted(partitions))) for topic_id, partitions in sorted(rows.items()))
-    return tuple([(topic_id, partitions) for topic_id, partitions in sorted_rows if partitions])
+    return tuple([(topic_id, tuple(sorted(rows[topic_id]))) for topic_id in sorted(rows) if rows[topic_id]])
 
 
 def held_of(rows: Mapping[bytes, Mapping[int, int]]) -> Held:

@@ -7,7 +7,7 @@ are in force. Only who has no epoch yet waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from muster.assignors.assignor import Assignment
@@ -173,6 +173,6 @@ def _tables(group: ConsumerGroup, wanted: AssignmentWanted, member: ConsumerMemb
     return kafka_order.changed(before)
 
 
-def _share(partitions: Mapping[str, Iterable[int]], image: TopicsImage) -> Share:
+def _share(partitions: Mapping[str, Collection[int]], image: TopicsImage) -> Share:
     by_name = image.by_name
     return share_of({by_name[name].topic_id: its for name, its in partitions.items() if name in by_name})

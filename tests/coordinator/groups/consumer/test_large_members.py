@@ -8,9 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, spread, uuid_hash, walked
-from muster.coordinator.groups.consumer import checks, kafka_order, reconcile
+from muster.coordinator.core.interface import Now
+from muster.coordinator.groups.common.batch_size import size_of
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.records import pack
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import checks, kafka_order, reconcile, records
+from muster.coordinator.groups.consumer.group import Resolved
 from muster.coordinator.groups.consumer.kafka_order import Tables
-from muster.coordinator.groups.consumer.member import ConsumerMember, Position
+from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held
 from muster.coordinator.groups.consumer.states import STABLE
 from muster.protocol.errors import ErrorCode
@@ -118,3 +126,33 @@ def test_a_late_commit_looks_for_its_partitions_once() -> None:
     assert group.validate_commit("A", None, 1, 9, lambda: asked) == ErrorCode.STALE_MEMBER_EPOCH
     assert group.validate_commit("A", None, 3, 9, lambda: [*asked, (TOPIC, 0)]) == ErrorCode.STALE_MEMBER_EPOCH
     assert group.validate_commit("A", None, 3, 9, lambda: [(asked[0][0], 1)]) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+SETTINGS = GroupSettings()
+TEXTS = st.text(max_size=200)
+POSITIONS = st.lists(
+    st.tuples(st.binary(min_size=16, max_size=16), st.integers(1, 300)), max_size=20, unique_by=lambda row: row[0]
+)
+
+
+@given(st.lists(TEXTS, max_size=20), TEXTS, POSITIONS, POSITIONS)
+def test_the_bytes_of_a_record_are_never_underrated(
+    names: list[str], text: str, some: list[tuple[bytes, int]], others: list[tuple[bytes, int]]
+) -> None:
+    assigned, revoking = (
+        tuple([(one, tuple(range(count)), (7,) * count) for one, count in rows]) for rows in (some, others)
+    )
+    said = Description(text, text, text, text, tuple(names), text, 1, text, Classic(1, ((text, text.encode()),)))
+    for record in (
+        records.member_metadata(text, text, said),
+        records.member_metadata(text, text, said._replace(instance_id=None, rack_id=None, pattern=None, classic=None)),
+        records.target(text, text, tuple([row[:2] for row in assigned])),
+        records.current(text, text, Position(1, 2, STABLE, assigned, revoking)),
+        records.regular_expression(text, text, Resolved(tuple(names), 1, 2)),
+        records.group_epoch(text, 1, 2),
+    ):
+        step = Step(State(SETTINGS, NO_TOPICS, {}, lambda *_: None, lambda *_: 0), Now(0, 0))
+        for size in (size_of([pack(record)]) - 1, size_of([pack(record)])):
+            step.most_bytes = size
+            fits = size_of([pack(record)]) <= size
+            assert records.is_more_than_fits(step, [record]) is not fits

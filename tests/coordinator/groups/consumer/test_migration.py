@@ -429,3 +429,15 @@ def test_a_classic_group_in_which_somebody_has_only_begun_to_join_is_upgraded() 
     hall.enter("C", "u")
     assert hall.written()[:4] == ["GroupMetadata -", "Metadata 1", "TargetAssignmentMetadata 1", "MemberMetadata C"]
     assert hall.consumers().members.keys() == {"C"}
+
+
+def test_a_group_stays_classic_when_the_newcomer_has_no_room_in_the_batch() -> None:
+    hall = classic()
+    names = [f"a-topic-{number}" for number in range(100)]
+    alone = Hall()
+    alone.most_bytes = hall.most_bytes = 3_600
+    assert alone.enter("C", *names).error_code == 0
+    assert hall.enter("C", *names).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert not hall.written()
+    assert isinstance(hall.core.state.groups["g"], ClassicGroup)
+    assert hall.enter("C", "u").error_code == 0
