@@ -14,6 +14,8 @@ from muster.pipeline.wording import duration, moment, number, plural
 
 _LINES = 8
 _NAME = 32
+_VALUES = 8
+"""Settings that are values of one question, at most."""
 _WIDTH = 119
 
 
@@ -43,6 +45,9 @@ def text(chosen: Chosen) -> str:
         lines += ["", "what if", *(line for row in chosen.grid for line in _wrapped(settings.answer(row, left)))]
     else:
         lines += _block(f"what if (without rebalances that left nobody{told})", chosen.grid, _setting)
+        if 1 < len(chosen.about.what_if) <= _VALUES and chosen.grid:
+            # one question, of which several values were tried: the answer is the best of them
+            lines += _wrapped(f"best: {settings.answer(chosen.grid[0], settings.untold(chosen))}")
     lines += _block("what would have helped most", chosen.advice.rows, _advice)
     odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
     if odd:

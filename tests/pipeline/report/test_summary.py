@@ -39,6 +39,15 @@ def test_few_settings_are_answered_in_a_sentence() -> None:
     )
 
 
+def test_of_the_values_of_a_question_the_best_one_is_told_in_a_sentence() -> None:
+    best, worse = setting("session 45 s", 1, 20.0, "{}"), setting("session 6 s", 9, 99.0, "{}")
+    about = About("log", {}, True, False, what_if=tuple(f"session {number} s" for number in (6, 10, 30, 45)))
+    lines = text(chosen(about=about, grid=[best, worse])).splitlines()
+    assert any(line.startswith("  best: session 45 s: 1 instead of 3 rebalances (fewer in ") for line in lines)
+    every = About("log", {}, True, False, what_if=tuple(map(str, range(26))))
+    assert "best: " not in text(chosen(about=every, grid=[best, worse]))
+
+
 def test_long_lists_and_names_are_cut() -> None:
     many = [group(f"group-{'x' * 60}-{number}") for number in range(12)]
     lines = text(chosen(groups=Some(many, 12))).splitlines()
