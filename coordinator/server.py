@@ -216,6 +216,12 @@ class Server:
                     "a topic of --topic is there with another number of partitions: it stays as it is",
                     topic=name, partitions=there, wanted=partitions,
                 )  # fmt: skip
+        if config.users:
+            # imported here: hardly any server is given some
+            records = import_module("muster.coordinator.config.users").records(
+                config.users, self.topics.state.scram, self._machine.draw_uuid
+            )
+            self.topics.write_records(records)
         self.topics.publish()
         self._loader = Loader(clock, WHAT, self._groups_loaded)
         shards = group_shards(
@@ -348,7 +354,7 @@ class Server:
         dispatcher = self._open_dispatcher(self.node)
         for given in self.config.listeners:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
-            security = self._secured(given) if given.has_tls else PLAINTEXT
+            security = self._secured(given) if given.has_tls or given.has_sasl else PLAINTEXT
             listener = self._machine.listener(address, settings, limits, dispatcher.open, security)
             await listener.start()
             self._listeners.append(listener)
@@ -359,8 +365,14 @@ class Server:
             self._look_for_certificates()
 
     def _secured(self, listener: ConfiguredListener) -> Security:
-        # imported here: most servers have no TLS
+        # imported here: most servers have neither TLS nor SASL
         room = import_module("muster.coordinator.config.security")
+        sasl = None
+        if listener.has_sasl:
+            draw_nonce, secret = self._machine.draw_uuid_text, self._machine.draw_uuid()
+            sasl = room.sasl_listener(room.sasl_settings(listener, self.live), self._credential, draw_nonce, secret)
+        if not listener.has_tls:
+            return Security(sasl=sasl)
         found = import_module("muster.coordinator.net.tls.renewal").ListenerTls(
             listener.name, room.tls_settings(listener, self.live)
         )
@@ -373,7 +385,11 @@ class Server:
 
         self.live.checks.append(check)
         self._tls.append(lambda: found.renew(room.tls_settings(listener, self.live)))
-        return Security(found)
+        return Security(found, sasl)
+
+    def _credential(self, user: str, kind: int) -> Any:
+        """Of SCRAM, by the type of the mechanism."""
+        return self.topics.state.scram.get((user, kind))
 
     def _renew_certificates(self) -> None:
         for renew in self._tls:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from muster.coordinator.cli import main
 from muster.coordinator.cli.failure import sentence
@@ -280,7 +281,7 @@ def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
         "  It is encrypted (TLSv1.2 to TLSv1.3); its certificate is that of CN=server,O=Muster.",
         "  Clients need a certificate, which names them.",
         "Who is connected may do everything: there is no authorizer.class.name.",
-        "warning: the listener OUT is open to all who reach it, and all they send can be read on the way; use SSL, or "
+        "warning: listener OUT: it is open to all who reach it, and all they send can be read on the way; use TLS, or "
         "listen on 127.0.0.1",
         "warning: listener SSL: without ssl.truststore clients are trusted whose certificates come from an authority of "
         "the system",
@@ -322,6 +323,55 @@ def test_nothing_of_tls_is_loaded_without_it() -> None:
     look = (
         "import sys; from muster.coordinator.config import load; from muster.coordinator import server; load();"
         "print([name for name in sys.modules if name.startswith(('cryptography', 'muster.coordinator.net.tls'))"
-        " or name in ('muster.coordinator.config.security', 'muster.coordinator.security.ssl_principal')])"
+        " or name in ('muster.coordinator.config.security', 'muster.coordinator.security.ssl_principal')"
+        " or name.startswith('muster.coordinator.security.sasl')])"
     )
     assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_users_are_there_from_the_start(serving: Callable[..., Serving], tmp_path: Path) -> None:
+    """A password does not show anywhere, and one that was changed stays."""
+    (tmp_path / "secret").write_text("from a file\n")
+    overrides = ["listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512"]
+    words = [word for one in overrides for word in ("--override", one)]
+    for password in "hush", "another":
+        server = serving(*words, "--data-dir", "data", "--user", f"bob:{password}", "--user", "eve:@secret")
+        for mechanism in "SCRAM-SHA-256", "SCRAM-SHA-512":
+            for user, known in ("bob", "hush"), ("eve", "from a file"):
+                settings = {
+                    "bootstrap.servers": server.line.split()[2], "security.protocol": "SASL_PLAINTEXT",
+                    "sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": known,
+                }  # fmt: skip
+                assert Producer(settings, logger=None).list_topics(timeout=30).brokers
+        _, lines = server.stop()
+        assert "hush" not in str(lines)
+
+
+@pytest.mark.parametrize(
+    ("user", "sentence"),
+    [
+        ("hush", "--user takes NAME:PASSWORD, or NAME:@FILE for a password in a file"),
+        ("bob:@no", "--user: the file of the password of bob cannot be read: No such file or directory"),
+    ],
+)
+def test_a_wrong_user_is_one_sentence(tmp_path: Path, user: str, sentence: str) -> None:
+    said = run("serve", "--user", user, cwd=tmp_path)
+    assert (said.returncode, said.stderr) == (2, f"muster serve: {sentence}\n")
+
+
+def test_check_says_who_comes_in(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    overrides = [
+        "listeners=SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512", "connections.max.reauth.ms=5",
+        f'listener.name.sasl_plaintext.plain.sasl.jaas.config={module} required user_bob="hush";',
+    ]  # fmt: skip
+    said = run("serve", "--check", *[word for one in overrides for word in ("--override", one)], cwd=tmp_path)
+    assert said.stdout.splitlines()[1:] == [
+        "  It is not encrypted.",
+        "  Clients say who they are by PLAIN, SCRAM-SHA-512.",
+        "  PLAIN knows 1 user.",
+        "  They say so again after 5 ms at most.",
+        "Who is connected may do everything: there is no authorizer.class.name.",
+        "warning: listener SASL_PLAINTEXT: all can be read on the way that clients send, passwords of PLAIN too; use TLS, "
+        "or listen on 127.0.0.1",
+    ]

@@ -88,6 +88,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="have this topic; repeatable"
     )
     serve.add_argument(
+        "--user",
+        action="append",
+        default=[],
+        metavar="NAME:PASSWORD",
+        help="have this user of SCRAM; NAME:@FILE for a password in a file; one that is there stays; repeatable",
+    )
+    serve.add_argument(
         "--check",
         action="store_true",
         help="only say what this configuration opens to whom; exit status 0, or 2 when it cannot be used",

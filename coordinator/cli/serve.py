@@ -74,6 +74,7 @@ def _load(options: argparse.Namespace) -> Config:
         data_dir=options.data_dir,
         in_memory=options.in_memory,
         topics=options.topic,
+        users=options.user,
     )
 
 

@@ -31,13 +31,15 @@ def sentences(config: Config, file: Path | None) -> Iterator[str]:
         yield f"Listener {listener.name} is at {where} and speaks {listener.protocol}. Clients are told {told}."
         if listener.has_tls:
             yield from _tls(listener, live, warnings)
-        else:
+        elif not listener.has_sasl:
             yield "  It is not encrypted, and clients are not known: each is User:ANONYMOUS."
-            if not _is_loopback(listener.host):
-                warnings.append(
-                    f"warning: the listener {listener.name} is open to all who reach it, and all they send can be read "
-                    "on the way; use SSL, or listen on 127.0.0.1"
-                )
+        if listener.has_sasl:
+            yield from _sasl(listener, live)
+        if not listener.has_tls and not _is_loopback(listener.host):
+            who = "all can be read on the way that clients send, passwords of PLAIN too"
+            if not listener.has_sasl:
+                who = "it is open to all who reach it, and all they send can be read on the way"
+            warnings.append(f"warning: listener {listener.name}: {who}; use TLS, or listen on 127.0.0.1")
     yield _authorization(config)
     warnings += files_of_others(config, file)
     yield from warnings
@@ -62,8 +64,24 @@ def _tls(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
     versions = sorted({made.context.minimum_version.name, made.context.maximum_version.name})
     spoken = " to ".join(one.replace("_", ".", 1).replace("TLSv1.", "TLSv1.") for one in versions)
     yield f"  It is encrypted ({spoken}); its certificate is that of {subject(made.certificate)}."
-    yield f"  {_CLIENTS[settings.ssl_client_auth]}"
+    if listener.has_sasl and settings.ssl_client_auth != "none":
+        yield "  Clients may need a certificate too (ssl.client.auth), but it does not name them."
+    elif not listener.has_sasl:
+        yield f"  {_CLIENTS[settings.ssl_client_auth]}"
     warnings += [f"warning: listener {listener.name}: {note}" for note in made.notes]
+
+
+def _sasl(listener: Listener, live: Live) -> Iterator[str]:
+    from muster.coordinator.config.security import sasl_settings
+
+    settings = sasl_settings(listener, live)
+    if not listener.has_tls:
+        yield "  It is not encrypted."
+    yield f"  Clients say who they are by {', '.join(settings.mechanisms)}."
+    if settings.users:
+        yield f"  PLAIN knows {len(settings.users)} user{'s' * (len(settings.users) != 1)}."
+    if any(settings.max_reauth_ms.values()):
+        yield f"  They say so again after {max(settings.max_reauth_ms.values())} ms at most."
 
 
 def files_of_others(config: Config, file: Path | None) -> list[str]:

@@ -55,6 +55,8 @@ class Config:
         self.notes = notes
         self.authorization: Authorization | None = None
         """What the authorizer is told, when there is one (`authorizer.class.name`)."""
+        self.users: tuple[tuple[str, str], ...] = ()
+        """Users of SCRAM and their passwords, to be there at the start."""
         self.assignors: Mapping[str, Assignor] | None = None
         """The strategies of the server by name, when they were given (`assignors.named`)."""
         node_id = self.value("node.id")
@@ -152,6 +154,11 @@ _ASKED_HERE = (
 
 
 _ASKED_LATER = (
+    "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms",
+    "sasl.enabled.mechanisms",
+    "sasl.jaas.config",
+    "sasl.server.max.receive.size",
     "ssl.allow.dn.changes",
     "ssl.allow.san.changes",
     "ssl.cipher.suites",

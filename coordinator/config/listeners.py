@@ -11,9 +11,8 @@ from muster.coordinator.properties.live import LISTENER_PREFIX
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's security protocols."""
-SERVED = ("PLAINTEXT", "SSL")
-"""Those that are served."""
 WITH_TLS = ("SSL", "SASL_SSL")
+WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts that stand for every interface."""
 
@@ -46,6 +45,11 @@ class Listener(NamedTuple):
     def has_tls(self) -> bool:
         """Its connections are encrypted."""
         return self.protocol in WITH_TLS
+
+    @property
+    def has_sasl(self) -> bool:
+        """Its clients have to say who they are by SASL."""
+        return self.protocol in WITH_SASL
 
 
 def show(host: str, port: int) -> str:
@@ -125,17 +129,12 @@ def assemble(
 
 
 def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> None:
-    """Is the security protocol of every listener known, and served?"""
+    """Is the security protocol of every listener known?"""
     for name in opened:
-        protocol = protocols.get(name)
-        if protocol is None:
+        if name not in protocols:
             raise ConfigError(
                 f"listeners: no security protocol is known for the listener {name}; "
                 f"add {name}:PLAINTEXT to listener.security.protocol.map"
-            )
-        if protocol not in SERVED:
-            raise ConfigError(
-                f"listeners: {name} asks for the protocol {protocol}, but only {' and '.join(SERVED)} are served so far"
             )
 
 

@@ -51,11 +51,12 @@ def load(
     data_dir: Path | None = None,
     in_memory: bool = False,
     topics: Sequence[str] = (),
+    users: Sequence[str] = (),
 ) -> Config:
     """The configuration, from the options of `muster serve`. Raises ConfigError with one sentence.
 
-    `overrides` are `name=value`; `listen` and `advertise` HOST:PORT; `topics` NAME:PARTITIONS. `environment` is
-    os.environ, or None for none.
+    `overrides` are `name=value`; `listen` and `advertise` HOST:PORT; `topics` NAME:PARTITIONS; `users` NAME:PASSWORD or
+    NAME:@FILE. `environment` is os.environ, or None for none.
     """
     environment = environment or {}
     raw: dict[str, _Raw] = {}
@@ -71,15 +72,16 @@ def load(
     notes = tuple(_notes(unknown, skipped, given))
     where = None if in_memory else _data_dir(given)
     config = Config(given, listeners=listeners, data_dir=where, topics=parse_topics(topics), notes=notes)
+    config.users = tuple(map(_user, users))
     check(config.value)
     config.authorization = authorization_of(config.text)
     if ASSIGNORS in given:
         words = config.value(ASSIGNORS)
         config.assignors = named(words if isinstance(words, tuple) else ())
-    if any(listener.has_tls for listener in listeners):
-        from muster.coordinator.config.security import check_tls  # most servers have none
+    if any(listener.has_tls or listener.has_sasl for listener in listeners):
+        from muster.coordinator.config.security import check_security  # most servers have none
 
-        check_tls(config)
+        check_security(config)
     return config
 
 
@@ -202,6 +204,22 @@ def _listeners(given: Mapping[str, Given]) -> tuple[tuple[Listener, ...], tuple[
     check_inter_broker(text("inter.broker.listener.name"), text("security.inter.broker.protocol"), names)
     check_own_properties(given, {*names, *protocols, *skipped, *(one.upper() for one in controllers)})
     return opened, skipped
+
+
+def _user(text: str) -> tuple[str, str]:
+    """A user of SCRAM and the password. No message has the text: it may be the password."""
+    name, colon, password = text.partition(":")
+    if not colon or not name or not password:
+        raise ConfigError("--user takes NAME:PASSWORD, or NAME:@FILE for a password in a file")
+    if password.startswith("@"):
+        try:
+            password = Path(password[1:]).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise ConfigError(f"--user: the file of the password of {name} cannot be read: {why}") from error
+        if not password:
+            raise ConfigError(f"--user: the file of the password of {name} is empty")
+    return name, password
 
 
 def _data_dir(given: Mapping[str, Given]) -> Path:

@@ -14,8 +14,10 @@ from typing import Final, Protocol
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer, Sink
+from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.net.connection import Connection, Requests
 from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE
+from muster.coordinator.security.principal import USER, KafkaPrincipal
 from muster.protocol.api import ApiKey
 
 PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
@@ -25,6 +27,11 @@ PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
     }
 )
 """State of the authentication -> keys of the APIs that may be asked for."""
+
+MOST_REQUESTS: Final = 10
+"""Until the authentication is complete; a client of Kafka needs four."""
+MOST_MS: Final = 30_000
+"""From the beginning of the connection, or the end of its TLS handshake, to the end of the authentication."""
 
 
 class RequestsWithSink(Requests, Protocol):
@@ -37,11 +44,23 @@ class AuthenticationGate:
     """See the module: the `Requests` of a connection, and the sink of those behind it."""
 
     def __init__(
-        self, channel: Channel, connection: Connection, open_requests: Callable[[Channel, Sink], RequestsWithSink]
+        self,
+        channel: Channel,
+        connection: Connection,
+        open_requests: Callable[[Channel, Sink], RequestsWithSink],
+        clock: Clock | None = None,
     ) -> None:
+        """`clock`: for what takes time; None: nothing does."""
+        self._channel = channel
         self._authentication = channel.authentication
         self._connection = connection
         self._requests = open_requests(channel, self)
+        self._clock = clock
+        self._count = 0
+        self._timer: Timer | None = None
+        if clock is not None:
+            self._timer = clock.call_at(clock.mono_ms() + MOST_MS, self._too_late)
+            channel.on_close(self._stop_timer)
 
     # ---- the connection's calls
 
@@ -53,6 +72,12 @@ class AuthenticationGate:
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
         """Let the request through, or raise `CloseConnection`."""
         state = self._authentication.state
+        self._count += 1
+        if self._count > MOST_REQUESTS:
+            raise CloseConnection(f"the authentication takes more than {MOST_REQUESTS} requests")
+        if state is AUTHENTICATE and self._authentication.takes_raw:
+            self._take_raw(data[start:end])
+            return None
         api_key = int.from_bytes(data[start : start + 2], "big", signed=True) if end - start >= 2 else -1
         if api_key not in PASSES.get(state, ()):
             raise CloseConnection("this request cannot come before the authentication", api_key=api_key, state=state)
@@ -72,10 +97,50 @@ class AuthenticationGate:
         connection, requests = self._connection, self._requests
         connection.answer(answer)
         if self._authentication.is_complete:
-            requests.sink = connection
-            connection.authenticated(requests)
+            self._complete(requests)
         elif self._authentication.state is FAILED:
             connection.close()
+
+    def _complete(self, requests: RequestsWithSink) -> None:
+        self._stop_timer()
+        requests.sink = self._connection
+        self._connection.authenticated(requests)
+        if self._authentication.lifetime_ms and self._clock is not None:
+            # imported here: hardly any listener has it
+            from muster.coordinator.net.session import Session
+
+            Session(self._channel, self._connection, requests, self._clock)
+
+    def _take_raw(self, token: bytes) -> None:
+        """A token without a request around it, of a client that chose its mechanism by SaslHandshake 0."""
+        from muster.coordinator.api.security.sasl import complete
+        from muster.coordinator.security.sasl.exchange import AuthenticationFailed
+
+        authentication = self._authentication
+        exchange, sasl, clock = authentication.exchange, authentication.sasl, self._clock
+        assert exchange is not None
+        assert sasl is not None
+        try:
+            answer = exchange.evaluate(token)
+        except AuthenticationFailed as failure:
+            reason = CloseConnection("the authentication failed", listener=self._channel.listener,
+                                     mechanism=authentication.mechanism, because=str(failure.told))  # fmt: skip
+            if clock is None:
+                raise reason from None
+            clock.call_at(clock.mono_ms() + sasl.failure_delay_ms, lambda: self.fail(reason))
+            return
+        if exchange.is_complete:
+            complete(authentication, KafkaPrincipal(USER, exchange.user))
+        self.answer(len(answer).to_bytes(4, "big") + answer)
+
+    def _too_late(self) -> None:
+        self._timer = None
+        self.fail(CloseConnection(f"the client has not authenticated within {MOST_MS // 1000} s"))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def fail(self, reason: CloseConnection) -> None:
         """The request cannot be answered."""

@@ -67,6 +67,7 @@ class Shared(NamedTuple):
     identify: Callable[[Channel, Any], object] | None = None
     """Says who the client of an established transport is, when its certificate can tell; raises `CloseConnection`."""
     is_tls: bool = False
+    max_authentication_bytes: int = MAX_AUTHENTICATION_BYTES
 
 
 class Connection(asyncio.Protocol):
@@ -152,7 +153,7 @@ class Connection(asyncio.Protocol):
         if channel.authentication.is_complete:
             core.open()
         else:
-            core.begin_authentication(MAX_AUTHENTICATION_BYTES)
+            core.begin_authentication(self._shared.max_authentication_bytes)
         self._pump()
 
     def data_received(self, data: bytes) -> None:
@@ -290,6 +291,11 @@ class Connection(asyncio.Protocol):
         """The client has proven who it is: `requests` handles what it sends from now on."""
         if not self.core.has_ended:
             self.core.open()
+            self._requests = requests
+
+    def handled_by(self, requests: Requests) -> None:
+        """`requests` handles what the client sends from now on."""
+        if not self.core.has_ended:
             self._requests = requests
 
     def fail(self, reason: CloseConnection) -> None:

@@ -20,7 +20,7 @@ from muster.coordinator.clock import Timer
 from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.net.addresses import client_host, host_and_port, with_port
 from muster.coordinator.net.authentication_gate import AuthenticationGate, RequestsWithSink
-from muster.coordinator.net.connection import Connection, Requests, Shared
+from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Requests, Shared
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.security.authentication import NOT_REQUIRED, WITHOUT_AUTHENTICATION, Authentication
@@ -28,6 +28,7 @@ from muster.coordinator.security.authentication import NOT_REQUIRED, WITHOUT_AUT
 if TYPE_CHECKING:
     from muster.coordinator.net.tls.handshake import PlainSocket
     from muster.coordinator.net.tls.renewal import ListenerTls
+    from muster.coordinator.security.sasl.exchange import SaslListener
 
 log = structlog.get_logger("muster.net")
 
@@ -55,7 +56,12 @@ class Security(NamedTuple):
     """Kafka's security protocol of a listener: TLS when there is one, SASL when clients must authenticate."""
 
     tls: ListenerTls | None = None
-    authenticates: bool = False
+    sasl: SaslListener | None = None
+
+    @property
+    def authenticates(self) -> bool:
+        """Clients have to say who they are before anything else."""
+        return self.sasl is not None
 
 
 PLAINTEXT: Final = Security()
@@ -91,6 +97,9 @@ class Listener:
             self._set_options,
             self._identify if security.tls is not None and not security.authenticates else None,
             is_tls=security.tls is not None,
+            max_authentication_bytes=MAX_AUTHENTICATION_BYTES
+            if security.sasl is None
+            else security.sasl.max_receive_bytes,
         )
         self._loop: asyncio.AbstractEventLoop
         self._socket: socket.socket | None = None
@@ -171,7 +180,7 @@ class Listener:
         return Connection(self._shared)
 
     def _gate(self, channel: Channel, connection: Connection) -> Requests:
-        return AuthenticationGate(channel, connection, self._open_requests)
+        return AuthenticationGate(channel, connection, self._open_requests, self._limits.clock)
 
     def _channel(self, transport: Any) -> Channel:
         peer_host, peer_port = host_and_port(transport.get_extra_info("peername"))
@@ -181,7 +190,7 @@ class Listener:
         peer = with_port(peer_host, peer_port)
         authentication = WITHOUT_AUTHENTICATION
         if self._security.authenticates:
-            authentication = Authentication()
+            authentication = Authentication(sasl=self._security.sasl)
         elif self._security.tls is not None:
             authentication = Authentication(NOT_REQUIRED)
         return Channel(address.name, endpoint, peer, client_host(peer_host), authentication)

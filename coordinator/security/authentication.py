@@ -5,11 +5,14 @@ The steps follow Kafka's SaslServerAuthenticator. Which mechanisms there are, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+
+if TYPE_CHECKING:
+    from muster.coordinator.security.sasl.exchange import Exchange, SaslListener
 
 NOT_REQUIRED: Final = "not required"
 """The listener asks for none: every request is handled, now and later."""
@@ -52,11 +55,36 @@ class Authentication:
     so nothing else keeps the principal.
     """
 
-    __slots__ = ("principal", "state")
+    __slots__ = (
+        "began_ms",
+        "exchange",
+        "lifetime_ms",
+        "mechanism",
+        "on_proven",
+        "principal",
+        "sasl",
+        "state",
+        "takes_raw",
+    )
 
-    def __init__(self, state: str = HANDSHAKE, principal: KafkaPrincipal = ANONYMOUS) -> None:
+    def __init__(
+        self, state: str = HANDSHAKE, principal: KafkaPrincipal = ANONYMOUS, sasl: SaslListener | None = None
+    ) -> None:
         self.state = state
         self.principal = principal
+        self.sasl = sasl
+        """What its listener asks for; None: nothing of SASL."""
+        self.mechanism = ""
+        self.exchange: Exchange | None = None
+        """The one that is under way."""
+        self.takes_raw = False
+        """Whether tokens come without a request around them, as after SaslHandshake 0."""
+        self.lifetime_ms = 0
+        """After how long the client has to authenticate again; 0: never."""
+        self.began_ms: int | None = None
+        """When it last began to authenticate again."""
+        self.on_proven: Callable[[], object] | None = None
+        """Called when the client has proven again who it is."""
 
     @property
     def is_complete(self) -> bool:
@@ -77,6 +105,8 @@ class Authentication:
             return
         self.happens(PROVEN)
         self.principal = principal
+        if self.on_proven is not None:
+            self.on_proven()
 
 
 WITHOUT_AUTHENTICATION: Final = Authentication(NOT_REQUIRED)

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.remove_access_control_entry_record import (
         RemoveAccessControlEntryRecord,
     )
+    from muster.protocol.messages.metadata_records.remove_user_scram_credential_record import (
+        RemoveUserScramCredentialRecord,
+    )
+    from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -93,6 +97,7 @@ class MetadataState:
         "deleted",
         "features",
         "next_producer_id",
+        "scram",
         "starts",
         "topics",
         "topics_by_id",
@@ -110,6 +115,8 @@ class MetadataState:
         """Topics that there were: name by id."""
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
+        """The credentials of SCRAM, by user and type of the mechanism."""
         self.starts = 0
         """How often the node was started."""
         self.version = 0
@@ -246,6 +253,12 @@ class MetadataState:
     def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
         self.acls.pop(record.id, None)
 
+    def _scram(self, record: UserScramCredentialRecord) -> None:
+        self.scram[record.name, record.mechanism] = record
+
+    def _remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
+        self.scram.pop((record.name, record.mechanism), None)
+
     def _feature(self, record: FeatureLevelRecord) -> None:
         self.features[record.name] = record.feature_level
 
@@ -263,5 +276,7 @@ _EVOLVE: dict[type[Message], Callable[[MetadataState, Message], None]] = {
 _EVOLVE_BY_NAME: dict[str, Callable[[MetadataState, Message], None]] = {
     "AccessControlEntryRecord": MetadataState._acl,  # type: ignore[dict-item]  # as above
     "RemoveAccessControlEntryRecord": MetadataState._remove_acl,  # type: ignore[dict-item]  # as above
+    "RemoveUserScramCredentialRecord": MetadataState._remove_scram,  # type: ignore[dict-item]  # as above
+    "UserScramCredentialRecord": MetadataState._scram,  # type: ignore[dict-item]  # as above
 }
 """By the name of the type: most logs hold none of these, and their modules are not imported then."""

@@ -279,6 +279,10 @@ class Topics:
         for callback in self._acl_subscribers:
             callback(records)
 
+    def write_records(self, records: Sequence[Message]) -> None:
+        """Write records that tell nothing of topics, as one change. Raises `ApiError`."""
+        self._write(records)
+
     def next_producer_id(self) -> int:
         """A new producer id; a block of them is taken from the metadata log when none is left."""
         if not self._producer_ids:

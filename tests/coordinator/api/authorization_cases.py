@@ -16,6 +16,7 @@ from muster.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     alter_configs,
+    alter_user_scram_credentials,
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
@@ -33,6 +34,7 @@ from muster.protocol.messages import (
     describe_producers,
     describe_topic_partitions,
     describe_transactions,
+    describe_user_scram_credentials,
     end_txn,
     fetch,
     find_coordinator,
@@ -52,6 +54,8 @@ from muster.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     write_txn_markers,
@@ -262,6 +266,31 @@ DELETES = of_cluster(O.DELETE), (O.DELETE, T, "t")
 NOT_DELETED = error_message(NO_TOPIC)
 OF_CLUSTER = ResourceType.CLUSTER, CLUSTER_NAME
 
+
+def described_users(*names: str) -> Message:
+    users = [describe_user_scram_credentials.UserName(name) for name in names]
+    return describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users)
+
+
+Upsertion, Deletion = (
+    alter_user_scram_credentials.ScramCredentialUpsertion,
+    alter_user_scram_credentials.ScramCredentialDeletion,
+)
+SCRAM = alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+    [Deletion("a", 1)], [Upsertion("b", 2, 4095, b"salt", b"p" * 64)]
+)
+WRONG_SCRAM = alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+    [Deletion("a", 1)],
+    [
+        Upsertion("a", 1, 4096, b"salt", b"p" * 32),
+        Upsertion("b", 2, 16385, b"salt", b"p" * 64),
+        Upsertion("c", 3, 4096, b"salt", b"p" * 32),
+        Upsertion("", 1, 4096, b"salt", b"p" * 32),
+        Upsertion("d", 1, 4096, b"salt", b"p" * 32),
+        Upsertion("d", 2, 4096, b"salt", b"p" * 64),
+    ],
+)
+
 CASES = [
     Case("produce", lambda t: records_for(t, batch()), ((O.WRITE, T, "t"),), ((O.WRITE, T, "t"),), produced, [(NO_TOPIC, None)]),
     Case("produce to a topic that is not there", lambda t: produce_by_name("no"), ((O.WRITE, T, "no"),), ((O.WRITE, T, "no"),), produced, [(NO_TOPIC, None)], 12),
@@ -342,4 +371,11 @@ CASES = [
     Case("what has configs", lambda t: list_config_resources.ListConfigResourcesRequest([TOPIC]), (of_cluster(O.DESCRIBE_CONFIGS),), (of_cluster(O.DESCRIBE_CONFIGS),), lambda a: (a.error_code, len(a.config_resources)), (NO_CLUSTER, 0)),
     Case("describe partitions", lambda t: describe_topic_partitions.DescribeTopicPartitionsRequest([describe_topic_partitions.TopicRequest("t")], 100), tuple((o, T, "t") for o in (3, 4, 5, 6, 7, 8, 10, 11)), ((O.DESCRIBE, T, "t"),), lambda a: [(t.error_code, t.name, t.topic_id != ZERO_UUID, t.topic_authorized_operations) for t in a.topics], [(NO_TOPIC, "t", False, NOT_ASKED)]),
     Case("describe all partitions", lambda t: describe_topic_partitions.DescribeTopicPartitionsRequest((), 1000), tuple((o, T, "t") for o in (3, 4, 5, 6, 7, 8, 10, 11)), ((O.DESCRIBE, T, "t"),), lambda a: [t.name for t in a.topics if t.name == "t"], []),
+    Case("a handshake of SASL where none is asked for", lambda t: sasl_handshake.SaslHandshakeRequest("PLAIN"), (), (), lambda a: (a.error_code, list(a.mechanisms)), (ErrorCode.ILLEGAL_SASL_STATE, [])),
+    Case("a token of SASL where none is asked for", lambda t: sasl_authenticate.SaslAuthenticateRequest(b"x"), (), (), lambda a: (a.error_code, a.error_message, a.auth_bytes, a.session_lifetime_ms), (ErrorCode.ILLEGAL_SASL_STATE, "SaslAuthenticate request received after successful authentication", b"", 0)),
+    Case("describe users", lambda t: described_users("a", "b"), (of_cluster(O.DESCRIBE),), (of_cluster(O.DESCRIBE),), lambda a: (a.error_code, a.error_message, [(r.user, r.error_code, r.error_message) for r in a.results]), (NO_CLUSTER, None, [("", NO_CLUSTER, None)] * 2)),
+    Case("alter users", lambda t: SCRAM, (of_cluster(O.ALTER),), (of_cluster(O.ALTER),), lambda a: sorted((r.user, r.error_code) for r in a.results), [("a", NO_CLUSTER), ("b", NO_CLUSTER)]),
+    Case("alter users in ways that are wrong", lambda t: SCRAM, (of_cluster(O.ALTER),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("a", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"), ("b", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")]),
+    Case("alter users otherwise wrong", lambda t: WRONG_SCRAM, (of_cluster(O.ALTER),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"), ("a", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"), ("b", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"), ("c", ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"), ("d", ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")]),
+    Case("describe users that there are not", lambda t: described_users("a", "b", "a"), (of_cluster(O.DESCRIBE),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("a", ErrorCode.DUPLICATE_RESOURCE, "Cannot describe SCRAM credentials for the same user twice in a single request: a"), ("b", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to describe a user credential that does not exist: b")]),
 ]  # fmt: skip

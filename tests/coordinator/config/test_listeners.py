@@ -83,7 +83,7 @@ def test_the_controllers_listener_of_a_copied_file_is_not_opened() -> None:
         (["listeners=localhost:9092"], "listeners: 'localhost:9092' is not NAME://HOST:PORT"),
         (["listeners=PLAINTEXT://:70000"], "listeners: the port 70000 of 'PLAINTEXT://:70000' is not between 0 and 65535"),
         (["listeners=PLAINTEXT://:1,plaintext://:2"], "listeners: the listener name PLAINTEXT is given twice"),
-        (["listeners=SASL_SSL://:1"], "listeners: SASL_SSL asks for the protocol SASL_SSL, but only PLAINTEXT and SSL are served so far"),
+        (["listeners=SASL_SSL://:1"], "listener SASL_SSL: ssl.keystore.location is missing"),
         (["listeners=MINE://:1"], "listeners: no security protocol is known for the listener MINE"),
         (["listener.security.protocol.map=MINE"], "listener.security.protocol.map: 'MINE' is not NAME:PROTOCOL"),
         (["listener.security.protocol.map=MINE:TLS"], "listener.security.protocol.map: 'MINE:TLS' is not NAME:PROTOCOL"),

@@ -74,8 +74,8 @@ def test_an_unknown_name_in_the_environment_is_only_noted() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "process.roles", "controller.quorum.voters", "ssl.provider", "sasl.jaas.config", "metrics.jmx.include",
-        "listener.name.plaintext.ssl.provider", "listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config", "config.providers.env.class",
+        "process.roles", "controller.quorum.voters", "ssl.provider", "sasl.kerberos.service.name", "metrics.jmx.include",
+        "listener.name.plaintext.ssl.provider", "listener.name.sasl_ssl.scram-sha-256.sasl.login.class", "config.providers.env.class",
         "rsm.config.anything", "internal.metadata.log.segment.bytes", "leader.replication.throttled.rate",
     ],
 )  # fmt: skip

@@ -14,7 +14,7 @@ from muster.coordinator.api.observer import AnsweredRequest, ObservedRequests
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.core.interface import Client
-from muster.coordinator.net.authentication_gate import AuthenticationGate
+from muster.coordinator.net.authentication_gate import MOST_MS, MOST_REQUESTS, AuthenticationGate
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.settings import NetSettings
@@ -96,14 +96,15 @@ class Bench:
         self.made: list[Dispatcher] = []
         self.observed: list[int] | None = [] if is_observed else None
         self.channel = Channel("SASL", Endpoint("h", 1), "10.0.0.9:5", "/10.0.0.9", Authentication())
-        self.limits = Limits(NetSettings(), ManualClock(0))
+        self.clock = ManualClock(0)
+        self.limits = Limits(NetSettings(), self.clock)
         shared = Shared(self.limits, 1_000_000, lambda _: self.channel, self.gate, lambda _: None)
         self.connection, self.transport = Connection(shared), Transport()
         self.connection.connection_made(self.transport)  # type: ignore[arg-type]  # as much as is needed of one
         self.dispatcher = self.made[0]
 
     def gate(self, channel: Channel, connection: Connection) -> AuthenticationGate:
-        return AuthenticationGate(channel, connection, self.open_requests)
+        return AuthenticationGate(channel, connection, self.open_requests, self.clock)
 
     def open_requests(self, channel: Channel, sink: Any) -> Any:
         if self.observed is not None:
@@ -241,3 +242,43 @@ async def test_answers_may_come_by_the_sink_and_faults_close(bench: Bench) -> No
         bench.receive(request(ApiKey.API_VERSIONS, b"bad"))
     assert [line["why"] for line in logs] == ["its answer could not be encoded"]
     assert bench.transport.closed == "closed"
+
+
+async def test_an_authentication_takes_few_requests_and_not_for_ever() -> None:
+    bench = Bench()
+    for _ in range(MOST_REQUESTS):
+        bench.receive(VERSIONS)
+    assert not bench.transport.closed
+    with capture_logs() as logs:
+        bench.receive(VERSIONS)
+    assert bench.transport.closed
+    assert [line["event"] for line in logs] == ["closed a connection"]
+    slow, quick = Bench(), Bench()
+    quick.receive(CHOICE, token(b"secret"))
+    for bench in slow, quick:
+        bench.clock.advance(MOST_MS)
+    assert slow.transport.closed
+    assert not quick.transport.closed
+
+
+async def test_a_session_is_renewed_or_over() -> None:
+    bench = Bench()
+    authentication = bench.channel.authentication
+    authentication.lifetime_ms = 1_000
+    bench.receive(CHOICE, token(b"secret"))
+    bench.clock.advance(999)
+    bench.receive(HEARTBEAT, CHOICE, token(b"secret"))
+    bench.clock.advance(999)
+    bench.receive(HEARTBEAT)
+    assert bench.connection._requests is bench.dispatcher, "while there is time nothing stands between"
+    bench.clock.advance(1)
+    bench.receive(CHOICE, token(b"secret"), HEARTBEAT)
+    assert not bench.transport.closed, "late, but before anything else"
+    bench.clock.advance(1_000)
+    with capture_logs() as logs:
+        bench.receive(HEARTBEAT)
+    assert bench.transport.closed
+    assert "its session is over" in logs[0]["why"]
+    bench.connection.connection_lost(None)
+    bench.clock.advance(10_000)
+    assert authentication.on_proven is None

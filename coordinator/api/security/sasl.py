@@ -1,0 +1,143 @@
+"""SaslHandshake and SaslAuthenticate: a client says who it is (KIP-43, KIP-152), and says so again (KIP-368).
+
+On a listener with SASL `net.authentication_gate` lets nothing else pass before. As on Kafka, a client that is rejected
+waits a moment for the answer, then its connection is closed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node, Respond
+from muster.coordinator.security.authentication import (
+    AUTHENTICATE,
+    CHALLENGED,
+    COMPLETE,
+    FAILED,
+    HANDSHAKE,
+    MECHANISM_CHOSEN,
+    REAUTHENTICATE,
+    REJECTED,
+    Authentication,
+)
+from muster.coordinator.security.principal import USER, KafkaPrincipal
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+MIN_REAUTH_INTERVAL_MS: Final = 1_000
+"""A client cannot authenticate again more often (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
+_ILLEGAL: Final = "SaslAuthenticate request received after successful authentication"
+
+
+def handle_sasl_handshake(node: Node, context: RequestContext, request: SaslHandshakeRequest, respond: Respond) -> None:
+    """Choose a mechanism. A client that is ready already begins to authenticate again."""
+    authentication = context.channel.authentication
+    sasl = authentication.sasl
+    if sasl is None or not _may_begin(authentication, node.clock.mono_ms()):
+        respond(SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE))
+        return
+    names = list(sasl.mechanisms)
+    begin = sasl.mechanisms.get(request.mechanism)
+    if begin is None:
+        why = "the client asks for a mechanism that is not enabled"
+        _reject(node, context, respond, SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, names), why)
+        return
+    if authentication.state is COMPLETE:
+        authentication.began_ms = node.clock.mono_ms()
+        if request.mechanism != authentication.mechanism:
+            from muster.coordinator.security.sasl.exchange import Refused
+
+            authentication.exchange = Refused(
+                f"SASL mechanism '{request.mechanism}' requested by client is not supported for re-authentication of "
+                f"mechanism '{authentication.mechanism}'"
+            )
+        else:
+            authentication.exchange = begin()
+    else:
+        authentication.exchange, authentication.mechanism = begin(), request.mechanism
+        authentication.takes_raw = context.api_version == 0
+    authentication.happens(MECHANISM_CHOSEN)
+    respond(SaslHandshakeResponse(0, names))
+
+
+def _may_begin(authentication: Authentication, now_ms: int) -> bool:
+    if authentication.state is COMPLETE:
+        began_ms = authentication.began_ms
+        return began_ms is None or now_ms - began_ms >= MIN_REAUTH_INTERVAL_MS
+    return authentication.state is HANDSHAKE
+
+
+def handle_sasl_authenticate(
+    node: Node, context: RequestContext, request: SaslAuthenticateRequest, respond: Respond
+) -> None:
+    """Hand a token to the mechanism."""
+    authentication = context.channel.authentication
+    exchange = authentication.exchange
+    if exchange is None:
+        respond(SaslAuthenticateResponse(ErrorCode.ILLEGAL_SASL_STATE, _ILLEGAL))
+        return
+    from muster.coordinator.security.sasl.exchange import AuthenticationFailed  # loaded with the listener
+
+    again = authentication.state is REAUTHENTICATE
+    try:
+        token = exchange.evaluate(bytes(request.auth_bytes))
+    except AuthenticationFailed as failure:
+        kind = "re-authentication" if again else "authentication"
+        told = failure.told or (
+            f"Authentication failed during {kind} due to invalid credentials with SASL mechanism "
+            f"{authentication.mechanism}"
+        )
+        _reject(node, context, respond, _failed(told), told)
+        return
+    if not exchange.is_complete:
+        authentication.happens(CHALLENGED)
+        respond(SaslAuthenticateResponse(auth_bytes=token))
+        return
+    before, principal = authentication.principal, KafkaPrincipal(USER, exchange.user)
+    complete(authentication, principal)
+    if authentication.state is FAILED:
+        told = (
+            f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
+            f"{principal.type}.{principal.name}"
+        )
+        _reject(node, context, respond, _failed(told), "the client is another one than before")
+        return
+    respond(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=authentication.lifetime_ms))
+
+
+def complete(authentication: Authentication, principal: KafkaPrincipal) -> None:
+    """The exchange has come to its end."""
+    authentication.exchange = None
+    if authentication.sasl is not None:
+        authentication.lifetime_ms = authentication.sasl.max_reauth_ms.get(authentication.mechanism, 0)
+    authentication.proven(principal)
+
+
+def _failed(told: str) -> Message:
+    return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told)
+
+
+def _reject(node: Node, context: RequestContext, respond: Respond, response: Message, why: str) -> None:
+    """Answer after a moment, then close the connection."""
+    channel = context.channel
+    authentication = channel.authentication
+    authentication.exchange = None
+
+    def end() -> None:
+        if channel.closed:
+            return
+        respond(response)
+        if authentication.state in (HANDSHAKE, AUTHENTICATE, REAUTHENTICATE):
+            authentication.happens(REJECTED)
+        channel.end(
+            CloseConnection(
+                "the authentication failed", listener=channel.listener, mechanism=authentication.mechanism, because=why
+            )
+        )
+
+    assert authentication.sasl is not None
+    node.clock.call_at(node.clock.mono_ms() + authentication.sasl.failure_delay_ms, end)

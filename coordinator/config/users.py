@@ -1,0 +1,23 @@
+"""The users of `--user`, as records of the metadata log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+
+from muster.coordinator.security.sasl.scram import MECHANISMS, MIN_ITERATIONS
+from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+
+
+def records(
+    users: Iterable[tuple[str, str]], present: Container[tuple[str, int]], draw_salt: Callable[[], bytes]
+) -> list[UserScramCredentialRecord]:
+    """A credential of each mechanism for each user, unless there is one: what was changed since stays."""
+    found: list[UserScramCredentialRecord] = []
+    for name, password in users:
+        for mechanism in MECHANISMS.values():
+            if (name, mechanism.type) not in present:
+                salt = draw_salt()
+                salted = mechanism.salted(password, salt, MIN_ITERATIONS)
+                made = mechanism.credential(salt, salted, MIN_ITERATIONS)
+                found.append(UserScramCredentialRecord(name, mechanism.type, *made))
+    return found

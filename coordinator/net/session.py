@@ -1,0 +1,62 @@
+"""What a client may do that has to authenticate again (KIP-368): everything until its time is over, then only that.
+
+While there is time the requests of the connection go to where they always go, so that this costs them nothing.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.context import Channel
+from muster.coordinator.api.sink import Answer
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.net.connection import Connection, Requests
+from muster.coordinator.security.authentication import REAUTHENTICATE
+from muster.protocol.api import ApiKey
+
+
+class Session:
+    """See the module; the `Requests` of the connection when its time is over."""
+
+    def __init__(self, channel: Channel, connection: Connection, requests: Requests, clock: Clock) -> None:
+        self._authentication = channel.authentication
+        self._connection = connection
+        self._requests = requests
+        self._clock = clock
+        self._timer: Timer | None = None
+        self._authentication.on_proven = self._renew
+        channel.on_close(self._end)
+        self._renew()
+
+    def _renew(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._connection.handled_by(self._requests)
+        self._timer = self._clock.call_at(self._clock.mono_ms() + self._authentication.lifetime_ms, self._over)
+
+    def _over(self) -> None:
+        self._timer = None
+        self._connection.handled_by(self)
+
+    def _end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._authentication.on_proven = None
+
+    # ---- the connection's calls
+
+    @property
+    def is_reading(self) -> bool:
+        """See `Requests`."""
+        return self._requests.is_reading
+
+    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
+        """Let the request through if it is one of an authentication, or raise `CloseConnection`."""
+        api_key = int.from_bytes(data[start : start + 2], "big", signed=True) if end - start >= 2 else -1
+        again = self._authentication.state is REAUTHENTICATE
+        if api_key == ApiKey.SASL_HANDSHAKE or (again and api_key == ApiKey.SASL_AUTHENTICATE):
+            return self._requests.handle(data, start, end)
+        raise CloseConnection("its session is over: it has not authenticated again", api_key=api_key)
+
+    def closed(self) -> None:
+        """See `Requests`."""
+        self._requests.closed()

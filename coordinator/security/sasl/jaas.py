@@ -1,0 +1,72 @@
+"""Values of `sasl.jaas.config`: `org.example.Module required name="value" other=value;`, as Kafka's JaasConfig reads
+them. Messages never contain a value: it may be a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_TOKEN: Final = re.compile(
+    r"(?P<space>[\x00-\x20]+|//[^\r\n]*|/\*.*?\*/)"
+    r"|\"(?P<double>(?:[^\"\\\r\n]|\\.)*)\"|'(?P<single>(?:[^'\\\r\n]|\\.)*)'"
+    r"|(?P<number>-?\.?[0-9][0-9.]*(?![A-Za-z0-9_$\u00a0-\uffff-]))"
+    r"|(?P<word>[A-Za-z_$\u00a0-\uffff-][A-Za-z0-9_$.\u00a0-\uffff-]*)"
+    r"|(?P<sign>.)",
+    re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\([0-3][0-7]{2}|[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+class BadJaas(ValueError):
+    """No login module can be read. Its text tells what is missing, and no value."""
+
+
+class LoginModule(NamedTuple):
+    """The class of a login module, and its options."""
+
+    name: str
+    options: Mapping[str, str]
+
+
+def parse(text: str) -> LoginModule:
+    """The one login module of a value. Raises BadJaas."""
+    tokens = list(_tokens(text))
+    if not tokens:
+        raise BadJaas("it names no login module")
+    name = tokens[0][1]
+    if tokens[0][0] == "sign" or len(tokens) < 2 or tokens[1][1].lower() not in FLAGS:
+        raise BadJaas(f"behind the login module one of {', '.join(FLAGS)} is expected")
+    options: dict[str, str] = {}
+    at = 2
+    while at < len(tokens) and tokens[at] != ("sign", ";"):
+        kind, key = tokens[at]
+        if kind == "sign" or tokens[at + 1 : at + 2] != [("sign", "=")]:
+            raise BadJaas(f"behind {'an option' if kind == 'sign' else key} a = is expected")
+        if len(tokens) <= at + 2 or tokens[at + 2][0] in ("sign", "number"):
+            raise BadJaas(f"{key} has no value; put it into quotes")
+        options[key] = tokens[at + 2][1]
+        at += 3
+    if at >= len(tokens):
+        raise BadJaas("it does not end in a semicolon")
+    if at + 1 < len(tokens):
+        raise BadJaas("it has more than one login module")
+    return LoginModule(name, options)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """What Java's StreamTokenizer makes of it."""
+    for found in _TOKEN.finditer(text):
+        kind = str(found.lastgroup)
+        if kind in ("double", "single"):
+            yield "text", _ESCAPE.sub(_unescaped, found[kind])
+        elif kind != "space":
+            yield kind, found[kind]
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    text = found[1]
+    return chr(int(text, 8)) if text[0] in "01234567" else _ESCAPES.get(text, text)

@@ -1,0 +1,73 @@
+"""The mechanism PLAIN (RFC 4616): a name and a password, as Kafka's PlainSaslServer takes them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+from muster.coordinator.security.sasl.exchange import AuthenticationFailed
+
+PLAIN: Final = "PLAIN"
+USER_PREFIX: Final = "user_"
+"""Options of PlainLoginModule that are users: `user_alice="alice's password"`."""
+_NOBODY: Final = hashlib.sha256(b"").digest()
+
+
+class PlainUsers:
+    """The users and their passwords, which are not kept as such."""
+
+    __slots__ = ("_digests",)
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._digests = {
+            name.removeprefix(USER_PREFIX): _digest(password)
+            for name, password in options.items()
+            if name.startswith(USER_PREFIX)
+        }
+
+    def __len__(self) -> int:
+        return len(self._digests)
+
+    def knows(self, user: str, password: str) -> bool:
+        """Is it the user's password? An unknown user takes as long as a wrong password."""
+        known = self._digests.get(user)
+        is_same = hmac.compare_digest(_digest(password), known or _NOBODY)
+        return is_same and known is not None
+
+
+def _digest(password: str) -> bytes:
+    # so that all are of one length: how long a comparison takes tells nothing of a password
+    return hashlib.sha256(password.encode("utf-8", "surrogatepass")).digest()
+
+
+class PlainExchange:
+    """One client's."""
+
+    __slots__ = ("_users", "is_complete", "user")
+
+    def __init__(self, users: PlainUsers) -> None:
+        self._users = users
+        self.is_complete = False
+        self.user = ""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """See `Exchange`: one token is all."""
+        words = token.decode("utf-8", "replace").split("\0", 3)
+        if len(words) != 3:
+            raise AuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(words)}")
+        authorization_id, user, password = words
+        if not user:
+            raise AuthenticationFailed("Authentication failed: username not specified")
+        if not password:
+            raise AuthenticationFailed("Authentication failed: password not specified")
+        if not self._users.knows(user, password):
+            raise AuthenticationFailed("Authentication failed: Invalid username or password")
+        if authorization_id not in ("", user):
+            raise AuthenticationFailed(OTHER_ID)
+        self.user, self.is_complete = user, True
+        return b""
+
+
+OTHER_ID: Final = "Authentication failed: Client requested an authorization id that is different from username"

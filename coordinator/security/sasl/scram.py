@@ -1,0 +1,165 @@
+"""The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka's ScramSaslServer has them: without
+channel binding, extensions are ignored, names are not prepared (SASLprep).
+
+For a user that there is not the exchange goes on with made-up credentials and fails at the proof, as with a wrong
+password: Kafka fails at once, which tells who is known.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.coordinator.security.sasl.exchange import AuthenticationFailed
+from muster.coordinator.security.sasl.plain import OTHER_ID
+
+MIN_ITERATIONS: Final = 4_096
+MAX_ITERATIONS: Final = 16_384
+
+
+class ScramMechanism(NamedTuple):
+    """`type`: in requests and in the metadata log; `algorithm`: hashlib's name."""
+
+    name: str
+    type: int
+    algorithm: str
+
+    def hmac(self, key: bytes, data: bytes) -> bytes:
+        """HMAC."""
+        return hmac.digest(key, data, self.algorithm)
+
+    def hash(self, data: bytes) -> bytes:
+        """H of the RFC."""
+        return hashlib.new(self.algorithm, data).digest()
+
+    def credential(self, salt: bytes, salted_password: bytes, iterations: int) -> ScramCredential:
+        """What is kept of a password."""
+        stored_key = self.hash(self.hmac(salted_password, b"Client Key"))
+        return ScramCredential(salt, stored_key, self.hmac(salted_password, b"Server Key"), iterations)
+
+    def salted(self, password: str, salt: bytes, iterations: int) -> bytes:
+        """Hi of the RFC; 4,096 iterations take some 3 ms."""
+        return hashlib.pbkdf2_hmac(self.algorithm, password.encode(), salt, iterations)
+
+
+class ScramCredential(NamedTuple):
+    """What is kept of a user's password: enough to check it, not to show that one has it."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        return "ScramCredential(hidden)"
+
+
+MECHANISMS: Final[Mapping[str, ScramMechanism]] = MappingProxyType(
+    {
+        one.name: one
+        for one in (ScramMechanism("SCRAM-SHA-256", 1, "sha256"), ScramMechanism("SCRAM-SHA-512", 2, "sha512"))
+    }
+)
+BY_TYPE: Final[Mapping[int, ScramMechanism]] = MappingProxyType({one.type: one for one in MECHANISMS.values()})
+
+_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
+_FIRST: Final = re.compile(
+    rf"n,(?:a=(?P<id>{_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS})",
+    re.ASCII,
+)
+_FINAL: Final = re.compile(
+    rf"(?P<without_proof>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}),p=(?P<proof>{_BASE64})",
+    re.ASCII,
+)
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class Credentials(NamedTuple):
+    """Where the credentials of a mechanism are found. `secret`: drawn by the server, for those that are made up."""
+
+    mechanism: ScramMechanism
+    find: Callable[[str], ScramCredential | None]
+    draw_nonce: Callable[[], str]
+    secret: bytes
+
+    def made_up(self, user: str) -> ScramCredential:
+        """For a user that there is not: always the same, and such as kafka-configs makes them."""
+        drawn = int.from_bytes(self.mechanism.hmac(self.secret, user.encode())[:17], "big") >> 6
+        # a stored key that no client key has: the comparison takes as long as any
+        stored_key = self.mechanism.hmac(self.secret, b"stored key of " + user.encode())
+        return ScramCredential(_base36(drawn).encode(), stored_key, stored_key, MIN_ITERATIONS)
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, last = divmod(number, 36)
+        digits = _DIGITS[last] + digits
+    return digits or "0"
+
+
+class ScramExchange:
+    """One client's."""
+
+    __slots__ = ("_bare", "_credential", "_credentials", "_nonce", "_server_first", "_step", "is_complete", "user")
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+        self._step: Callable[[str], str] = self._first
+        self._credential: ScramCredential
+        self._bare = self._server_first = self._nonce = ""
+        self.is_complete = False
+        self.user = ""
+
+    def evaluate(self, token: bytes) -> bytes:
+        """See `Exchange`: the client's first message, then its final one."""
+        return self._step(token.decode("utf-8", "replace")).encode()
+
+    def _first(self, message: str) -> str:
+        found = _FIRST.fullmatch(message)
+        if found is None:
+            raise AuthenticationFailed
+        user = _user(found["name"])
+        credential = self._credentials.find(user)
+        if found["id"] is not None and found["id"] != user:
+            raise AuthenticationFailed(OTHER_ID)
+        self._credential = credential or self._credentials.made_up(user)
+        self._nonce = found["nonce"] + self._credentials.draw_nonce()
+        salt = base64.b64encode(self._credential.salt).decode()
+        self._server_first = f"r={self._nonce},s={salt},i={self._credential.iterations}"
+        self._bare, self.user, self._step = found["bare"], user, self._final
+        return self._server_first
+
+    def _final(self, message: str) -> str:
+        self._step = _over
+        found = _FINAL.fullmatch(message)
+        if found is None or found["nonce"] != self._nonce:
+            raise AuthenticationFailed
+        mechanism, credential = self._credentials.mechanism, self._credential
+        signed = f"{self._bare},{self._server_first},{found['without_proof']}".encode()
+        signature = mechanism.hmac(credential.stored_key, signed)
+        proof = base64.b64decode(found["proof"])
+        if len(proof) != len(signature):
+            raise AuthenticationFailed
+        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(mechanism.hash(client_key), credential.stored_key):
+            raise AuthenticationFailed
+        self.is_complete = True
+        return f"v={base64.b64encode(mechanism.hmac(credential.server_key, signed)).decode()}"
+
+
+def _over(_: str) -> str:
+    raise AuthenticationFailed
+
+
+def _user(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")

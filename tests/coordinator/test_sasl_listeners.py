@@ -1,0 +1,279 @@
+"""A server with SASL in this process: what may come before an authentication, what follows a failure, sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.api.security import sasl as handlers
+from muster.coordinator.config import ConfigError, load
+from muster.coordinator.net import authentication_gate
+from muster.coordinator.net.session import Session
+from muster.coordinator.security.sasl.scram import MECHANISMS
+from muster.coordinator.server import Server
+from muster.protocol.message import Message
+from muster.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from muster.protocol.messages.api_versions import ApiVersionsRequest
+from muster.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tests.coordinator.security.sasl.test_mechanisms import SALT
+from tests.coordinator.security.sasl.test_mechanisms import Client as ScramClient
+from tests.coordinator.test_secure_listeners import Questions
+from tests.support.muster import Client, connected, running, until
+
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+JAAS = f'{PLAIN_MODULE} required user_alice="a secret" user_bob="b";'
+PROPERTIES = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+    "connection.failed.authentication.delay.ms": "1",
+}
+FIND = FindCoordinatorRequest(coordinator_keys=["g"])
+SOFTWARE = ApiVersionsRequest("test", "1")
+
+
+@asynccontextmanager
+async def client_of(**more: str) -> AsyncIterator[tuple[Server, Client]]:
+    properties = {**PROPERTIES, **{name.replace("_", "."): value for name, value in more.items()}}
+    async with running(properties) as server, connected(server) as client:
+        yield server, client
+
+
+async def plain(client: Client, user: str = "alice", password: str = "a secret") -> Any:
+    assert (await client.ask(SaslHandshakeRequest("PLAIN"))).error_code == 0
+    return await client.ask(SaslAuthenticateRequest(f"\0{user}\0{password}".encode()))
+
+
+async def scram(client: Client, name: str, user: str, password: str) -> Any:
+    assert (await client.ask(SaslHandshakeRequest(name))).error_code == 0
+    other = ScramClient(name, user, password)
+    challenge = await client.ask(SaslAuthenticateRequest(other.first()))
+    assert challenge.error_code == 0
+    answer = await client.ask(SaslAuthenticateRequest(other.final(challenge.auth_bytes)))
+    assert answer.error_code != 0 or answer.auth_bytes == other.verifier
+    return answer
+
+
+def added(user: str, password: str, iterations: int = 4096) -> AlterUserScramCredentialsRequest:
+    rows = [
+        ScramCredentialUpsertion(user, one.type, iterations, SALT, one.salted(password, SALT, iterations))
+        for one in MECHANISMS.values()
+    ]
+    return (
+        AlterUserScramCredentialsRequest((), rows[:1])
+        if user == "one"
+        else AlterUserScramCredentialsRequest((), rows[1:])
+    )
+
+
+async def test_plain() -> None:
+    async with client_of() as (server, client):
+        assert (await client.ask(SOFTWARE)).error_code == 0
+        answer = await plain(client)
+        assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (0, b"", 0)
+        questions = server.node.authorizer = Questions()
+        assert (await client.ask(FIND)).coordinators[0].error_code == 0
+        assert set(questions.principals) == {"User:alice"}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_every_version_of_the_token(version: int) -> None:
+    async with client_of() as (_, client):
+        assert list((await client.ask(SaslHandshakeRequest("PLAIN"), 1)).mechanisms) == ["PLAIN", *MECHANISMS]
+        assert (await client.ask(SaslAuthenticateRequest(b"\0alice\0a secret"), version)).error_code == 0
+        assert (await client.ask(FIND)).coordinators
+
+
+async def test_tokens_without_requests_around_them() -> None:
+    """As after SaslHandshake 0."""
+    async with client_of() as (server, client):
+        assert (await client.ask(SaslHandshakeRequest("PLAIN"), 0)).error_code == 0
+        client.writer.write(len(b"\0bob\0b").to_bytes(4, "big") + b"\0bob\0b")
+        assert await client.reader.readexactly(4) == bytes(4)
+        questions = server.node.authorizer = Questions()
+        assert (await client.ask(FIND)).coordinators
+        assert questions.principals[-1] == "User:bob"
+    async with client_of() as (_, client):
+        await client.ask(SaslHandshakeRequest("PLAIN"), 0)
+        client.writer.write(len(b"\0bob\0x").to_bytes(4, "big") + b"\0bob\0x")
+        with capture_logs() as logs:
+            assert await client.closed()
+        assert [line["why"] for line in logs] == ["the authentication failed"]
+
+
+@pytest.mark.parametrize(("user", "password"), [("alice", "wrong"), ("nobody", "a secret")])
+async def test_a_client_that_is_rejected_is_told_later_and_closed(user: str, password: str) -> None:
+    async with client_of(connection_failed_authentication_delay_ms="50") as (server, client):
+        before = server.clock.mono_ms()
+        with capture_logs() as logs:
+            answer = await plain(client, user, password)
+            assert server.clock.mono_ms() - before >= 50
+            told = "Authentication failed: Invalid username or password"
+            assert (answer.error_code, answer.error_message) == (58, told)
+            assert await client.closed()
+        (line,) = logs
+        assert (line["why"], line["mechanism"], line["because"]) == ("the authentication failed", "PLAIN", told)
+        assert password not in str(logs)
+
+
+async def test_a_mechanism_that_is_not_enabled() -> None:
+    async with client_of(sasl_enabled_mechanisms="PLAIN") as (_, client):
+        answer = await client.ask(SaslHandshakeRequest("SCRAM-SHA-256"))
+        assert (answer.error_code, list(answer.mechanisms)) == (33, ["PLAIN"])
+        assert await client.closed()
+
+
+@pytest.mark.parametrize("sent", [FIND, SaslAuthenticateRequest(b"\0alice\0a secret")])
+async def test_nothing_else_may_come_before(sent: Message) -> None:
+    async with client_of() as (_, client):
+        client.send(sent)
+        assert await client.closed()
+
+
+async def test_nothing_else_may_come_between() -> None:
+    for sent in (FIND, SOFTWARE, SaslHandshakeRequest("PLAIN")):
+        async with client_of() as (_, client):
+            await client.ask(SaslHandshakeRequest("PLAIN"))
+            client.send(sent)
+            assert await client.closed()
+
+
+async def test_few_requests_soon_and_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with client_of() as (_, client):
+        for _ in range(authentication_gate.MOST_REQUESTS):
+            await client.ask(SOFTWARE)
+        client.send(SOFTWARE)
+        assert await client.closed()
+    async with client_of(sasl_server_max_receive_size="100") as (_, client):
+        await client.ask(SaslHandshakeRequest("PLAIN"))
+        client.send(SaslAuthenticateRequest(b"\0alice\0" + bytes(100)))
+        assert await client.closed()
+    monkeypatch.setattr(authentication_gate, "MOST_MS", 20)
+    async with client_of() as (_, client):
+        with capture_logs() as logs:
+            assert await client.closed()
+        assert "has not authenticated within" in logs[0]["why"]
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+async def test_scram_with_users_that_clients_have_set(name: str, tmp_path: Path) -> None:
+    user = "one" if name == "SCRAM-SHA-256" else "two"
+    async with running(PROPERTIES, data_dir=tmp_path) as server:
+        async with connected(server) as client:
+            await plain(client)
+            (row,) = (await client.ask(added(user, "päss"))).results
+            assert (row.user, row.error_code) == (user, 0)
+        async with connected(server) as client:
+            assert (await scram(client, name, user, "päss")).error_code == 0
+            assert (await client.ask(FIND)).coordinators
+    async with running(PROPERTIES, data_dir=tmp_path) as server:
+        async with connected(server) as client:
+            assert (await scram(client, name, user, "päss")).error_code == 0
+            (row,) = (await client.ask(DescribeUserScramCredentialsRequest(None))).results
+            assert (row.user, [(one.mechanism, one.iterations) for one in row.credential_infos]) == (
+                user, [(MECHANISMS[name].type, 4096)],
+            )  # fmt: skip
+            gone = [ScramCredentialDeletion(user, MECHANISMS[name].type)]
+            assert (await client.ask(AlterUserScramCredentialsRequest(gone))).results[0].error_code == 0
+        for wrong in (user, "nobody"):
+            async with connected(server) as client:
+                answer = await scram(client, name, wrong, "päss")
+                told = (
+                    f"Authentication failed during authentication due to invalid credentials with SASL mechanism {name}"
+                )
+                assert (answer.error_code, answer.error_message) == (58, told)
+                assert await client.closed()
+
+
+async def test_a_session_that_is_over_can_only_be_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "MIN_REAUTH_INTERVAL_MS", 0)
+    async with client_of(connections_max_reauth_ms="600000") as (_, client):
+        for _ in range(2):
+            assert (await plain(client)).session_lifetime_ms == 600_000
+            assert (await client.ask(FIND)).coordinators
+    async with client_of(connections_max_reauth_ms="1") as (server, client):
+        for _ in range(2):
+            assert (await plain(client)).session_lifetime_ms == 1
+            (connection,) = connections(server)
+            await until(lambda connection=connection: type(connection._requests) is Session)
+        with capture_logs() as logs:
+            client.send(FIND)
+            assert await client.closed()
+        assert "its session is over" in logs[0]["why"]
+        await until(lambda: server.connection_count() == 0)
+
+
+def connections(server: Server) -> tuple[Any, ...]:
+    assert server._limits is not None
+    return server._limits.connections
+
+
+async def test_who_authenticates_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with client_of() as (_, client):
+        await plain(client)
+        assert (await plain(client)).error_code == 0
+        assert (await client.ask(SaslHandshakeRequest("PLAIN"))).error_code == 34, "not twice in a second"
+        assert (await client.ask(FIND)).coordinators
+    monkeypatch.setattr(handlers, "MIN_REAUTH_INTERVAL_MS", 0)
+    for user, password, told in (
+        ("bob", "b", "Cannot change principals during re-authentication from User.alice: User.bob"),
+        ("alice", "x", "Authentication failed: Invalid username or password"),
+    ):
+        async with client_of() as (_, client):
+            await plain(client)
+            answer = await plain(client, user, password)
+            assert (answer.error_code, answer.error_message) == (58, told)
+            assert await client.closed()
+    async with client_of() as (_, client):
+        await plain(client)
+        assert (await client.ask(SaslHandshakeRequest("SCRAM-SHA-256"))).error_code == 0
+        answer = await client.ask(SaslAuthenticateRequest(b"n,,n=a,r=b"))
+        assert answer.error_message == (
+            "SASL mechanism 'SCRAM-SHA-256' requested by client is not supported for re-authentication of mechanism "
+            "'PLAIN'"
+        )
+        assert await client.closed()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"sasl.enabled.mechanisms": "GSSAPI"},
+            "listener SASL_PLAINTEXT: sasl.enabled.mechanisms=GSSAPI has a mechanism",
+        ),
+        (
+            {"listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{PLAIN_MODULE} required;"},
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config names no user, so nobody could come in",
+        ),
+        (
+            {"listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN_MODULE} required user_a="hush"'},
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config: it does not end in a semicolon; expected",
+        ),
+        (
+            {"listener.name.sasl_plaintext.plain.sasl.jaas.config": 'org.example.Mine required user_a="hush";'},
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config names org.example.Mine, which cannot run here",
+        ),
+        (
+            {"listener.name.sasl_plaintext.plain.sasl.server.callback.handler.class": "org.example.Mine"},
+            "plain.sasl.server.callback.handler.class=org.example.Mine is a class of Java",
+        ),
+    ],
+)
+def test_mistakes(changes: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(overrides=[f"{name}={value}" for name, value in {**PROPERTIES, **changes}.items()])
+    assert str(caught.value).startswith(sentence)
+    assert "hush" not in str(caught.value)

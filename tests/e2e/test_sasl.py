@@ -1,0 +1,190 @@
+"""Clients of three libraries that say who they are, with and without TLS; wrong passwords; a group whose members
+authenticate again and again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import ssl
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.e2e.aio import consuming, producing
+from tests.e2e.conftest import SERVER
+from tests.e2e.sync_clients import KAFKA_PYTHON_CONSUMER, confluent_consumer, kafka
+from tests.support.certificates import Authority
+from tests.support.servers import QUICK, MusterServer
+
+pytestmark = pytest.mark.skipif(SERVER != "muster" or "MUSTER_TEST_BOOTSTRAP" in os.environ, reason="its own listeners")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+WAYS = [(protocol, mechanism) for protocol in PROTOCOLS for mechanism in MECHANISMS]
+USER, PASSWORD = "alice", "alice's secret"
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+JAAS = f'{MODULE} required user_{USER}="{PASSWORD}";'
+
+
+class Sasl(NamedTuple):
+    """A server whose only listeners are of SASL."""
+
+    server: MusterServer
+    ca: str
+
+    def address(self, listener: str) -> str:
+        """Of a listener."""
+        lines = [json.loads(line) for line in self.server.log().splitlines() if line.startswith("{")]
+        (found,) = (line["address"] for line in lines if line.get("listener") == listener and "address" in line)
+        return str(found)
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """Of the log."""
+        lines = [json.loads(line) for line in self.server.log().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == event]
+
+    def librdkafka(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+        """Properties of librdkafka."""
+        return {
+            "bootstrap.servers": self.address(protocol),
+            "security.protocol": protocol,
+            "sasl.mechanism": mechanism,
+            "sasl.username": USER,
+            "sasl.password": password,
+            **({"ssl.ca.location": self.ca} if protocol == "SASL_SSL" else {}),
+        }
+
+    def python(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
+        """Settings of the clients in Python."""
+        return {
+            "security_protocol": protocol,
+            "sasl_mechanism": mechanism,
+            "sasl_plain_username": USER,
+            "sasl_plain_password": password,
+            **({"ssl_context": ssl.create_default_context(cafile=self.ca)} if protocol == "SASL_SSL" else {}),
+        }
+
+
+@pytest.fixture(scope="module")
+def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sasl]:
+    folder = tmp_path_factory.mktemp("sasl")
+    authority = Authority()
+    ca = folder / "ca.pem"
+    ca.write_text(authority.pem)
+    server = MusterServer(
+        folder / "server",
+        {
+            **QUICK,
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": JAAS,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": authority.signed("CN=server", host="localhost").pem(folder / "k.pem"),
+            "connections.max.reauth.ms": "2000",
+        },
+        in_memory=True,
+        arguments=["--topic", "t:2"],
+    )
+    server.start()
+    try:
+        running = Sasl(server, str(ca))
+        admin = AdminClient({**running.librdkafka("SASL_PLAINTEXT", "PLAIN"), "log_level": 3}, logger=None)
+        for mechanism in ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512:
+            info = ScramCredentialInfo(mechanism, 4096)
+            upsertion = UserScramCredentialUpsertion(USER, info, PASSWORD.encode(), b"a salt of some bytes")
+            for done in admin.alter_user_scram_credentials([upsertion]).values():
+                done.result(30)
+        yield running
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+async def test_aiokafka(sasl: Sasl, protocol: str, mechanism: str) -> None:
+    settings, value = sasl.python(protocol, mechanism), f"aiokafka {protocol} {mechanism}".encode()
+    async with producing(sasl.address(protocol), **settings) as producer:
+        await producer.send_and_wait("t", value)
+    async with consuming(sasl.address(protocol), "t", group_id=f"aio-{protocol}-{mechanism}", **settings) as consumer:
+        async for record in consumer:
+            if record.value == value:
+                break
+        await consumer.commit()
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_librdkafka(sasl: Sasl, protocol: str, mechanism: str) -> None:
+    settings, value = sasl.librdkafka(protocol, mechanism), f"librdkafka {protocol} {mechanism}".encode()
+    producer = confluent_kafka.Producer({**settings, "log_level": 3}, logger=None)
+    producer.produce("t", value)
+    assert producer.flush(30) == 0
+    names = {name.replace(".", "_"): one for name, one in settings.items() if name != "bootstrap.servers"}
+    with confluent_consumer(sasl.address(protocol), **names, group_id=f"rd-{protocol}-{mechanism}") as consumer:
+        consumer.subscribe(["t"])
+        seen = None
+        while seen != value:
+            record = consumer.poll(1)
+            assert record is None or record.error() is None
+            seen = record and record.value()
+        consumer.commit(asynchronous=False)
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_kafka_python(sasl: Sasl, protocol: str, mechanism: str) -> None:
+    settings = {"bootstrap_servers": sasl.address(protocol), **sasl.python(protocol, mechanism)}
+    value = f"kafka-python {protocol} {mechanism}".encode()
+    with contextlib.closing(kafka.KafkaProducer(**settings)) as producer:
+        producer.send("t", value).get(30)
+    group = f"py-{protocol}-{mechanism}"
+    with contextlib.closing(kafka.KafkaConsumer("t", group_id=group, **settings, **KAFKA_PYTHON_CONSUMER)) as consumer:
+        for record in consumer:
+            if record.value == value:
+                break
+        consumer.commit()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_wrong_password(sasl: Sasl, mechanism: str) -> None:
+    told: list[confluent_kafka.KafkaError] = []
+    settings = {**sasl.librdkafka("SASL_SSL", mechanism, "not this one"), "error_cb": told.append, "log_level": 0}
+    producer = confluent_kafka.Producer(settings, logger=None)
+    while not any(error.code() == confluent_kafka.KafkaError._AUTHENTICATION for error in told):
+        producer.poll(0.1)
+    assert PASSWORD not in sasl.server.log()
+    assert "not this one" not in sasl.server.log()
+
+
+def test_members_authenticate_again_without_a_rebalance(sasl: Sasl) -> None:
+    """KIP-368: three times in the life of a group."""
+    names = {
+        name.replace(".", "_"): one
+        for name, one in sasl.librdkafka("SASL_SSL", "SCRAM-SHA-512").items()
+        if name != "bootstrap.servers"
+    }
+    assigned: list[int] = []
+
+    def on_assign(_: object, partitions: list[object]) -> None:
+        assigned.append(len(partitions))
+
+    producer = confluent_kafka.Producer({**sasl.librdkafka("SASL_SSL", "PLAIN"), "log_level": 3}, logger=None)
+    producer.produce("t", b"one")
+    assert producer.flush(30) == 0
+    with confluent_consumer(sasl.address("SASL_SSL"), **names, group_id="again") as consumer:
+        consumer.subscribe(["t"], on_assign=on_assign)
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            record = consumer.poll(0.1)
+            assert record is None or record.error() is None
+        consumer.commit(asynchronous=False)
+    assert assigned == [2]
+    assert not any("session is over" in line["why"] for line in sasl.lines("closed a connection"))
