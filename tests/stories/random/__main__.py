@@ -57,6 +57,8 @@ OF_CONSUMERS: Mapping[str, Mapping[str, str]] = {
 """Of histories of consumer groups, each with its part of the steps."""
 NOT_TOLD = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "5"}
 """Settings that no story can see."""
+START_S = 300.0
+"""A busy machine may take minutes to start a JVM."""
 
 
 def arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -90,6 +92,7 @@ class Servers:
     def __enter__(self) -> dict[str, tuple[str, int]]:
         try:
             for server in self._servers:
+                server.start_timeout_s = START_S
                 server.start()
         except BaseException:
             self.__exit__()
