@@ -328,7 +328,8 @@ class LogManager:
                 # a log that is offline is to be checked from end to end again; and one that was not opened since the
                 # process was killed is as that left it
                 unseen = self.needs_recovery and not self._logs.keys() >= set(self.folders.on_disk())
-                if all(log.closed_cleanly for log in self.logs()) and not self.offline and not unseen:
+                is_clean = all(log.closed_cleanly for log in self.logs()) and not self.offline and not unseen
+                if is_clean and self.folders.sync_new():
                     self.storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown(), sync=True)
             else:
                 for log in self.logs():

@@ -63,6 +63,10 @@ class PartitionFolders:
         """Call `callback(None)` once the folders of all logs made so far are on the disk, or `callback(error)`."""
         self._new_folders.when_synced(callback)
 
+    def sync_new(self) -> bool:
+        """Wait until the folders of all logs made so far are on the disk; whether that is sure. Raises OSError."""
+        return self._new_folders.sync_now()
+
     def has_folder(self, topic: str, partition: int) -> bool:
         """Whether a partition has a folder."""
         return self._storage.is_directory(f"{topic}-{partition}")

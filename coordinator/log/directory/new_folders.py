@@ -19,6 +19,8 @@ class NewFolders:
         self._storage = storage
         self._sync = sync
         self._unsynced: list[str] = []
+        self._under_way: list[str] = []
+        self._has_failed = False
         self._made = self._synced = 0
         self._waiters = Waiters()
         self._syncing = False
@@ -37,6 +39,17 @@ class NewFolders:
         self._waiters.add(self._made, callback)
         self._start()
 
+    def sync_now(self) -> bool:
+        """Wait until all that were added are on the disk; False when a sync of some has failed before, as nobody knows
+        what the disk has of them. Raises OSError.
+        """
+        folders = [*self._under_way, *self._unsynced]  # a thread may be at the first ones, or never get to them
+        for folder in folders:
+            self._sync_folder(folder)
+        if folders:
+            self._storage.sync_directory("")
+        return not self._has_failed
+
     def _start(self) -> None:
         if self._sync is not None and not self._syncing:
             self._syncing = True
@@ -44,6 +57,7 @@ class NewFolders:
 
     def _begin(self) -> Sync:
         folders, self._unsynced = self._unsynced, []
+        self._under_way = folders
         made = self._made
 
         def job() -> None:
@@ -68,6 +82,8 @@ class NewFolders:
         """
         self._syncing = False
         self._synced = made
+        self._under_way = []
+        self._has_failed |= failure is not None
         if failure is not None:
             self._waiters.fail(LogOffline(failure.filename or self._storage.root, failure.strerror or str(failure)))
         else:

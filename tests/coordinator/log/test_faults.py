@@ -13,6 +13,7 @@ from muster.simulation.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.support import NOW, Later, batch, everything, manage
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100)
+TOPIC_ID = bytes(range(16))
 
 
 class History:
@@ -125,3 +126,33 @@ def test_a_clean_stop_is_over_once_the_next_process_writes(seed: int) -> None:
     left = second.left_behind(power_cut=True)
     found = everything(manage(left).open_log("t", 0, config=CONFIG))  # a torn tail is no damage
     assert [value for _, value in found] in ([b"old"], [b"old", b"new" * 20])
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_clean_stop_is_only_noted_when_new_folders_would_survive_a_power_cut(seed: int, *, is_begun: bool) -> None:
+    later = Later()
+    disk = FaultyStorage(seed, 1_000)
+    manager = manage(disk, sync=later.sync)
+    manager.open_log("t", 0, topic_id=TOPIC_ID, wait_for_sync=True)
+    if is_begun:
+        manager.folders.when_folders_durable(lambda _: None)
+        assert later.jobs, "a thread is to sync the folder"
+    manager.close()
+    again = manage(disk.left_behind(power_cut=True))
+    assert not again.needs_recovery
+    assert again.open_log("t", 0, topic_id=TOPIC_ID).end_offset == 0
+    assert again.folders.topic_id_on_disk("t", 0) == TOPIC_ID
+
+
+def test_after_a_failed_sync_of_new_folders_no_stop_is_a_clean_one() -> None:
+    later, failures = Later(), []
+    disk = FaultyStorage(1, 1_000)
+    manager = manage(disk, sync=later.sync)
+    manager.open_log("t", 0, topic_id=TOPIC_ID, wait_for_sync=True)
+    disk.fails_at = frozenset({disk.steps + 1})
+    manager.folders.when_folders_durable(failures.append)
+    later.settle()
+    assert failures != [None]
+    manager.close()
+    assert manage(disk.left_behind(power_cut=False)).needs_recovery
