@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentWanted, TopicsWanted
+from muster.coordinator.groups.consumer.commands import (
+    AnswersDue,
+    AssignmentWanted,
+    TopicsWanted,
+    UpgradeWanted,
+)
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -35,5 +40,6 @@ MAKERS: Final[Mapping[type, Callable[[Any, int], Message]]] = {
     AssignmentWanted: lambda wanted, _: wanted,
     TopicsWanted: lambda wanted, _: wanted,
     AnswersDue: lambda due, _: due,
+    UpgradeWanted: lambda wanted, _: wanted,
 }
 """By the type of the request, or of the answer that may not be given."""

@@ -22,12 +22,14 @@ if TYPE_CHECKING:
         Helpers,
         TopicsFound,
         TopicsWanted,
+        UpgradePrepared,
+        UpgradeWanted,
     )
 
 log = structlog.get_logger("muster.groups")
 
 Tell = Callable[[Any], object]
-"""Tells the core of the shard: an AssignmentComputed, TopicsFound, or AnswersDue."""
+"""Tells the core of the shard: an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
 _COMMANDS = "muster.coordinator.groups.consumer.commands"
 """Imported with the first work: a server without consumer groups does not pay for it."""
 NAMES_AT_ONCE = 200
@@ -64,7 +66,10 @@ def helpers(
     return cast(
         "Helpers",
         _Helpers(
-            partial(run, partial(_compute, assignors)), partial(run, _search), None if call_soon is None else later
+            partial(run, partial(_compute, assignors)),
+            partial(run, _search),
+            None if call_soon is None else later,
+            partial(run, _read),
         ),
     )
 
@@ -72,15 +77,16 @@ def helpers(
 class _Helpers:
     """As `consumer.commands.Helpers`, which need not be imported for it."""
 
-    __slots__ = ("compute", "later", "search")
+    __slots__ = ("compute", "later", "read", "search")
 
     def __init__(
         self,
         compute: Callable[[Message], object],
         search: Callable[[Message], object],
         later: Callable[[Message], object] | None,
+        read: Callable[[Message], object],
     ) -> None:
-        self.compute, self.search, self.later = compute, search, later
+        self.compute, self.search, self.later, self.read = compute, search, later, read
 
 
 def _compute(assignors: Mapping[str, Assignor] | None, wanted: AssignmentWanted) -> Job[AssignmentComputed]:
@@ -94,6 +100,16 @@ def _compute(assignors: Mapping[str, Assignor] | None, wanted: AssignmentWanted)
         failed: AssignmentComputed = import_module(_COMMANDS).AssignmentComputed(wanted, None)
         return failed
     return computed
+
+
+def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:
+    prepared: Any = None
+    try:
+        prepared = yield Apart(wanted.read)
+    except Exception as error:  # noqa: BLE001 - whoever waits for it is to be answered
+        log.error("a classic group could not be read apart", error=repr(error))
+    result: UpgradePrepared = import_module(_COMMANDS).UpgradePrepared(wanted.command, prepared)
+    return result
 
 
 def _search(wanted: TopicsWanted) -> Job[TopicsFound]:

@@ -37,7 +37,13 @@ from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
-    from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed, TopicsFound
+    from muster.coordinator.groups.consumer.commands import (
+        AnswersDue,
+        AssignmentComputed,
+        ConsumerHeartbeatCommand,
+        TopicsFound,
+        UpgradePrepared,
+    )
     from muster.coordinator.groups.consumer.steady import SteadyMember
     from muster.coordinator.log.producers.verification import Guard
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -159,8 +165,12 @@ class GroupShard:
             self._configs.take(what)
         self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
 
-    def _tell(self, what: AssignmentComputed | TopicsFound | AnswersDue) -> None:
-        """Work that was done elsewhere has a result."""
+    def _tell(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
+        """Work that was done elsewhere has a result. If it is for a request, that is answered in any case."""
+        command: ConsumerHeartbeatCommand | None = getattr(what, "command", None)
+        if command is not None and self.runtime.core is None:
+            command.respond(refuse(command.request, self.runtime.state_error))
+            return
         self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
 
     def _on_load(self, core: GroupCore, records: int, took_ms: int) -> None:

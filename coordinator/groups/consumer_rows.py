@@ -26,6 +26,7 @@ from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
     ConsumerHeartbeatCommand,
     TopicsFound,
+    UpgradePrepared,
 )
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.foreign import ForeignGroup
@@ -45,6 +46,15 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
     ConsumerGroupTargetAssignmentMetadataKey,
 )
 
+
+def upgrade_prepared(step: Step, told: UpgradePrepared) -> None:
+    """A large classic group was read: the heartbeat that upgrades it is answered, by what the group is by now."""
+    command = told.command
+    command.prepared = told.prepared or migration.NOTHING_READ
+    request: Any = command.request
+    handle(step, command, request)
+
+
 ROWS: Final[Mapping[str, Mapping[Any, Callable[..., Any]]]] = {
     "JoinGroup": {ConsumerGroup: migration.join_consumer_group},
     "SyncGroup": {ConsumerGroup: classic_members.sync},
@@ -58,7 +68,12 @@ ROWS: Final[Mapping[str, Mapping[Any, Callable[..., Any]]]] = {
     },
     "loaded": {ConsumerGroup: lifetime.loaded},
     "unloaded": {ConsumerGroup: lifetime.unload},
-    "told": {AssignmentComputed: lifetime.computed, AnswersDue: lifetime.answer, TopicsFound: patterns.found},
+    "told": {
+        AssignmentComputed: lifetime.computed,
+        AnswersDue: lifetime.answer,
+        TopicsFound: patterns.found,
+        UpgradePrepared: upgrade_prepared,
+    },
 }
 """By the name of the table in `dispatch`."""
 

@@ -30,11 +30,25 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 if TYPE_CHECKING:
-    from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed, Helpers, TopicsFound
+    from muster.coordinator.groups.consumer.commands import (
+        AnswersDue,
+        AssignmentComputed,
+        Helpers,
+        TopicsFound,
+        UpgradePrepared,
+    )
     from muster.coordinator.groups.consumer.steady import SteadyMember
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-    Told = TopicsChanged | AssignmentComputed | AnswersDue | TopicsFound | GroupConfigured | IntervalConfigured
+    Told = (
+        TopicsChanged
+        | AssignmentComputed
+        | AnswersDue
+        | TopicsFound
+        | UpgradePrepared
+        | GroupConfigured
+        | IntervalConfigured
+    )
     """What the core is given besides requests."""
 MOST_AT_ONCE: Final = 500
 """Deadlines that are handled in one go: some 5 ms. Of a large group whose members are all silent the others follow."""

@@ -6,8 +6,10 @@ the last member goes that is not a classic one. One batch of records each.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from muster.assignors.java_order import string_order
 from muster.coordinator.core.interface import Record
@@ -19,15 +21,21 @@ from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import STABLE
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
+from muster.coordinator.groups.common.image import NO_TOPICS, TopicsImage
 from muster.coordinator.groups.common.records import tombstone, tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, kafka_order, records, story
 from muster.coordinator.groups.consumer.checks import Refused
-from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, Downgrade, Joined
+from muster.coordinator.groups.consumer.commands import (
+    ConsumerHeartbeatCommand,
+    Downgrade,
+    Joined,
+    UpgradeWanted,
+)
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import NO_PATTERN, NOBODY, Classic, ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Share, all_held, share_of
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held, Share, all_held, share_of
 from muster.coordinator.groups.consumer.states import STABLE as RECONCILED
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.protocol.consumer import decode_assignment, decode_subscription
@@ -43,10 +51,42 @@ from muster.protocol.messages.sync_group import SyncGroupResponse
 _UPGRADES: Final = ("upgrade", "bidirectional")
 _DOWNGRADES: Final = ("downgrade", "bidirectional")
 _NO: Final = "Cannot upgrade classic group {} to consumer group because "
-_Row = tuple[str, Description, Share]
-"""A member: its id, what it says of itself, and its target."""
+READ_AT_ONCE: Final = 32 * 1024
+"""Bytes that the members of a classic group have brought that are read on the event loop: some 5 ms."""
+_Said = tuple[str, bytes, bytes]
+"""What a member has brought: its id, its metadata of the group's protocol, and its assignment."""
 _Subscribed = tuple[str | None, tuple[str, ...]]
 """Of a member's metadata: its rack, and the topics that it subscribes to."""
+
+
+class _Read(NamedTuple):
+    """What was read of a member: its subscription, its target, what it has, and the records of these two."""
+
+    subscribed: _Subscribed
+    share: Share
+    held: Held
+    target: Record
+    current: Record
+
+
+class _Row(NamedTuple):
+    """A member as one of the consumer group."""
+
+    member_id: str
+    said: Description
+    read: _Read
+
+
+class _Prepared(NamedTuple):
+    """What was read of the members of a group apart from the event loop, with these topics, in this generation."""
+
+    image: TopicsImage
+    generation: int
+    members: Mapping[_Said, _Read]
+
+
+NOTHING_READ: Final = _Prepared(NO_TOPICS, -1, MappingProxyType({}))
+"""When a group could not be read: its members are read when the heartbeat is answered."""
 
 
 def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequest, group: ConsumerGroup) -> None:
@@ -63,10 +103,14 @@ def heartbeat_to_classic_group(
     """Answer a ConsumerGroupHeartbeat to a classic group: who joins makes it a consumer group."""
     present: Any = group
     if request.member_epoch == 0 and group.validate_delete():
+        helpers = step.state.helpers
+        if command.prepared is None and helpers is not None and helpers.read is not None and _is_large(step, group):
+            step.reply(helpers.read, UpgradeWanted(command, _reading(group, step.state.image)))
+            return
         try:
             checks.check_request(request, command.version, step.state.settings)
             heartbeat.check_names(step, request.subscribed_topic_names or ())
-            rows = _members_of(step, group)
+            rows = _members_of(step, group, command.prepared)
             _check_newcomer(command, request, group, step.state.settings)
             said = heartbeat.describe(NOBODY, request, command.client)
             newcomer_id = request.member_id or command.drawn_id
@@ -100,7 +144,7 @@ def _check_newcomer(
         raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, message)
 
 
-def _members_of(step: Step, group: ClassicGroup) -> list[_Row]:
+def _members_of(step: Step, group: ClassicGroup, prepared: _Prepared | None) -> list[_Row]:
     """The members of a classic group as those of a consumer group. Raises Refused when they cannot be that; then
     requests that are parked are answered all the same, as on Kafka.
     """
@@ -115,9 +159,12 @@ def _members_of(step: Step, group: ClassicGroup) -> list[_Row]:
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message)
     _tell_to_join_again(step, group)
     _check_bytes(step, group)
-    known: dict[bytes, _Subscribed] = {}
+    ready = NOTHING_READ.members
+    if prepared is not None and prepared.image is step.state.image and prepared.generation == group.generation:
+        ready = prepared.members
+    reader = _Reader(group, step.state.image)
     try:
-        return [_row(step, group, member, known) for member in group.members.values()]
+        return [_row(group, member, reader, ready) for member in group.members.values()]
     except MalformedMessage:
         message = f"{no}the embedded consumer protocol is malformed."
         raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, message) from None
@@ -142,51 +189,105 @@ def _check_bytes(step: Step, group: ClassicGroup) -> None:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
-def _row(step: Step, group: ClassicGroup, member: Member, known: dict[bytes, _Subscribed]) -> _Row:
-    """`known`: what was read of subscriptions of this group, by their bytes: most members have the same."""
-    by_name = step.state.image.by_name
-    share: dict[bytes, Sequence[int]] = {}
-    if member.assignment:
-        assignment = decode_assignment(member.assignment)[1]
-        if assignment.user_data:
-            raise Refused(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"{_NO.format(group.group_id)}an unsupported custom assignor is in use. Please refer to the "
-                "documentation or switch to a default assignor before re-attempting the upgrade.",
-            )
-        for one in assignment.assigned_partitions:
-            topic = by_name.get(one.topic)
-            if topic is not None:
-                share[topic.topic_id] = one.partitions
+def _row(group: ClassicGroup, member: Member, reader: _Reader, ready: Mapping[_Said, _Read]) -> _Row:
     if group.protocol_name not in dict(member.protocols):  # it has joined since that was chosen; as Kafka, which trips
+        reader.share(member.assignment)  # but looks at this before
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
-    metadata = member.metadata(group.protocol_name)
-    subscribed = known.get(metadata)
-    if subscribed is None:
-        subscription = decode_subscription(metadata)[1]
-        subscribed = known[metadata] = subscription.rack_id or None, tuple(sorted(set(subscription.topics)))
-        if len(subscribed[1]) > heartbeat.MOST_NAMES:
-            raise Refused(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"{_NO.format(group.group_id)}a member subscribes to more than {heartbeat.MOST_NAMES} topics.",
-            )
+    brought = member.member_id, member.metadata(group.protocol_name), member.assignment
+    read = ready.get(brought) or reader.read(brought)
+    rack_id, topics = read.subscribed
     said = Description(
         member.instance_id,
-        subscribed[0],
+        rack_id,
         member.client_id,
         member.client_host,
-        subscribed[1],
+        topics,
         NO_PATTERN,
         member.rebalance_timeout_ms,
         None,
         Classic(member.session_timeout_ms, member.protocols),
     )
-    return member.member_id, said, share_of(share)
+    return _Row(member.member_id, said, read)
+
+
+class _Reader:
+    """Reads what members of a classic group have brought, and makes the records of it; changes nothing."""
+
+    def __init__(self, group: ClassicGroup, image: TopicsImage) -> None:
+        self._group_id, self._generation, self._by_name = group.group_id, group.generation, image.by_name
+        self._known: dict[bytes, _Subscribed] = {}
+
+    def read(self, brought: _Said) -> _Read:
+        """Raises Refused and MalformedMessage."""
+        member_id, metadata, assigned = brought
+        group_id, epoch = self._group_id, self._generation
+        share = self.share(assigned)
+        held = all_held(share, epoch)
+        return _Read(
+            self._subscribed(metadata),
+            share,
+            held,
+            records.target(group_id, member_id, share),
+            records.current(group_id, member_id, Position(epoch, epoch, RECONCILED, held, NOTHING)),
+        )
+
+    def share(self, assigned: bytes) -> Share:
+        """A member's partitions, by topic id. Raises as `read`."""
+        share: dict[bytes, Sequence[int]] = {}
+        if assigned:
+            assignment = decode_assignment(assigned)[1]
+            if assignment.user_data:
+                raise Refused(
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                    f"{_NO.format(self._group_id)}an unsupported custom assignor is in use. Please refer to the "
+                    "documentation or switch to a default assignor before re-attempting the upgrade.",
+                )
+            for one in assignment.assigned_partitions:
+                topic = self._by_name.get(one.topic)
+                if topic is not None:
+                    share[topic.topic_id] = one.partitions
+        return share_of(share)
+
+    def _subscribed(self, metadata: bytes) -> _Subscribed:
+        # most members have the same
+        subscribed = self._known.get(metadata)
+        if subscribed is None:
+            subscription = decode_subscription(metadata)[1]
+            subscribed = self._known[metadata] = subscription.rack_id or None, tuple(sorted(set(subscription.topics)))
+            if len(subscribed[1]) > heartbeat.MOST_NAMES:
+                raise Refused(
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                    f"{_NO.format(self._group_id)}a member subscribes to more than {heartbeat.MOST_NAMES} topics.",
+                )
+        return subscribed
+
+
+def _is_large(step: Step, group: ClassicGroup) -> bool:
+    """Whether it takes long to read what its members have brought; not if that is too much to be read at all."""
+    members = group.members.values()
+    offered = sum([len(metadata) for one in members for _, metadata in one.protocols])
+    brought = offered + sum([len(one.assignment) for one in members])
+    return brought > READ_AT_ONCE and offered <= step.most_bytes
+
+
+def _reading(group: ClassicGroup, image: TopicsImage) -> Callable[[], _Prepared]:
+    """Reads the group as it is now, in a thread. What its members bring meanwhile is read afterwards, at once."""
+    brought = [(one.member_id, one.metadata(group.protocol_name), one.assignment) for one in group.members.values()]
+    reader, generation = _Reader(group, image), group.generation
+
+    def read() -> _Prepared:
+        members: dict[_Said, _Read] = {}
+        with suppress(Refused, MalformedMessage):  # that is found again where it can be answered
+            for one in brought:
+                members[one] = reader.read(one)
+        return _Prepared(image, generation, members)
+
+    return read
 
 
 def _in_order(rows: list[_Row]) -> list[_Row]:
     """As Kafka goes through a classic group, and then through the new one."""
-    by_id = {row[0]: row for row in rows}
+    by_id = {row.member_id: row for row in rows}
     ids = string_order(by_id) if len(rows) <= kafka_order.MOST else by_id
     return [by_id[one] for one in kafka_order.timeline(ids, kafka_order.slots_for(len(rows)))]
 
@@ -196,29 +297,27 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     Refused when its records have no room in a batch, with those of the `newcomer`: then nothing has changed.
     """
     group_id, epoch, rows = group.group_id, group.generation, _in_order(rows)
-    names = {name for _, said, _ in rows for name in said.topics}
+    names = {name for row in rows for name in row.said.topics}
     metadata_hash = hash_of(names, step.state.image, step.state.settings.broker_rack)
-    at = {
-        member_id: Position(epoch, epoch, RECONCILED, all_held(share, epoch), NOTHING) for member_id, _, share in rows
-    }
-    members = [records.member_metadata(group_id, member_id, said) for member_id, said, _ in rows]
-    targets = [records.target(group_id, member_id, share) for member_id, _, share in rows]
-    currents = [records.current(group_id, member_id, one) for member_id, one in at.items()]
+    members = [records.member_metadata(group_id, row.member_id, row.said) for row in rows]
+    targets = [row.read.target for row in rows]
+    currents = [row.read.current for row in rows]
     gone = tombstones(group)
     if records.is_more_than_fits(step, [*gone, *members, *targets, *currents, *[newcomer] * 3]):
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     step.record_all(gone)
     step.records += members
-    for member_id, said, _ in rows:
-        records.take_member(step.state, group_id, member_id, said)
+    for row in rows:
+        records.take_member(step.state, group_id, row.member_id, row.said)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
     made = step.state.groups[group_id]  # also without members: then somebody had begun to join
     assert isinstance(made, ConsumerGroup)
-    records.record_targets(step, made, targets, [(member_id, share) for member_id, _, share in rows])
+    records.record_targets(step, made, targets, [(row.member_id, row.read.share) for row in rows])
     step.record(records.target_epoch(group_id, epoch, 0))
     step.records += currents
-    for member_id, one in at.items():
-        records.take_current(made, made.members[member_id], one)
+    for row in rows:
+        at = Position(epoch, epoch, RECONCILED, row.read.held, NOTHING)
+        records.take_current(made, made.members[row.member_id], at)
     for member in made.members.values():
         classic_members.restart_session(step.state, member, step.now.mono_ms)
     return made

@@ -16,10 +16,11 @@ from muster.protocol.message import Message
 
 class ConsumerHeartbeatCommand(Command):
     """A ConsumerGroupHeartbeat. `drawn_id`: a fresh UUID, for a member without an id; `pattern_error`: what is wrong
-    with its regular expression, as RE2 says it; None when nothing is; `version`: of the request.
+    with its regular expression, as RE2 says it; None when nothing is; `version`: of the request. `prepared`: what was
+    read of a large classic group that it upgrades (`migration`); None: nothing was.
     """
 
-    __slots__ = ("drawn_id", "pattern_error", "version")
+    __slots__ = ("drawn_id", "pattern_error", "prepared", "version")
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class ConsumerHeartbeatCommand(Command):
         version: int = 1,
     ) -> None:
         super().__init__(request, respond, client)
+        self.prepared: Any = None
         self.drawn_id = drawn_id
         self.pattern_error = pattern_error
         self.version = version
@@ -132,6 +134,25 @@ class AnswersDue(Message):
         self.count = count
 
 
+class UpgradeWanted(Message):
+    """A large classic group is to be read apart from the event loop before this heartbeat upgrades it: `read`, a pure
+    function. It goes out as replies do.
+    """
+
+    __slots__ = ("command", "read")
+
+    def __init__(self, command: ConsumerHeartbeatCommand, read: Callable[[], Any]) -> None:
+        self.command = command
+        self.read = read
+
+
+class UpgradePrepared(NamedTuple):
+    """What the core is told then: the heartbeat is to be answered now, with what was read."""
+
+    command: ConsumerHeartbeatCommand
+    prepared: Any
+
+
 class AssignmentComputed(NamedTuple):
     """What the core is told then. `assignment` is None when the assignor failed; `worked_out`: what follows from it, if
     somebody has seen to that (`worked_out.WorkedOut`).
@@ -172,6 +193,8 @@ class Helpers(NamedTuple):
     search: Callable[[Message], object]
     later: Callable[[Message], object] | None = None
     """Tells the core the same in the next turn of the event loop; None: it is to do all at once."""
+    read: Callable[[Message], object] | None = None
+    """Reads a large classic group; None: it is read at once."""
 
 
 class Downgrade(NamedTuple):

@@ -11,7 +11,9 @@ from muster.coordinator.core.interface import Client
 from muster.coordinator.groups import migration
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import classic_members
+from muster.coordinator.groups.consumer.commands import Helpers, UpgradePrepared, UpgradeWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
 from muster.protocol.consumer import decode_assignment, decode_subscription, encode_subscription
@@ -21,7 +23,7 @@ from muster.protocol.messages.consumer_protocol import (
     ConsumerProtocolSubscriptionTopicPartition,
 )
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.coordinator.groups.consumer.harness import Hall, given
+from tests.coordinator.groups.consumer.harness import Hall, given, topics
 
 JOIN_AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -441,3 +443,71 @@ def test_a_group_stays_classic_when_the_newcomer_has_no_room_in_the_batch() -> N
     assert not hall.written()
     assert isinstance(hall.core.state.groups["g"], ClassicGroup)
     assert hall.enter("C", "u").error_code == 0
+
+
+class Apart:
+    """Takes what is to be read apart from the event loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(migration, "READ_AT_ONCE", 0)
+        self.hall = classic()
+        self.wanted: list[UpgradeWanted] = []
+        helpers = Helpers(self.wanted.append, self.wanted.append, None, self.wanted.append)
+        state = self.hall.core.state
+        state.helpers = helpers
+        (self.member,) = state.groups["g"].members  # type: ignore[attr-defined]
+        real = self.hall.take
+
+        def take(output: Any) -> Any:
+            for respond, response in output.replies:
+                if isinstance(response, UpgradeWanted):
+                    respond(response)
+            output.replies = [one for one in output.replies if not isinstance(one[1], UpgradeWanted)]
+            return real(output)
+
+        monkeypatch.setattr(self.hall, "take", take)
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Apart:
+    return Apart(monkeypatch)
+
+
+@pytest.mark.parametrize("change", ["nothing", "metadata", "topics", "not read"])
+def test_a_large_group_that_is_read_apart_is_upgraded_as_any_other(apart: Apart, change: str) -> None:
+    hall, other = apart.hall, classic()
+    assert hall.enter("C", "u") is None
+    (wanted,) = apart.wanted
+    assert not hall.written()
+    prepared = wanted.read() if change != "not read" else None
+    for one in (hall, other):
+        if change == "metadata":
+            (member,) = one.core.state.groups["g"].members.values()  # type: ignore[attr-defined]
+            member.protocols = (("range", subscription("t", "u")),)
+        elif change == "topics":
+            one.told(TopicsChanged(topics(t=8, u=2, v=3)))
+        one.written()
+    hall.told(UpgradePrepared(wanted.command, prepared))
+    answer = other.enter("C", "u")
+    assert hall.reply(hall.asked) == answer
+    assert hall.written() == other.written()
+    assert len(apart.wanted) == 1
+
+
+def test_what_cannot_be_read_apart_is_refused_as_ever(apart: Apart) -> None:
+    hall = apart.hall
+    hall.core.state.groups["g"].members[apart.member].assignment = b"\0"  # type: ignore[attr-defined]
+    hall.enter("C", "u")
+    hall.told(UpgradePrepared(apart.wanted[0].command, apart.wanted[0].read()))
+    refused = hall.reply(hall.asked)
+    assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert refused.error_message.endswith("the embedded consumer protocol is malformed.")
+
+
+def test_a_group_that_is_gone_when_it_was_read(apart: Apart) -> None:
+    hall = apart.hall
+    hall.enter("C", "u")
+    asked, prepared = hall.asked, apart.wanted[0].read()
+    hall.leave(apart.member)
+    hall.told(UpgradePrepared(apart.wanted[0].command, prepared))
+    assert given(hall.reply(asked)) == "u0+1"
