@@ -136,7 +136,7 @@ class PlainSocket:
                 return
             self._socket.close()
         except OSError as error:  # as are all of ssl
-            self._why = self._why or str(error)
+            self._why = self._why or str(error) or "the client has ended it"
         finally:
             handshakes.leave(self)
         if self._why is not None:

@@ -1,0 +1,125 @@
+"""Kafka's own clients and tools over TLS: with certificates, by PLAIN and by SCRAM, with users that they have set."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.clients import JavaClients
+from tests.support.certificates import Authority
+from tests.support.servers import KAFKA_SCRIPTS, QUICK, MusterServer, ServerProcess
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+StartJava = Callable[[ServerProcess], JavaClients]
+
+
+class SecureMuster(MusterServer):
+    """With listeners of SASL_SSL and of SSL that wants certificates."""
+
+    def __init__(self, workdir: Path) -> None:
+        authority = Authority()
+        workdir.mkdir(parents=True, exist_ok=True)
+        self.ca = workdir / "ca.pem"
+        self.ca.write_text(authority.pem)
+        self.client = authority.signed("CN=java").pkcs12(workdir / "client.p12", "secret")
+        super().__init__(
+            workdir,
+            {
+                **QUICK,
+                "listeners": "SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+                "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} required user_admin="admin-secret";',
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": authority.signed("CN=server", host="localhost").pem(workdir / "k.pem"),
+                "ssl.truststore.type": "PEM",
+                "ssl.truststore.location": str(self.ca),
+                "listener.name.ssl.ssl.client.auth": "required",
+                "connections.max.reauth.ms": "3000",
+            },
+            in_memory=True,
+            arguments=["--topic", "t:2"],
+        )
+
+    def settings(self, mechanism: str, user: str, password: str) -> dict[str, str]:
+        """Of a client; without blanks, which part the words of Clients.java."""
+        module = PLAIN if mechanism == "PLAIN" else SCRAM
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": mechanism,
+            "sasl.jaas.config": f'{module}/**/required/**/username="{user}"/**/password="{password}";',
+            **self.trust,
+        }
+
+    @property
+    def trust(self) -> dict[str, str]:
+        """The server's certificate is good."""
+        return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca)}
+
+    def tool(self, name: str, settings: dict[str, str], *arguments: str, status: int = 0) -> str:
+        """Run one of Kafka's tools."""
+        file = self.workdir / "client.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        words = ["--bootstrap-server", self.bootstrap, "--command-config", str(file), *arguments]
+        done = subprocess.run(
+            [KAFKA_SCRIPTS / "kafka-tool.sh", name, *words], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureMuster]:
+    server = SecureMuster(tmp_path_factory.mktemp("secure"))
+    server.start()
+    yield server
+    server.stop()
+
+
+def read_and_written(java: JavaClients, settings: dict[str, str], group: str) -> None:
+    """A consumer gets what a producer sends, and its group has one rebalance."""
+    names = {name.replace(".", "_"): value for name, value in settings.items()}
+    java.consume("c", group, "t", **names)
+    java.shared_out(["c"], 2)
+    before = len(java.ledger)
+    java.produce("t", 0, 50, **names)
+    java.wait(lambda: len(java.ledger) == before + 50, "50 records")
+
+
+def test_kafka_configs_sets_users_and_they_come_in(secure: SecureMuster, start_java: StartJava) -> None:
+    admin = secure.settings("PLAIN", "admin", "admin-secret")
+    for credential in "SCRAM-SHA-256=[password=bob-secret]", "SCRAM-SHA-512=[iterations=8192,password=bob-secret]":
+        # not both at once: that is refused, as by Kafka 4.3
+        words = "--alter", "--entity-type", "users", "--entity-name", "bob", "--add-config", credential
+        assert "Completed updating config for user bob." in secure.tool("kafka.admin.ConfigCommand", admin, *words)
+    wrong = secure.settings("SCRAM-SHA-512", "bob", "wrong")
+    said = secure.tool("org.apache.kafka.tools.TopicCommand", wrong, "--list", status=1)
+    assert "due to invalid credentials with SASL mechanism SCRAM-SHA-512" in said
+    for mechanism in "SCRAM-SHA-256", "SCRAM-SHA-512":
+        read_and_written(start_java(secure), secure.settings(mechanism, "bob", "bob-secret"), mechanism)
+
+
+def test_a_client_with_a_certificate(secure: SecureMuster, start_java: StartJava) -> None:
+    lines = [line for line in secure.log().splitlines() if '"listener": "SSL"' in line and '"listening"' in line]
+    address = lines[0].partition('"address": "')[2].partition('"')[0]
+    settings = {
+        "bootstrap.servers": address, "security.protocol": "SSL", "ssl.keystore.type": "PKCS12",
+        "ssl.keystore.location": secure.client, "ssl.keystore.password": "secret", "ssl.key.password": "secret",
+        **secure.trust,
+    }  # fmt: skip
+    read_and_written(start_java(secure), settings, "with-a-certificate")
+
+
+def test_who_authenticates_again_stays(secure: SecureMuster, start_java: StartJava) -> None:
+    """KIP-368: Java's clients do so on each connection, before its time is over."""
+    java, settings = start_java(secure), secure.settings("PLAIN", "admin", "admin-secret")
+    names = {name.replace(".", "_"): value for name, value in settings.items()}
+    java.consume("c", "again", "t", **names)
+    java.shared_out(["c"], 2)
+    for round_ in range(4):
+        java.produce("t", 50 * round_, 50, **names)
+    assert "its session is over" not in secure.log()
+    assert secure.log().count('"group": "again", "cause": "a new member joined"') == 1
