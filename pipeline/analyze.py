@@ -23,12 +23,12 @@ from muster.pipeline.follow.command import follow
 from muster.pipeline.follow.manifest import NotOurs
 from muster.pipeline.formats import DELTA, HTML, PARQUET
 from muster.pipeline.java import NoJava
-from muster.pipeline.output import LARGE, check_place, remove, write_table, write_text
+from muster.pipeline.output import LARGE, check_place, remove, write_pages, write_table, write_text
 from muster.pipeline.preflight import NotUsable, check_master, check_out
 from muster.pipeline.progress import Progress, quiet
 from muster.pipeline.published import published
 from muster.pipeline.report.content import About, Chosen
-from muster.pipeline.report.page import render
+from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
 from muster.pipeline.session import little, open_session, told_in_full
@@ -41,7 +41,6 @@ from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 
 STAGE: Final = ".stage"
-PAGE: Final = "report.html"
 
 
 class Analysis(NamedTuple):
@@ -53,7 +52,7 @@ class Analysis(NamedTuple):
     chosen: Chosen
     """What of them fits on a page."""
     page: str | None
-    """Where the page lies; None when it was not asked for."""
+    """Where the first page lies; None when it was not asked for."""
 
 
 def run(
@@ -129,7 +128,11 @@ class _Run:
         )
         self._progress.begin("page")
         chosen = select(self._tables, about)
-        page = write_text(self._spark, f"{self._out}/{PAGE}", render(chosen)) if HTML in self._formats else None
+        page = None
+        if HTML in self._formats:
+            page = write_pages(
+                self._spark, self._out, pages(chosen), lambda path, text: write_text(self._spark, path, text)
+            )
         self._spark.catalog.clearCache()
         if PARQUET in self._formats:
             remove(self._spark, self._stage)

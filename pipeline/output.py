@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,10 +104,35 @@ def write_text(spark: SparkSession, path: str, text: str) -> str:
     return path
 
 
+def write_pages(spark: SparkSession, out: str, pages: Mapping[str, str], write: Callable[[str, str], object]) -> str:
+    """Write pages by the names of their files, the first one last, because it has links to the others. Further pages
+    of an earlier time, when there were more groups, go. Where the first page lies.
+    """
+    first, *others = pages
+    for name in (*others, first):
+        write(f"{out}/{name}", pages[name])
+    stem = first.removesuffix(".html")
+    for name in _names(spark, out):
+        if re.fullmatch(re.escape(stem) + r"-\d+\.html", name) and name not in pages:
+            remove(spark, f"{out}/{name}")
+    path = f"{out}/{first}"
+    return plain(path) if is_local(spark, path) else path
+
+
+def _names(spark: SparkSession, folder: str) -> list[str]:
+    """The names in a folder."""
+    system, where = file_system(spark, folder)
+    return [str(one.getPath().getName()) for one in system.listStatus(where)]
+
+
 def remove(spark: SparkSession, path: str) -> None:
-    """Remove a folder and all in it; harmless when it is not there."""
+    """Remove a file, or a folder and all in it; harmless when it is not there."""
     if is_local(spark, path):
-        shutil.rmtree(plain(path), ignore_errors=True)
+        local = Path(plain(path))
+        if local.is_file():
+            local.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(local, ignore_errors=True)
         return
     system, where = file_system(spark, path)
     system.delete(where, True)

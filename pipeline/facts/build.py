@@ -21,6 +21,7 @@ from muster.pipeline.facts.lag import lag
 from muster.pipeline.facts.memberships import memberships
 from muster.pipeline.facts.moves import changes, moves
 from muster.pipeline.facts.ownership import holders, ownership
+from muster.pipeline.facts.progress import progress
 from muster.pipeline.facts.rebalances import rebalances
 from muster.pipeline.facts.regressions import fenced, regressions
 from muster.pipeline.facts.schema import conform
@@ -118,6 +119,7 @@ _TABLES: Final[_Plans] = {
     "regressions": lambda of: keep(regressions(of["placed"], of.fenced())),
     "stalls": lambda of: keep(stalls(of["commits"], of.inputs.ends, of["ownership"])),
     "lag": lambda of: lag(of["commits"], of.inputs.ends),
+    "progress": lambda of: progress(of["commits"], of.inputs.ends),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
     "episodes": lambda of: of.told("episodes"),

@@ -85,6 +85,7 @@ _COLUMNS: Final = {
         f"{_PARTITION}, committed_offset long, committed_ms long, end_offset long, end_ms long, lag long, "
         "behind_ms long, client_id string"
     ),
+    "progress": ("group string, start_ms long, until_ms long, commits long, records long, written long, lag long"),
     "flapping": (
         "group string, hours double, rebalances long, rebalances_per_hour double, distinct_triggers long, "
         "top_trigger_client_id string, top_trigger_share double, short_generations long, score double"

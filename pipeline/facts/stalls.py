@@ -49,7 +49,7 @@ def stalls(commits: DataFrame, ends: DataFrame | None, owned: DataFrame | None =
     table `ownership`; None: whoever committed last has the partition still.
     """
     rows = with_ends(_thinned(commits), ends)
-    until = _until(commits, ends)
+    until = known_until(commits, ends)
     rows = _windowed(rows).crossJoin(F.broadcast(until)).withColumn("status", _status())
     told = _intervals(rows).unionByName(_standing(rows, owned))
     return conform(_with_groups(told), "stalls")
@@ -66,7 +66,7 @@ def _with_groups(rows: DataFrame) -> DataFrame:
     return rows.withColumn("group_status", worst["status"])
 
 
-def _until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
+def known_until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     """One row: the last moment that is known of."""
     last = commits.agg(F.max("time_ms").alias("until_ms"))
     if ends is None:

@@ -15,6 +15,7 @@ from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.lag import lag
+from muster.pipeline.facts.progress import progress
 from muster.pipeline.facts.stalls import stalls
 from muster.pipeline.facts.transactions import transactions
 from muster.pipeline.follow.ends import Seen, Watch, committed_by_then
@@ -25,7 +26,7 @@ from muster.pipeline.persist import keep
 from muster.pipeline.sources.ends import ends_of_cluster
 from muster.pipeline.sources.topic_names import names_of_cluster
 
-OF_LAG: Final = ("stalls", "lag")
+OF_LAG: Final = ("stalls", "lag", "progress")
 """Tables whose rows may all change when a topic grows, even without a record of the group."""
 OF_ALL: Final = "transactions"
 """The table that is of no group."""
@@ -61,7 +62,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
             if seen is not None and not seen.is_all_of(logged):
                 commits = committed_by_then(commits, seen)
             ends = None if seen is None else _ends(store, kafka, seen, commits, watch)
-            made |= {"stalls": stalls(commits, ends), "lag": lag(commits, ends)}
+            made |= {"stalls": stalls(commits, ends), "lag": lag(commits, ends), "progress": progress(commits, ends)}
             has_ends = ends is not None
         still = keep(made["stalls"]) if "stalls" in made else tables["stalls"]
         made |= {"stalls": still} if "stalls" in made else {}

@@ -20,8 +20,9 @@ from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import refresh
 from muster.pipeline.follow.staging import EVENT, NOT_DECODED, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
+from muster.pipeline.output import write_pages
 from muster.pipeline.report.content import About
-from muster.pipeline.report.page import render
+from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BOOTSTRAP
@@ -29,7 +30,6 @@ from muster.pipeline.wanted import Wanted
 from muster.pipeline.wording import plural
 from muster.pipeline.write import many_files
 
-PAGE: Final = "report.html"
 _STEP_S: Final = 0.2
 _AGAIN_S: Final = (1, 2, 5, 10, 30)
 """So long after each failure in a row of the cluster the stream begins again."""
@@ -230,7 +230,8 @@ class Follower:
             None,
             wanted.groups,
         )
-        self._store.replace(f"{self._store.out}/{PAGE}", render(select(self._store.tables(), about)))
+        chosen = select(self._store.tables(), about)
+        write_pages(self._spark, self._store.out, pages(chosen), self._store.replace)
 
     def told(self) -> str:
         """How things are, in a line."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
-
 from muster.pipeline.episodes.comparison import LIKELY
 from muster.pipeline.report.content import Chosen, Row
+from muster.pipeline.report.groups import Pages, link
 from muster.pipeline.report.markup import Column, Columns, Html, listing, section, tag
 from muster.pipeline.wording import duration, moment, number, plural
 
 
-def sections(chosen: Chosen) -> Html | None:
-    """None if nothing was compared."""
+def sections(chosen: Chosen, pages: Pages) -> Html | None:
+    """None if nothing was compared. `pages`: where groups are told of."""
     if chosen.compared is None:
         return None
     about = (
@@ -19,7 +18,7 @@ def sections(chosen: Chosen) -> Html | None:
         f"comes by itself (exact Poisson test). Significant: less often than {LIKELY} by the number of groups."
     )
     columns: Columns = {
-        Column("group"): itemgetter("group"),
+        Column("group", is_head=True): lambda row: link(row["group"], pages),
         Column("is it chance?"): _significance,
         Column("rebalances", True): lambda row: _pair(row, "rebalances", number),
         Column("an hour", True): _rates,

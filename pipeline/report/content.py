@@ -54,10 +54,14 @@ class Story:
     """Its members by generation: generation, start_ms, end_ms, member_id, instance_id, client_id, host, partitions
     (how many), assigned."""
     rebalances: Some
-    verdict: str | None = None
-    """In one sentence."""
-    episodes: Sequence[Row] = ()
+    about: Row
+    """Its row of `Chosen.groups`."""
+    episodes: Some = field(default_factory=Some)
     """kind, from_ms, until_ms, confidence, told: the newest first."""
+    progress: Sequence[Row] = ()
+    """start_ms, until_ms, commits, records, written, lag: how it read, in order."""
+    is_cut: bool = False
+    """Its oldest generations are not among `shares`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +73,15 @@ class Chosen:
     last_ms: int | None
     commits: int
     groups: Some
-    """The worst first: group, level, verdict, trouble_ms, members (most at once), rebalances,
-    paused_partition_ms, moved, longest_ms, top_cause, score, lag."""
+    """The worst first: group, level, verdict, trouble_ms, cost_ms, members (most at once), rebalances,
+    paused_partition_ms, moved, longest (took_ms, took_least_ms, took_most_ms), top_cause, score, lag, advice."""
     causes: Sequence[Row]
     """cause, rebalances, took_ms (mean), paused_partition_ms, confidence (mean)."""
     bucket_ms: int
     buckets: Sequence[Row]
-    """bucket_ms (its start), cause, rebalances."""
+    """bucket_ms (its start), cause, is_planned (part of a first formation, or of a stop on purpose), rebalances."""
     stories: Sequence[Story]
+    """Of the first groups, in their order."""
     regressions: Some
     stalls: Some
     lag: Some

@@ -20,7 +20,10 @@ class CauseWords(NamedTuple):
     title: str
     mark: str = "?"
     """Its letter in a picture: not all readers can tell the colours apart."""
-    colour: str = "#8a8f98"
+    colour: str = "#6b7078"
+    """On a light page, and on paper; the letter on it is white."""
+    on_dark: str = "#b0b6bf"
+    """On a dark page; the letter on it is dark."""
     sentence: str = ""
     """With {who} for the trigger."""
 
@@ -28,25 +31,28 @@ class CauseWords(NamedTuple):
 CAUSES: Final[Mapping[str, CauseWords]] = {
     cause: CauseWords(cause.replace("_", " "), *look)
     for cause, *look in (
-        (events.NEW_MEMBER, "J", "#2e7d4f", "{who} joined"),
-        (events.LEFT, "L", "#5f6b7a", "{who} left"),
-        (events.SESSION_EXPIRED, "X", "#c62f2f", "{who} sent no heartbeat for its session timeout"),
-        (events.SUBSCRIPTION_CHANGED, "S", "#8a4bb0", "{who} subscribed to other topics"),
-        (events.METADATA_CHANGED, "M", "#7d8fb3", "{who} joined again with other metadata"),
-        (events.PARTITIONS_CHANGED, "P", "#0f8a94", "a topic has other partitions; {who} joined again"),
-        (events.LEADER_REJOINED, "R", "#b97a00", "the leader, {who}, joined again"),
-        (events.STATIC_MEMBER_BACK, "I", "#3f7fd0", "{who} came back under its instance id"),
-        (events.JOIN_TIMEOUT, "T", "#d9541e", "{who} did not join again within the rebalance timeout"),
-        (REVOCATION_TIMEOUT, "T", "#c2410c", "{who} did not give its partitions up within the rebalance timeout"),
-        (events.SYNC_TIMEOUT, "T", "#d9541e", "{who} did not sync within the rebalance timeout"),
+        (events.NEW_MEMBER, "J", "#2e7d4f", "#5cc38a", "{who} joined"),
+        (events.LEFT, "L", "#5f6b7a", "#a3aebd", "{who} left"),
+        (events.SESSION_EXPIRED, "X", "#c62f2f", "#ff7b72", "{who} sent no heartbeat for its session timeout"),
+        (events.SUBSCRIPTION_CHANGED, "S", "#8a4bb0", "#c79bea", "{who} subscribed to other topics"),
+        (events.METADATA_CHANGED, "M", "#56688f", "#9fb2e0", "{who} joined again with other metadata"),
+        (events.PARTITIONS_CHANGED, "P", "#0b7780", "#4fc3cf", "a topic has other partitions; {who} joined again"),
+        (events.LEADER_REJOINED, "R", "#8f5f00", "#e0a93a", "the leader, {who}, joined again"),
+        (events.STATIC_MEMBER_BACK, "I", "#2f6fc0", "#7fb4f5", "{who} came back under its instance id"),
+        (events.JOIN_TIMEOUT, "T", "#c2410c", "#ff9a5c", "{who} did not join again within the rebalance timeout"),
+        (
+            REVOCATION_TIMEOUT,
+            *("V", "#a63a0a", "#f5834a"),
+            "{who} did not give its partitions up within the rebalance timeout",
+        ),
+        (events.SYNC_TIMEOUT, "Y", "#b0480f", "#ffab78", "{who} did not sync within the rebalance timeout"),
         (
             events.ASSIGNMENT_TOO_LARGE,
-            "B",
-            "#9c2755",
+            *("B", "#9c2755", "#f07fae"),
             "what the leader, {who}, gave out was larger than a record may be",
         ),
-        (events.GROUP_FULL, "F", "#9c2755", "there was no room for {who}"),
-        (events.OVER_CAPACITY, "F", "#9c2755", "the group had more members than are allowed"),
+        (events.GROUP_FULL, "F", "#9c2755", "#f07fae", "there was no room for {who}"),
+        (events.OVER_CAPACITY, "O", "#8c2a6a", "#e884c4", "the group had more members than are allowed"),
     )
 }
 UNKNOWN_CAUSE: Final = CauseWords("not known", sentence="nobody knows why")

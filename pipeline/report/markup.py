@@ -48,23 +48,57 @@ class Column(NamedTuple):
 
     title: str
     is_number: bool = False
+    is_head: bool = False
+    """Its cells name their rows."""
+    is_time: bool = False
+    """Its cells are not broken into lines."""
+
+    @property
+    def class_(self) -> str | None:
+        """Of its cells."""
+        return "n" if self.is_number else "t" if self.is_time else None
 
 
-def table(columns: Sequence[Column], rows: Iterable[Sequence[Content]], left: int = 0) -> Html:
-    """A table that becomes a list of cards on a narrow screen. `left`: how many rows are not shown."""
+class Line(NamedTuple):
+    """A row of a table with more than its cells."""
+
+    cells: Sequence[Content]
+    id_: str | None = None
+    """Its place on the page."""
+    values: Sequence[str | float | None] = ()
+    """By what the table is sorted for each column."""
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Content] | Line], left: int = 0, **given: str) -> Html:
+    """A table that becomes a list of cards on a narrow screen. `left`: how many rows are not shown; `given`: attributes
+    of the table.
+    """
     head = tag("tr", (tag("th", one.title, class_="n" if one.is_number else None, scope="col") for one in columns))
-    body = (
-        tag(
-            "tr",
-            (
-                tag("td", tag("span", cell), class_="n" if column.is_number else None, data_l=column.title)
-                for column, cell in zip(columns, row, strict=True)
-            ),
-        )
-        for row in rows
-    )
+    body = (_row(columns, row if isinstance(row, Line) else Line(row)) for row in rows)
     more = tag("p", f"{left:,} more: see the tables.", class_="more") if left else None
-    return join([tag("table", tag("thead", head), tag("tbody", body)), more])
+    return join([tag("table", tag("thead", head), tag("tbody", body), **given), more])
+
+
+def _row(columns: Sequence[Column], line: Line) -> Html:
+    values = line.values or (None,) * len(columns)
+    cells = (
+        tag(
+            "th" if column.is_head else "td",
+            _inside(cell),
+            class_=column.class_,
+            scope="row" if column.is_head else None,
+            data_l=column.title,
+            data_v=value,
+        )
+        for column, cell, value in zip(columns, line.cells, values, strict=True)
+    )
+    return tag("tr", cells, id=line.id_)
+
+
+def _inside(cell: Content) -> Html:
+    """A cell's content; several elements are one beside the title that a card has."""
+    text = Html(render(cell))
+    return tag("span", text) if "<" in text else text
 
 
 Columns = Mapping[Column, Callable[[Mapping[str, Any]], Content]]
@@ -76,6 +110,16 @@ def listing(columns: Columns, rows: Iterable[Mapping[str, Any]], left: int = 0) 
     return table(list(columns), ([cell(row) for cell in columns.values()] for row in rows), left)
 
 
-def section(title: str, *content: Content, id_: str | None = None) -> Html:
+def section(title: Content, *content: Content, id_: str | None = None) -> Html:
     """A part of the page with its heading."""
     return tag("section", tag("h2", title), content, id=id_)
+
+
+def folded(title: str, *content: Content, class_: str | None = None) -> Html:
+    """What is seen after a click, and on paper."""
+    return tag("details", tag("summary", title), content, class_=class_)
+
+
+def figures(*content: Content) -> Html:
+    """The figures of a picture; not on paper."""
+    return folded("The figures", *content, class_="of-picture")

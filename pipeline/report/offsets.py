@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import Final
 
 from muster.pipeline.report.content import Chosen, Row, Some
+from muster.pipeline.report.groups import Pages, link, name
 from muster.pipeline.report.markup import Column, Columns, Html, join, listing, section, tag
 from muster.pipeline.wording import duration, moment, number
 
@@ -24,30 +25,38 @@ STATUSES: Final = {
 }
 
 
-def sections(chosen: Chosen) -> Html:
-    """All of them."""
-    lag = _listed("Behind, at the end of the log", _LAG, chosen.lag, "Nobody is.")
+def sections(chosen: Chosen, pages: Pages) -> Html:
+    """All of them. `pages`: where groups are told of."""
+    lag = _listed("Behind, at the end of the log", _linked(_LAG, pages), chosen.lag, "Nobody is.")
     if not chosen.about.has_ends:
         lag = join([tag("h3", "Behind"), _none("Not known: the source has no ends of topics.")])
     offsets = section(
         "Offsets",
-        _listed("Commits that went backwards", _REGRESSIONS, chosen.regressions),
-        _listed("Partitions that stood still (Burrow's rules)", _STALLS, chosen.stalls),
+        _listed("Commits that went backwards", _linked(_REGRESSIONS, pages), chosen.regressions),
+        _listed("Partitions that stood still, or fell behind", _linked(_STALLS, pages), chosen.stalls, id_="stalls"),
         lag,
         id_="offsets",
     )
-    return join([offsets, _static(chosen.static_candidates)])
+    return join([offsets, _static(chosen.static_candidates, pages) or ""])
 
 
 def _none(text: str) -> Html:
     return tag("p", text, class_="dim")
 
 
-def _listed(title: str, columns: Columns, some: Some, none: str = "None.") -> Html:
-    return join([tag("h3", title), listing(columns, some.rows, some.left) if some.rows else _none(none)])
+def _linked(columns: Columns, pages: Pages) -> Columns:
+    """The columns, with links in the one of groups."""
+    return {
+        column: (lambda row: link(row["group"], pages)) if column.title == "group" else cell
+        for column, cell in columns.items()
+    }
 
 
-def _static(members: Some) -> Html | None:
+def _listed(title: str, columns: Columns, some: Some, none: str = "None.", id_: str | None = None) -> Html:
+    return join([tag("h3", title, id=id_), listing(columns, some.rows, some.left) if some.rows else _none(none)])
+
+
+def _static(members: Some, pages: Pages) -> Html | None:
     if not members.rows:
         return None
     about = (
@@ -55,12 +64,15 @@ def _static(members: Some) -> Html | None:
         "partitions wait meanwhile. What-if counts both."
     )
     return section(
-        "Members that went and came back", _none(about), listing(_STATIC, members.rows, members.left), id_="static"
+        "Members that went and came back",
+        _none(about),
+        listing(_linked(_STATIC, pages), members.rows, members.left),
+        id_="static",
     )
 
 
 def _place(row: Row) -> str:
-    return f"{row['topic']}-{row['partition']}"
+    return f"{name(row['topic'])}-{row['partition']}"
 
 
 def _places(row: Row) -> str:
@@ -70,12 +82,12 @@ def _places(row: Row) -> str:
 
 
 def _who(row: Row) -> str:
-    return row["client_id"] or ""
+    return name(row["client_id"] or "")
 
 
 _REGRESSIONS: Final[Columns] = {
-    Column("when (UTC)"): lambda row: moment(row["time_ms"]),
-    Column("group"): itemgetter("group"),
+    Column("when (UTC)", is_time=True): lambda row: moment(row["time_ms"]),
+    Column("group", is_head=True): itemgetter("group"),
     Column("partition"): _places,
     Column("from", True): lambda row: number(row["from_offset"]),
     Column("to", True): lambda row: number(row["to_offset"]),
@@ -84,9 +96,9 @@ _REGRESSIONS: Final[Columns] = {
     Column("who"): _who,
 }
 _STALLS: Final[Columns] = {
-    Column("from (UTC)"): lambda row: moment(row["start_ms"]),
+    Column("from (UTC)", is_time=True): lambda row: moment(row["start_ms"]),
     Column("for", True): lambda row: "still" if row["end_ms"] is None else duration(row["end_ms"] - row["start_ms"]),
-    Column("group"): itemgetter("group"),
+    Column("group", is_head=True): itemgetter("group"),
     Column("partition"): _place,
     Column("status"): lambda row: f"{row['status']}: {STATUSES.get(row['status'], '')}",
     Column("offsets"): lambda row: f"{number(row['first_offset'])} → {number(row['last_offset'])}",
@@ -94,18 +106,18 @@ _STALLS: Final[Columns] = {
     Column("who"): _who,
 }
 _LAG: Final[Columns] = {
-    Column("group"): itemgetter("group"),
+    Column("group", is_head=True): itemgetter("group"),
     Column("partition"): _place,
     Column("committed", True): lambda row: number(row["committed_offset"]),
-    Column("when (UTC)"): lambda row: moment(row["committed_ms"]),
+    Column("when (UTC)", is_time=True): lambda row: moment(row["committed_ms"]),
     Column("end", True): lambda row: number(row["end_offset"]),
     Column("records behind", True): lambda row: number(row["lag"]),
     Column("time behind", True): lambda row: duration(row["behind_ms"]),
     Column("who"): _who,
 }
 _STATIC: Final[Columns] = {
-    Column("group"): itemgetter("group"),
-    Column("client"): lambda row: f"{row['client_id']} ({(row['host'] or '').removeprefix('/')})",
+    Column("group", is_head=True): itemgetter("group"),
+    Column("client"): lambda row: f"{name(row['client_id'] or '')} ({(row['host'] or '').removeprefix('/')})",
     Column("came back", True): lambda row: number(row["returns"]),
     Column("away (median)", True): lambda row: duration(row["median_absent_ms"]),
     Column("session timeout needed", True): lambda row: duration(row["session_timeout_ms_needed"]),

@@ -1,259 +1,163 @@
-"""The page: one self-contained HTML file, without scripts and without anything to load. Pure."""
+"""The pages: HTML files that need nothing else, of which the first tells all that is of all groups. Pure.
+
+If there are few groups, the first page is the only one. Of many, each page has the table and the stories of a hundred.
+Without scripts nothing is missing; a small one helps to search and to sort.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from muster.pipeline.episodes.verdict import HELP
-from muster.pipeline.facts.schema import INFERRED
-from muster.pipeline.report import comparison, offsets, settings, transactions
+from muster.pipeline.report import about, comparison, groups, offsets, settings, story, transactions
 from muster.pipeline.report.content import Chosen, Row, Story
-from muster.pipeline.report.formatting import cause_words, odd_times, percent, why
-from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
-from muster.pipeline.report.pictures import group_picture, legend, mark, over_time
-from muster.pipeline.report.style import sheet
-from muster.pipeline.wording import duration, moment, number, plural, span
+from muster.pipeline.report.markup import Content, Html, join, section, tag
+from muster.pipeline.report.overview import overview
+from muster.pipeline.report.story import DETAILS, Detail
+from muster.pipeline.report.style import script, sheet
+from muster.pipeline.wording import plural
 
-_SHOWN_AT_ONCE = 8
-"""Rebalances of a group that are listed without a click."""
+PAGE: Final = "report.html"
+"""The first page."""
+GROUPS: Final = 100
+"""Groups on one page."""
+BYTES: Final = 1_000_000
+"""No page is larger: of groups that were restless less is told where there is no room."""
 
 
-def render(chosen: Chosen) -> str:
-    """The page of what was chosen."""
+def names(chosen: Chosen) -> list[str]:
+    """The files' names, the first page first."""
+    count = max(1, -(-len(chosen.groups.rows) // GROUPS))
+    return [PAGE, *(f"{PAGE.removesuffix('.html')}-{number}.html" for number in range(2, count + 1))]
+
+
+def pages(chosen: Chosen) -> dict[str, str]:
+    """The pages of what was chosen, by the names of their files."""
+    files = names(chosen)
+    rows = chosen.groups.rows
+    told = {one.group: one for one in chosen.stories}
+    where = {row["group"]: files[place // GROUPS] for place, row in enumerate(rows) if row["group"] in told}
+    made = {}
+    for place, file in enumerate(files):
+        some = rows[place * GROUPS : (place + 1) * GROUPS]
+        links = {group: "" if page == file else page for group, page in where.items()}
+        stories = [told[row["group"]] for row in some if row["group"] in told]
+        made[file] = _page(chosen, _Part(files, place, some, stories, links))
+    return made
+
+
+class _Part:
+    """What one page has of the groups."""
+
+    def __init__(
+        self, files: Sequence[str], place: int, rows: Sequence[Row], stories: Sequence[Story], links: Mapping[str, str]
+    ) -> None:
+        self.files, self.place, self.rows, self.stories, self.links = files, place, rows, stories, links
+
+    @property
+    def first(self) -> int:
+        """The place of its first group among all."""
+        return self.place * GROUPS + 1
+
+
+def _page(chosen: Chosen, part: _Part) -> str:
     title = f"Groups of {chosen.about.source}"
-    body = tag(
-        "main",
-        tag("h1", title),
-        _lead(chosen),
-        _contents(chosen),
-        _overview(chosen),
-        _groups(chosen),
-        [_story(story, chosen) for story in chosen.stories],
-        comparison.sections(chosen),
-        offsets.sections(chosen),
-        transactions.sections(chosen),
-        settings.sections(chosen),
-        _about(chosen),
-    )
+    if part.place:
+        title += f", {part.first} to {part.first + len(part.rows) - 1}"
+        before: list[Content] = [tag("p", tag("a", "Back to the overview", href=PAGE))]
+        after: list[Content] = []
+    else:
+        before = [about.lead(chosen), _contents(chosen), groups.glance(chosen, part.links), overview(chosen)]
+        after = [
+            comparison.sections(chosen, part.links),
+            settings.sections(chosen, part.links),
+            offsets.sections(chosen, part.links),
+            transactions.sections(chosen),
+        ]
+    body: list[Content] = [tag("h1", title), before, _groups(chosen, part), after]
     head = tag(
         "head",
         Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
         tag("title", title),
         tag("style", Html(sheet())),
     )
-    return f'<!doctype html>\n<html lang="en">{head}{tag("body", body)}</html>\n'
+    end = None if part.place else about.made_of(chosen)
+    frame = _whole(head, [join(body), end])
+    stories = _fitting(chosen, part.stories, BYTES - len(frame.encode()))
+    return _whole(head, [join(body), tag("div", stories, id="stories"), end])
 
 
-def anchor(group: str) -> str:
-    """The place of a group on the page."""
-    return f"group-{group.encode().hex()}"
+def _whole(head: Html, body: Content) -> str:
+    code = tag("script", Html(script()))
+    return f'<!doctype html>\n<html lang="en">{head}{tag("body", tag("main", body), code)}</html>\n'
 
 
-def _lead(chosen: Chosen) -> Html:
-    if chosen.first_ms is None or chosen.last_ms is None:
-        return tag("p", "The log tells of no group.", class_="warn")
-    span = f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC, {duration(chosen.last_ms - chosen.first_ms)}."
-    if chosen.about.has_events:
-        how = "Rebalances are told by the server (__group_events)."
-    else:
-        how = (
-            "There are no events: rebalances are inferred from the offsets log, each with a confidence. When they "
-            "began, and with it what they took and paused, is an estimate."
-        )
-    return join([tag("p", span), tag("p", how, class_="dim")])
+def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
+    """As much of each group as there is room for, in bytes: of the last ones, that need the least help, less first."""
+    begin = next((at for at, one in enumerate(DETAILS) if _about(stories, one) <= _FAR * room), len(DETAILS) - 1)
+    made = [story.told(one, chosen, DETAILS[begin]) for one in stories]
+    size = sum(len(one.encode()) for one in made)
+    for detail in DETAILS[begin + 1 :]:
+        for place in reversed(range(len(made))):
+            if size <= room - _SLACK:
+                return made
+            size -= len(made[place].encode())
+            made[place] = story.told(stories[place], chosen, detail)
+            size += len(made[place].encode())
+    return made
+
+
+_SLACK: Final = 1_000
+_FAR: Final = 3
+"""What would be so many times too large is not even tried."""
+
+
+def _about(stories: Sequence[Story], detail: Detail) -> int:
+    """About how many bytes stories have."""
+    return sum(
+        _OF_REBALANCE * min(len(one.rebalances.rows), detail.rebalances)
+        + _OF_SHARE * min(len(one.shares), detail.shares)
+        for one in stories
+    )
+
+
+_OF_REBALANCE: Final = 500
+_OF_SHARE: Final = 60
 
 
 def _contents(chosen: Chosen) -> Html:
-    places = [("#overview", "Overview"), ("#groups", "Groups"), ("#offsets", "Offsets")]
-    if chosen.transaction_ends:
-        places.append(("#transactions", "Transactions"))
-    if chosen.grid:
-        places.append(("#what-if", "What if"))
-    return tag("nav", (tag("a", text, href=where) for where, text in places))
+    places = [("#help", "Which need help")] if chosen.groups.total else []
+    places += [("#overview", "Overview"), ("#groups", "Groups")]
+    places += [("#before-and-after", "Before and after")] if chosen.compared is not None else []
+    places += [("#what-if", "What if")] if chosen.grid or chosen.fidelity else []
+    places.append(("#offsets", "Offsets"))
+    places += [("#static", "Came back")] if chosen.static_candidates.rows else []
+    places += [("#transactions", "Transactions")] if chosen.transaction_ends else []
+    places += [("#stories", "Each group")] if chosen.stories else []
+    places.append(("#made-of", "What this was made of"))
+    return tag("nav", (tag("a", text, href=where) for where, text in places), aria_label="Parts of the page")
 
 
-def _overview(chosen: Chosen) -> Html:
-    rebalances = sum(row["rebalances"] for row in chosen.causes)
-    paused_ms = sum(row["paused_partition_ms"] or 0 for row in chosen.causes)
-    lag = sum(row["lag"] or 0 for row in chosen.groups.rows)
-    figures = [
-        (number(chosen.groups.total), "groups"),
-        (number(rebalances), "rebalances"),
-        (duration(paused_ms), "paused, partitions added up"),
-        (number(chosen.commits), "commits"),
-        (number(chosen.regressions.total), "commits that went backwards"),
-        (number(chosen.stalls.total), "times a partition stood still"),
-    ]
-    if chosen.about.has_ends:
-        figures.append((number(lag), "records behind"))
-    causes: Columns = {
-        Column("cause"): lambda row: [mark(row["cause"]), " ", cause_words(row["cause"]).title],
-        Column("rebalances", True): lambda row: number(row["rebalances"]),
-        Column("took (mean)", True): lambda row: duration(row["took_ms"]),
-        Column("paused", True): lambda row: duration(row["paused_partition_ms"]),
-        Column("confidence", True): lambda row: percent(row["confidence"]),
-    }
-    chart = (
-        over_time(chosen.buckets, chosen.bucket_ms, chosen.first_ms, chosen.last_ms)
-        if chosen.first_ms is not None and chosen.last_ms is not None
-        else None
-    )
+def _groups(chosen: Chosen, part: _Part) -> Html:
+    last = part.place == len(part.files) - 1
     return section(
-        "Overview",
-        tag("div", (tag("div", tag("b", value), tag("span", name)) for value, name in figures), class_="figures"),
-        tag("h3", "Rebalances over time"),
-        chart,
-        tag("h3", "Why groups rebalanced"),
-        listing(causes, chosen.causes) if chosen.causes else tag("p", "No group rebalanced.", class_="dim"),
-        id_="overview",
+        "Groups",
+        groups.about(),
+        _other_pages(part) if len(part.files) > 1 else None,
+        groups.search(),
+        groups.listed(part.rows, part.stories, part.links, chosen.groups.left if last else 0),
+        _other_pages(part) if len(part.files) > 1 else None,
+        groups.index(chosen, part.links) if not part.place else None,
+        id_="groups",
     )
 
 
-def _groups(chosen: Chosen) -> Html:
-    drawn = {story.group for story in chosen.stories}
-
-    def name(row: Row) -> Content:
-        group = row["group"]
-        return tag("a", group, href=f"#{anchor(group)}") if group in drawn else group
-
-    columns: Columns = {
-        Column("group"): name,
-        Column("verdict"): _verdict,
-        Column("members", True): lambda row: number(row["members"]),
-        Column("rebalances", True): lambda row: number(row["rebalances"]),
-        Column("paused", True): lambda row: duration(row["paused_partition_ms"]),
-        Column("moved", True): lambda row: number(row["moved"]),
-        Column("longest", True): lambda row: duration(row["longest_ms"]),
-        Column("flapping", True): lambda row: number(row["score"]),
-        Column("behind", True): lambda row: number(row["lag"]),
-        Column("mostly"): _mostly,
-    }
-    about = (
-        "Worst first; forming, restarts, scaling and stops on purpose are no trouble. "
-        "Paused: how long partitions had nobody to read them, all added up. "
-        "Flapping: 0 (calm) to 100. Behind: records not yet committed."
-    )
-    return section(
-        "Groups", tag("p", about, class_="dim"), listing(columns, chosen.groups.rows, chosen.groups.left), id_="groups"
-    )
-
-
-def _verdict(row: Row) -> Content:
-    level = row["level"]
-    return tag("b", row["verdict"]) if level == HELP else row["verdict"]
-
-
-def _mostly(row: Row) -> Content:
-    if not row["rebalances"]:
-        return None
-    share = row["top_trigger_share"]
-    by = f" ({row['top_trigger_client_id']}: {percent(share)})" if row["top_trigger_client_id"] and share else ""
-    return [mark(row["top_cause"]), f" {cause_words(row['top_cause']).title}{by}"]
-
-
-def _story(story: Story, chosen: Chosen) -> Html:
-    rebalances = story.rebalances.rows
-    told = plural(story.rebalances.total, "rebalance")
-    causes: list[str | None] = sorted({row["cause"] for row in rebalances}, key=lambda one: one or "")
-    columns = [Column("when (UTC)"), Column("generation", True), Column("why"), Column("what it cost")]
-    head, tail = rebalances[:_SHOWN_AT_ONCE], rebalances[_SHOWN_AT_ONCE:]
-    more = (
-        tag(
-            "details",
-            tag("summary", plural(len(tail), "earlier one")),
-            table(columns, map(_line, tail), story.rebalances.left),
-        )
-        if tail
-        else None
-    )
-    return section(
-        f"Group {story.group}",
-        tag("p", story.verdict) if story.verdict else None,
-        _episodes(story),
-        tag("p", f"{told}. Numbers in the bars: partitions owned; letters: rebalances.", class_="dim"),
-        group_picture(story, chosen.first_ms or 0, chosen.last_ms or 0),
-        legend(causes) if causes else None,
-        table(columns, map(_line, head)) if head else None,
-        more,
-        id_=anchor(story.group),
-    )
-
-
-def _episodes(story: Story) -> Html | None:
-    if not story.episodes:
-        return None
-    columns: Columns = {
-        Column("from (UTC)"): lambda row: moment(row["from_ms"]),
-        Column("until"): lambda row: moment(row["until_ms"], day=False),
-        Column("what happened"): lambda row: row["told"],
-        Column("confidence", True): lambda row: percent(round(row["confidence"], 2)),
-    }
-    head, tail = story.episodes[:_SHOWN_AT_ONCE], story.episodes[_SHOWN_AT_ONCE:]
-    more = tag("details", tag("summary", plural(len(tail), "earlier one")), listing(columns, tail)) if tail else None
-    return join([listing(columns, head), *([more] if more is not None else [])])
-
-
-def _line(row: Row) -> Sequence[Content]:
-    generations = f"{number(row['before_generation'])} → {number(row['generation'])}"
-    sure = None
-    if row["confidence"] is not None and row["confidence"] < 1:
-        sure = tag("small", f" inferred, {percent(round(row['confidence'], 2))} sure")
-    return (moment(row["end_ms"]), generations, [mark(row["cause"]), " ", why(row), sure], cost(row))
-
-
-def cost(row: Row) -> str:
-    """What a rebalance cost, in words."""
-    parts = []
-    if row["took_ms"] is not None:
-        phases = [
-            f"{name} {duration(row[key])}"
-            for name, key in (("join", "join_phase_ms"), ("sync", "sync_phase_ms"))
-            if row[key] is not None
-        ]
-        took = span(row["took_ms"], row.get("took_least_ms"), row.get("took_most_ms"))
-        # phases of what is only inferred would tell milliseconds that nobody has measured
-        parts.append(took + (f" ({', '.join(phases)})" if phases and row["source"] != INFERRED else ""))
-    if row.get("died"):
-        names = ", ".join(one["instance_id"] or one["client_id"] or one["member_id"] for one in row["died"])
-        parts.append(f"died: {names}")
-    if row.get("silent_partition_ms"):
-        parts.append(f"unread before anybody noticed: {duration(row['silent_partition_ms'])} in all")
-    if len(row.get("came") or ()) > 1:
-        parts.append(f"came: {', '.join(row['came'])}")
-    if len(row.get("went") or ()) > 1:
-        parts.append(f"left: {', '.join(row['went'])}")
-    counts = [(row[key], key) for key in ("moved", "kept", "gained", "lost") if row[key]]
-    if counts:
-        parts.append("partitions: " + ", ".join(f"{count:,} {key}" for count, key in counts))
-    if row["paused_partition_ms"]:
-        parts.append(f"paused {duration(row['paused_partition_ms'])} in all")
-    if row["members_before"] is not None and row["members_after"] is not None:
-        parts.append(f"members {row['members_before']:,} → {row['members_after']:,}")
-    if row["failed_attempts"]:
-        parts.append(plural(row["failed_attempts"], "failed attempt"))
-    return "; ".join(parts)
-
-
-def _about(chosen: Chosen) -> Html:
-    about = chosen.about
-    kinds = ", ".join(f"{count:,} {kind}" for kind, count in sorted(about.rows.items()) if count)
-    lines: list[Content] = [tag("p", f"Rows of the offsets log: {kinds or 'none'}.")]
-    if about.groups:
-        lines.append(tag("p", f"Only groups that match {', '.join(about.groups)}."))
-    if about.since_ms is not None or about.until_ms is not None:
-        begin = moment(about.since_ms) if about.since_ms is not None else "the beginning"
-        end = moment(about.until_ms) if about.until_ms is not None else "the end"
-        lines.append(tag("p", f"Only what was logged from {begin} to {end}."))
-    if not about.has_ends:
-        lines.append(
-            tag("p", "The ends of the topics are not known from this source: how far groups are behind is not told.")
-        )
-    if any(chosen.odd_rows.values()):
-        told = " and ".join(f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count)
-        lines.append(tag("p", f"{told} rows could not be used:", class_="warn"))
-        columns = [Column("kind"), Column("reason"), Column("rows", True)]
-        lines.append(table(columns, ((row["kind"], row["reason"], number(row["rows"])) for row in chosen.odd_reasons)))
-    if told := odd_times(chosen.odd_times.rows, chosen.odd_times.total):
-        lines.append(tag("p", f"{told[0].upper()}{told[1:]}.", class_="warn"))
-    lines.append(tag("p", "Times are UTC. What every column means: docs/pipeline-tables.md of Muster.", class_="dim"))
-    return section("What this was made of", lines)
+def _other_pages(part: _Part) -> Html:
+    links: list[Content] = []
+    for place, file in enumerate(part.files):
+        text = f"{place * GROUPS + 1}–"
+        text += str((place + 1) * GROUPS) if place < len(part.files) - 1 else ""
+        here = place == part.place
+        links.append(tag("b", text, aria_current="page") if here else tag("a", text, href=f"{file}#groups"))
+    return tag("nav", tag("span", f"{plural(len(part.files), 'page')} of groups, the worst first: "), links,
+               aria_label="Pages of groups", class_="pages")  # fmt: skip

@@ -9,17 +9,24 @@ from typing import Final
 from muster.pipeline.facts.schema import LOG
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import percent, setting_words
-from muster.pipeline.report.markup import Column, Columns, Content, Html, join, listing, section, table, tag
-from muster.pipeline.report.pictures import compared
+from muster.pipeline.report.groups import Pages, link
+from muster.pipeline.report.marks import compared
+from muster.pipeline.report.markup import Column, Columns, Content, Html, folded, join, listing, section, table, tag
 from muster.pipeline.wording import duration, number, plural
 
 
-def sections(chosen: Chosen) -> Html | None:
-    """None if no what-if was asked for."""
+def sections(chosen: Chosen, pages: Pages) -> Html | None:
+    """None if no what-if was asked for. `pages`: where groups are told of."""
     if not chosen.grid and not chosen.fidelity:
         return None
     return section(
-        "What if", _answers(chosen), _all(chosen), _best(chosen), _each(chosen), _withheld(chosen), id_="what-if"
+        "What if",
+        _answers(chosen),
+        _all(chosen),
+        _best(chosen, pages),
+        _each(chosen, pages),
+        _withheld(chosen, pages),
+        id_="what-if",
     )
 
 
@@ -47,11 +54,11 @@ def _answers(chosen: Chosen) -> Html | None:
     return join([tag("p", answer(row, untold(chosen))) for row in chosen.grid]) if chosen.answers.rows else None
 
 
-def _each(chosen: Chosen) -> Html | None:
+def _each(chosen: Chosen, pages: Pages) -> Html | None:
     if not chosen.answers.rows:
         return None
     columns: Columns = {
-        Column("group"): itemgetter("group"),
+        Column("group", is_head=True): lambda row: link(row["group"], pages),
         Column("setting"): itemgetter("setting"),
         Column("rebalances", True): lambda row: _instead(row, "rebalances", number),
         Column("paused", True): lambda row: _instead(row, "paused_partition_s", _seconds),
@@ -69,7 +76,7 @@ def _all(chosen: Chosen) -> Html:
     if not chosen.grid:
         return tag("p", "No group's history could be replayed faithfully enough.", class_="warn")
     first = chosen.grid[0]
-    columns = [Column("setting"), *(Column(title, True) for title, _, _ in _FIGURES)]
+    columns = [Column("setting", is_head=True), *(Column(title, True) for title, _, _ in _FIGURES)]
     actual = (tag("b", "what happened"), *(tag("b", shown(first[f"actual_{name}"])) for _, name, shown in _FIGURES))
     rows = (
         (_setting(row), *(compared(row, name, shown(row[name])) for _, name, shown in _FIGURES)) for row in chosen.grid
@@ -113,11 +120,11 @@ def _setting(row: Row) -> Content:
     return [tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]
 
 
-def _best(chosen: Chosen) -> Html | None:
+def _best(chosen: Chosen, pages: Pages) -> Html | None:
     if not chosen.advice.rows:
         return None
     columns: Columns = {
-        Column("group"): itemgetter("group"),
+        Column("group", is_head=True): lambda row: link(row["group"], pages),
         Column("advice"): itemgetter("told"),
         Column("spared, partitions added up", True): lambda row: _seconds(row["gain_s"]),
         Column("± at most", True): lambda row: _seconds(row["uncertainty_s"]),
@@ -126,7 +133,7 @@ def _best(chosen: Chosen) -> Html | None:
     return join([tag("h3", "What would have helped most"), found])
 
 
-def _withheld(chosen: Chosen) -> Html:
+def _withheld(chosen: Chosen, pages: Pages) -> Html:
     lines = [
         tag(
             "p",
@@ -139,10 +146,10 @@ def _withheld(chosen: Chosen) -> Html:
     ]
     found = None
     if chosen.withheld.rows:
-        columns = [Column("group"), Column("faithful", True), Column("why it is withheld")]
-        rows = ((row["group"], percent(row["share"]), row["why"] or "") for row in chosen.withheld.rows)
+        columns = [Column("group", is_head=True), Column("faithful", True), Column("why it is withheld")]
+        rows = ((link(row["group"], pages), percent(row["share"]), row["why"] or "") for row in chosen.withheld.rows)
         listed = table(columns, rows, chosen.withheld.left)
-        found = tag("details", tag("summary", plural(chosen.withheld.total, "group") + " withheld"), listed)
+        found = folded(plural(chosen.withheld.total, "group") + " withheld", listed)
     return join([tag("h3", "How far to trust this"), *lines, found])
 
 

@@ -1,4 +1,4 @@
-"""The style sheet of the page (page.css), and one colour for each cause."""
+"""The style sheet of the page (page.css), with the colours of each cause, and its script (page.js)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ def cause_class(cause: str | None) -> str:
 
 
 def sheet() -> str:
-    """The whole style sheet."""
-    causes = "".join(f".c-{cause}{{--c:{words.colour}}}" for cause, words in CAUSES.items())
-    base = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
-    return f"{base}{causes}.c-{OTHER}{{--c:{UNKNOWN_CAUSE.colour}}}"
+    """The whole style sheet. On paper it is the light one."""
+    words = {**CAUSES, OTHER: UNKNOWN_CAUSE}
+    light = "".join(f".c-{cause}{{--c:{one.colour}}}" for cause, one in words.items())
+    dark = "".join(f".c-{cause}{{--c:{one.on_dark}}}" for cause, one in words.items())
+    return f"{_file('page.css')}{light}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+
+
+def script() -> str:
+    """What helps to search and to sort. Without it nothing is missing."""
+    return _file("page.js")
+
+
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")

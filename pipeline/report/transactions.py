@@ -91,7 +91,7 @@ _IDS: Final[Columns] = {
     Column("longest", True): lambda row: duration(row["longest_ms"]),
 }
 _TRANSACTIONS: Final[Columns] = {
-    Column("began (UTC)"): lambda row: moment(row["start_ms"]),
+    Column("began (UTC)", is_time=True): lambda row: moment(row["start_ms"]),
     Column("transactional id"): name,
     Column("took", True): lambda row: "still open" if row["took_ms"] is None else duration(row["took_ms"]),
     Column("end"): _ending,

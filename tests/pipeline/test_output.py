@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.output import remove, write_table, write_text
+from muster.pipeline.output import remove, write_pages, write_table, write_text
 
 ROWS = [
     {"group": 'a "quoted", name', "owned": [{"topic": "t", "partitions": [1, 2]}], "key": b"\xff", "count": 1},
@@ -44,6 +44,24 @@ def test_what_is_there_in_the_end(tables: Path) -> None:
     assert sorted(one.name for one in tables.iterdir()) == ["empty.csv", "empty.json", "full", "full.csv", "full.json"]
     assert (tables / "empty.csv").read_text(encoding="utf-8") in ("", "group,owned,key,count\n")
     assert (tables / "empty.json").read_text(encoding="utf-8") == ""
+
+
+def test_pages_of_groups_that_are_gone_go(spark: SparkSession, tmp_path: Path) -> None:
+    out, order = str(tmp_path), []
+
+    def write(path: str, text: str) -> None:
+        order.append(Path(path).name)
+        write_text(spark, path, text)
+
+    for name in ("report-2.html", "report-11.html", "report-of-mine.html", "report-3.html.bak", "other-2.html"):
+        (tmp_path / name).write_text("old")
+    where = write_pages(spark, out, {"report.html": "one", "report-2.html": "two"}, write)
+    assert where == f"{out}/report.html"
+    assert order == ["report-2.html", "report.html"], "the first page has links to the others"
+    left = {one.name: one.read_text() for one in tmp_path.iterdir()}
+    assert left == {"report.html": "one", "report-2.html": "two"} | dict.fromkeys(
+        ("report-of-mine.html", "report-3.html.bak", "other-2.html"), "old"
+    )
 
 
 def test_a_text_and_a_folder_that_goes(spark: SparkSession, tmp_path: Path) -> None:

@@ -80,7 +80,17 @@ def story() -> Story:
     ]
     episode = {"kind": "member_died", "from_ms": START_MS + 8 * HOUR, "until_ms": START_MS + 9 * HOUR}
     episode |= {"confidence": 0.95, "told": "payments-2 died: 2 rebalances"}
-    return Story("payments", shares, Some(happened, 3), "payments-2 died <b>once</b>", [episode])
+    about = group("payments", verdict="payments-2 died <b>once</b>", level="help")
+    return Story("payments", shares, Some(happened, 3), about, Some([episode], 1), progress())
+
+
+def progress(steps: int = 24, lag: int = 4_800) -> list[dict[str, Any]]:
+    """Rows of the table: a group that has 200 records an hour less to read."""
+    return [
+        {"start_ms": START_MS + at * HOUR, "until_ms": START_MS + (at + 1) * HOUR, "commits": 60, "records": 7_200}
+        | {"written": 7_000, "lag": lag - (at + 1) * 200 + 600}
+        for at in range(steps)
+    ]
 
 
 def group(name: str, **given: Any) -> dict[str, Any]:
@@ -89,11 +99,13 @@ def group(name: str, **given: Any) -> dict[str, Any]:
         "level": "look",
         "verdict": f"{name}-2 died and nobody took its place: 1 rebalance",
         "trouble_ms": 51_200,
+        "cost_ms": 153_600,
+        "advice": None,
         "members": 2,
         "rebalances": 3,
         "paused_partition_ms": 153_600,
         "moved": 15,
-        "longest_ms": 3_200,
+        "longest": {"took_ms": 3_200, "took_least_ms": 3_200, "took_most_ms": 3_200},
         "top_cause": "session_expired",
         "score": 42.5,
         "top_trigger_client_id": "payments-2",
@@ -125,7 +137,7 @@ def chosen(**given: Any) -> Chosen:
                     top_cause=None,
                     top_trigger_client_id=None,
                 ),
-                group("only-offsets", members=None, rebalances=0, moved=None, longest_ms=None, score=None, lag=None),
+                group("only-offsets", members=None, rebalances=0, moved=None, longest=None, score=None, lag=None),
             ],
             203,
         ),
@@ -142,14 +154,20 @@ def chosen(**given: Any) -> Chosen:
         ],
         "bucket_ms": HOUR // 2,
         "buckets": [
-            {"bucket_ms": START_MS // (HOUR // 2) * (HOUR // 2), "cause": None, "rebalances": 1},
+            {"bucket_ms": START_MS // (HOUR // 2) * (HOUR // 2), "cause": None, "rebalances": 1, "is_planned": True},
             {
                 "bucket_ms": (START_MS + 8 * HOUR) // (HOUR // 2) * (HOUR // 2),
                 "cause": "session_expired",
                 "rebalances": 2,
+                "is_planned": False,
             },
         ],
-        "stories": [story(), Story(EVIL, [share(1, 0, None, EVIL, [0])], Some())],
+        "stories": [
+            story(),
+            Story(
+                EVIL, [share(1, 0, None, EVIL, [0])], Some(), group(EVIL, level="fine", verdict="fine", rebalances=0)
+            ),
+        ],
         "regressions": Some(
             [
                 place

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from muster.pipeline.report.page import render
+from muster.pipeline.report.page import PAGE, pages
 from tests.pipeline.report.made import EVIL, chosen
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -20,7 +20,36 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium to open the page with")
 
 # what somebody who looks at the page would see, told in its place
-PROBE = """<script>addEventListener('load', () => {
+PROBE = """<script>
+/* texts that lie on one another, of the same picture */
+const covered = what => {
+  const found = [];
+  for (const of of new Set([...document.querySelectorAll(what)].map(e => e.parentElement))) {
+    const boxes = [...of.querySelectorAll(what.split(' ')[1])].filter(e => e.checkVisibility())
+      .map(e => [e.textContent, e.getBoundingClientRect()]);
+    for (const [a, one] of boxes) for (const [b, other] of boxes)
+      if (one !== other && one.left < other.right && other.left < one.right && one.top < other.bottom
+        && other.top < one.bottom) found.push(a + ' on ' + b);
+  }
+  return found;
+};
+/* somebody who searches, sorts and follows a link */
+const used = () => {
+  const table = document.querySelector('table.sortable'), head = [...table.tHead.rows[0].cells];
+  const names = () => [...table.tBodies[0].rows].filter(e => !e.hidden).map(e => e.cells[0].textContent);
+  const found = {tools: document.querySelector('.tools').checkVisibility(), before: names()};
+  const at = head.findIndex(e => e.textContent === 'rebalances');
+  head[at].querySelector('button').click();
+  found.sorted = [head[at].getAttribute('aria-sort'), ...names()];
+  head[at].querySelector('button').click();
+  found.turned = [head[at].getAttribute('aria-sort'), ...names()];
+  const field = document.querySelector('.tools input');
+  field.value = 'ONLY'; field.dispatchEvent(new Event('input'));
+  found.searched = [document.querySelector('.found').textContent, ...names()];
+  field.value = ''; field.dispatchEvent(new Event('input'));
+  return found;
+};
+addEventListener('load', () => {
   const all = [...document.querySelectorAll('main *')].filter(e => e.checkVisibility());
   const texts = all.filter(e => [...e.childNodes].some(n => n.nodeType == 3 && n.data.trim()));
   const found = {
@@ -29,12 +58,17 @@ PROBE = """<script>addEventListener('load', () => {
     outside: texts.filter(e => { const b = e.getBoundingClientRect(); return b.left < -1 || b.right > innerWidth + 1; })
       .map(e => e.outerHTML.slice(0, 80)),
     loaded: performance.getEntriesByType('resource').length,
-    lanes: document.querySelectorAll('.lane:not(.free)').length,
+    lanes: document.querySelectorAll('.stack .row').length,
     columns: [...document.querySelectorAll('.chart rect')].filter(e => e.getBoundingClientRect().height > 3).length,
-    marks: [...document.querySelectorAll('.marks b')].map(e => e.textContent + getComputedStyle(e).backgroundColor),
+    marks: [...document.querySelectorAll('.marks a')].filter(e => e.checkVisibility())
+      .map(e => e.textContent + getComputedStyle(e).backgroundColor),
+    hidden: covered('.marks a'), ticks: covered('.ticks span'), scales: covered('.scale span'),
+    lines: [...document.querySelectorAll('.line')].filter(e => e.getBoundingClientRect().width > 100).length,
     stretches: [...document.querySelectorAll('.bar i')].map(e => Math.round(e.getBoundingClientRect().width)),
     bar: Math.round(document.querySelector('.bar').getBoundingClientRect().width),
     head: getComputedStyle(document.querySelector('thead')).display,
+    ground: getComputedStyle(document.body).backgroundColor,
+    ...used(),
     title: document.title,
   };
   document.body.textContent = ''; document.body.append(JSON.stringify(found));
@@ -51,9 +85,9 @@ def chromium(tmp_path: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def seen(tmp_path: Path, width: int, height: int) -> dict[str, Any]:
+def seen(tmp_path: Path, width: int, height: int, page: str | None = None) -> dict[str, Any]:
     """The page in a window (in a frame: a headless window is never narrower than 500 pixels)."""
-    inner = render(chosen()).replace("</head>", f"{PROBE}</head>")
+    inner = (page or pages(chosen())[PAGE]).replace("</head>", f"{PROBE}</head>")
     frame = f'<iframe id="f" style="width:{width}px;height:{height}px;border:0" srcdoc="{html.escape(inner)}"></iframe>'
     outer = (
         f"<!doctype html><body>{frame}<script>document.getElementById('f').addEventListener('load', event => {{"
@@ -69,7 +103,7 @@ def seen(tmp_path: Path, width: int, height: int) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("width", "height", "is_phone"), [(375, 740, True), (1_280, 900, False)])
+@pytest.mark.parametrize(("width", "height", "is_phone"), [(390, 740, True), (820, 900, False), (1_440, 900, False)])
 def test_the_page_on_a_screen(tmp_path: Path, width: int, height: int, is_phone: bool) -> None:
     found = seen(tmp_path, width, height)
     assert found["width"] == width
@@ -78,18 +112,33 @@ def test_the_page_on_a_screen(tmp_path: Path, width: int, height: int, is_phone:
     assert found["smallest"] >= 10
     assert found["loaded"] == 0
     assert found["lanes"] == 3
-    assert found["columns"] == 2
-    assert len(set(found["marks"])) == 3, "causes have letters and colours of their own"
+    assert found["columns"] == 1, "a first formation is not drawn"
+    assert found["lines"] == 3
+    assert len(set(found["marks"])) == len(found["marks"]) == (3 if width == 1_440 else 2), "letters and colours"
+    assert [found["hidden"], found["ticks"], found["scales"]] == [[], [], []], "texts that hide each other"
     # payments-1: eight hours of a day, one, fifteen
     day = found["bar"]
     assert found["stretches"][:3] == pytest.approx([day / 3, day / 24, day * 15 / 24], abs=2)
     assert found["head"] == ("none" if is_phone else "table-header-group")
     assert EVIL not in found["title"]
+    assert found["tools"]
+    payments, evil, only = found["before"]
+    assert found["sorted"] == ["descending", payments, evil, only]
+    assert found["turned"] == ["ascending", evil, only, payments]
+    assert found["searched"] == ["1 group here", only]
+
+
+def test_the_page_in_the_dark(tmp_path: Path) -> None:
+    """Chromium takes the dark style, and what is drawn has the colours for it."""
+    page = pages(chosen())[PAGE].replace("@media screen and (prefers-color-scheme:dark)", "@media screen")
+    found = seen(tmp_path, 1_440, 900, page)
+    assert found["ground"] == "rgb(18, 22, 28)"
+    assert "X" + "rgb(255, 123, 114)" in found["marks"]
 
 
 def test_the_page_on_paper(tmp_path: Path) -> None:
     file, paper = tmp_path / "report.html", tmp_path / "report.pdf"
-    file.write_text(render(chosen()), encoding="utf-8")
+    file.write_text(pages(chosen())[PAGE], encoding="utf-8")
     chromium(tmp_path, f"--print-to-pdf={paper}", "--no-pdf-header-footer", file.as_uri())
     assert paper.read_bytes().startswith(b"%PDF-")
     assert paper.stat().st_size > 20_000

@@ -7,15 +7,22 @@ from html.parser import HTMLParser
 
 import pytest
 
-from muster.pipeline.report.content import About, Chosen, Some
+from muster.pipeline.report.anchors import slug
+from muster.pipeline.report.content import About, Chosen, Some, Story
 from muster.pipeline.report.formatting import CAUSES
 from muster.pipeline.report.markup import Column, Html, join, table, tag
-from muster.pipeline.report.page import cost, render
+from muster.pipeline.report.page import PAGE, pages
+from muster.pipeline.report.rebalances import cost
 from muster.pipeline.report.select import bucket_size
-from muster.pipeline.wording import DAY, HOUR, MINUTE, span
-from tests.pipeline.report.made import EVIL, chosen, rebalance, setting
+from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND, span
+from tests.pipeline.report.made import EVIL, chosen, group, progress, rebalance, setting, share
 
-_VOID = {"meta", "br"}
+_VOID = {"meta", "br", "input"}
+
+
+def first(of: Chosen) -> str:
+    """The first page."""
+    return pages(of)[PAGE]
 
 
 class Reader(HTMLParser):
@@ -27,15 +34,22 @@ class Reader(HTMLParser):
         self.text: list[str] = []
         self.ids: set[str] = set()
         self.links: list[str] = []
+        self.scripts = 0
+        self.heads: list[dict[str, str | None]] = []
+        self.twice: list[str] = []
         self.feed(page)
         self.close()
         assert self.open == []
 
     def handle_starttag(self, name: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
-        self.ids.update([given["id"] or ""] if "id" in given else [])
+        if "id" in given:
+            self.twice += [given["id"] or ""] if given["id"] in self.ids else []
+            self.ids.add(given["id"] or "")
+        if name == "th":
+            self.heads.append(given)
         self.links.extend(given[key] or "" for key in ("href", "src") if key in given)
-        assert name != "script"
+        self.scripts += name == "script"
         if name not in _VOID:
             self.open.append(name)
 
@@ -44,7 +58,7 @@ class Reader(HTMLParser):
             assert self.open.pop() == name
 
     def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] != "style":
+        if self.open and self.open[-1] not in ("style", "script"):
             self.text.append(data)
 
     @property
@@ -53,28 +67,33 @@ class Reader(HTMLParser):
 
 
 def test_the_page_is_whole_and_needs_nothing_else() -> None:
-    page = render(chosen())
+    page = first(chosen())
     read = Reader(page)
     assert all(link.startswith("#") and link[1:] in read.ids for link in read.links)
     assert read.links
+    assert read.twice == []
+    assert read.scripts == 1, "the one that helps to search and to sort"
     assert "url(" not in page
     assert "@import" not in page
     assert "http" not in page
 
 
 def test_what_a_log_says_is_text_and_nothing_else() -> None:
-    page = render(chosen())
+    page = first(chosen())
     assert EVIL not in page
     assert EVIL in Reader(page).words
 
 
 def test_what_is_told() -> None:
-    words = Reader(render(chosen())).words
+    words = Reader(first(chosen())).words
     for told in (
         "3 rebalances",
         "payments-2 (10.0.0.2) sent no heartbeat for its session timeout",
         "joined : “back again”".replace(" :", ":"),
         "60 % sure",
+        "1 to look at",
+        "1 rebalance of first formations and of stops on purpose: not drawn.",
+        "Most: 5,200 records at 2025-06-15 16:06 UTC; in the end 600",
         "zombie: a member that had lost the partition",
         "STOP: commits no more",
         "session.timeout 45 s",
@@ -90,7 +109,7 @@ def test_what_is_told() -> None:
 
 def test_a_page_without_events_ends_and_what_if_says_so() -> None:
     about = About("log", {}, False, False, since_ms=1_750_000_000_000, groups=("pay*",))
-    words = Reader(render(chosen(about=about, grid=[], advice=Some(), fidelity=[], withheld=Some()))).words
+    words = Reader(first(chosen(about=about, grid=[], advice=Some(), fidelity=[], withheld=Some()))).words
     assert "rebalances are inferred" in words
     assert "Not known: the source has no ends of topics." in words
     assert "Only groups that match pay*." in words
@@ -100,10 +119,10 @@ def test_a_page_without_events_ends_and_what_if_says_so() -> None:
 
 def test_the_what_if_says_what_it_leaves_out_and_what_is_an_estimate() -> None:
     of_log = {"source": "log", "groups": 4, "generations": 9, "reproduced": 9, "withheld": 1}
-    words = Reader(render(chosen())).words
+    words = Reader(first(chosen())).words
     assert "Rebalances that left nobody in a group are not counted here." in words
     assert "estimates" not in words
-    estimated = Reader(render(chosen(fidelity=[*chosen().fidelity, of_log]))).words
+    estimated = Reader(first(chosen(fidelity=[*chosen().fidelity, of_log]))).words
     assert "Of 3 groups there is the offsets log alone" in estimated
 
 
@@ -126,25 +145,123 @@ def test_an_empty_log_makes_a_page_too() -> None:
         [],
         Some(),
     )
-    words = Reader(render(nothing)).words
+    words = Reader(first(nothing)).words
     assert "The log tells of no group." in words
     assert "No group rebalanced." in words
 
 
 def test_nobody_could_be_replayed() -> None:
-    assert "No group's history could be replayed" in Reader(render(chosen(grid=[], advice=Some()))).words
+    assert "No group's history could be replayed" in Reader(first(chosen(grid=[], advice=Some()))).words
 
 
 def test_bars_beside_what_was() -> None:
-    page = render(chosen(grid=[setting("half", 0, 76.8), setting("more", 30, 1_000.0)]))
+    page = first(chosen(grid=[setting("half", 0, 76.8), setting("more", 30, 1_000.0)]))
     assert 'class="meter" title="50 % of what it was"' in page
     assert re.search(r'class="meter up" title="651 % of what it was"[^>]*><i style="width:100.0%"', page)
 
 
 def test_every_cause_has_its_colour() -> None:
-    page = render(chosen())
+    page = first(chosen())
     for cause in [*CAUSES, "other"]:
-        assert re.search(rf"\.c-{cause}\{{--c:#[0-9a-f]{{6}}\}}", page)
+        assert len(re.findall(rf"\.c-{cause}\{{--c:#[0-9a-f]{{6}}\}}", page)) == 2, "a light and a dark one"
+
+
+def test_who_needs_help_stands_first() -> None:
+    rows = [
+        group(
+            "bad", level="help", verdict="bad-1 crash-loops", advice="static ids would have spared 3 of 4 rebalances"
+        ),
+        group("stuck", level="fine", verdict="fine"),
+    ]
+    of = chosen(groups=Some(rows, 2), levels={"help": 1, "fine": 1}, stories=[])
+    words = Reader(first(of)).words
+    top = words[words.index("Which groups need help") : words.index("Rebalances over time")]
+    assert "1 needs help 0 to look at 1 fine" in top
+    assert "needs help bad bad-1 crash-loops One change: static ids would have spared 3 of 4 rebalances" in top
+    calm = chosen(groups=Some([group("calm", level="fine")], 1), levels={"fine": 1}, stories=[])
+    assert "No group needs help." in Reader(first(calm)).words
+
+
+def test_a_table_can_be_heard() -> None:
+    heads = Reader(first(chosen())).heads
+    assert heads
+    assert {head.get("scope") for head in heads} == {"col", "row"}
+
+
+def test_each_picture_has_a_name_and_its_figures() -> None:
+    page = first(chosen())
+    drawn = re.findall(r'<svg[^>]*role="img"[^>]*>(.*?)</svg>', page, re.DOTALL)
+    assert len(drawn) == 4, "rebalances over time, and three curves of a group"
+    assert all(re.match(r"<title>[^<]+</title><desc>[^<]+</desc>", one) for one in drawn)
+    assert page.count("The figures") == 2
+    words = Reader(page).words
+    assert "2025-06-15 23:00 2 2" in words
+    assert "2025-06-15 15:06:40 60 2 1.9 5,200" in words
+
+
+def test_each_rebalance_has_a_place_of_its_own() -> None:
+    page = first(chosen())
+    read = Reader(page)
+    places = sorted(one for one in read.ids if one.startswith("rebalance-"))
+    assert places == [
+        "rebalance-payments-1-20250615T150643",
+        "rebalance-payments-2-20250615T230640",
+        "rebalance-payments-3-20250616T000640",
+    ]
+    assert {f"#{one}" for one in places} <= set(read.links)
+    assert "group-payments" in read.ids
+
+
+# ---- many groups
+
+
+def many(count: int, rebalances: int = 0, steps: int = 0) -> Chosen:
+    """So many groups, each of which was as restless."""
+    rows = [group(f"group {place:03}/é", level="fine") for place in range(count)]
+    happened = [rebalance(at, at / 100, "member_left", reason="the consumer is being closed" * 2)
+                for at in range(rebalances, 0, -1)]  # fmt: skip
+    shares = [share(at, at / 100, (at + 1) / 100, f"c-{at % 3}", [at % 7]) for at in range(rebalances)]
+    stories = [
+        Story(row["group"], shares, Some([one | {"group": row["group"]} for one in happened], rebalances), row,
+              progress=progress(steps))
+        for row in rows
+    ]  # fmt: skip
+    return chosen(groups=Some(rows, count), stories=stories, levels={"fine": count})
+
+
+def test_of_many_groups_each_page_has_a_hundred() -> None:
+    made = pages(many(250, rebalances=1))
+    assert list(made) == ["report.html", "report-2.html", "report-3.html"]
+    read = {name: Reader(page) for name, page in made.items()}
+    told = [sum(one.startswith("group-") for one in of.ids) for of in read.values()]
+    assert told == [100, 100, 50]
+    for name, of in read.items():
+        for link in of.links:
+            page, _, place = link.partition("#")
+            assert (page or name) in read
+            assert not place or place in read[page or name].ids, f"{name} has a link to {link}"
+    assert {link.partition("#")[0] for link in read["report.html"].links} == {"", "report-2.html", "report-3.html"}
+    assert "report.html" in read["report-3.html"].links
+    assert "All 250 groups by name" in read["report.html"].words
+    assert "201–" in read["report-2.html"].words
+
+
+def test_a_page_is_never_too_large() -> None:
+    made = pages(many(110, rebalances=60, steps=24))
+    for page in made.values():
+        assert len(page.encode()) <= 1_000_000
+    for page in made.values():
+        assert Reader(page).twice == []
+    worst, last = (
+        len(re.findall(rf'id="rebalance-{slug(f"group {place:03}/é")}-', made["report.html"])) for place in (0, 99)
+    )
+    assert worst >= last > 0, "there is more of those that need more help"
+
+
+def test_few_groups_are_on_one_page_and_have_all() -> None:
+    made = pages(many(20, rebalances=40, steps=24))
+    assert list(made) == ["report.html"]
+    assert made["report.html"].count('<tr id="rebalance-') == 800
 
 
 def test_what_a_rebalance_cost() -> None:
@@ -176,7 +293,8 @@ def test_a_duration_within_bounds() -> None:
 @pytest.mark.parametrize(
     ("span", "size"),
     [
-        (0, MINUTE),
+        (0, 5 * SECOND),
+        (4 * MINUTE, 5 * SECOND),
         (HOUR, MINUTE),
         (DAY, 30 * MINUTE),
         (30 * DAY, 12 * HOUR),

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.report import select as module
+from muster.pipeline.report import select_groups as module
 from muster.pipeline.report.content import About, Chosen
-from muster.pipeline.report.page import render
+from muster.pipeline.report.page import PAGE, pages
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
 
@@ -93,9 +93,7 @@ def transaction(name: str | None, outcome: str | None, cause: str | None, took_m
 @pytest.fixture(scope="module")
 def chosen(spark: SparkSession) -> Chosen:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "REBALANCES", 2)
-        patch.setattr(module, "SHARES", 3)
-        patch.setattr(module, "STORIES", 2)
+        patch.setattr(module, "kept", lambda kind, _place, _groups: {"rebalances": 2, "shares": 3}[kind])
         return select(
             tables(
                 spark,
@@ -136,7 +134,27 @@ def chosen(spark: SparkSession) -> Chosen:
                     {"group": "wild", "gain_s": 2.0, "spared": 3, "told": "static ids would have helped"},
                     {"group": "half", "gain_s": 9.0, "spared": 1, "told": "patience would have helped"},
                 ],
-                verdicts=[{"group": "wild", "level": "help", "verdict": "wild flaps"}],
+                verdicts=[{"group": "wild", "level": "help", "verdict": "wild flaps", "cost_ms": 900}],
+                episodes=[
+                    {
+                        "group": "wild",
+                        "kind": "first_formation",
+                        "from_ms": START,
+                        "until_ms": START + 1_100,
+                        "confidence": 1.0,
+                    },
+                    {
+                        "group": "wild",
+                        "kind": "crash_loop",
+                        "from_ms": START + 2_000,
+                        "until_ms": START + 3_200,
+                        "confidence": 0.9,
+                    },
+                ],
+                progress=[
+                    {"group": "calm", "start_ms": START + at, "until_ms": START + at + 5_000, "commits": at}
+                    for at in (5_000, 0)
+                ],
                 fidelity=[
                     {"group": "wild", "source": "events", "generations": 4, "reproduced": 4, "withheld": False},
                     {"group": "odd", "source": "events", "generations": 2, "reproduced": 1, "withheld": True},
@@ -156,12 +174,14 @@ def chosen(spark: SparkSession) -> Chosen:
 
 def test_when_it_was(chosen: Chosen) -> None:
     assert (chosen.first_ms, chosen.last_ms) == (START, START + 90_000)
-    assert (chosen.commits, chosen.bucket_ms) == (3, 60_000)
+    assert (chosen.commits, chosen.bucket_ms) == (3, 5_000)
 
 
 def test_the_worst_groups_come_first(chosen: Chosen) -> None:
     assert [row["group"] for row in chosen.groups.rows] == ["wild", "calm", "gone", "quiet"]
     wild, calm, gone, quiet = chosen.groups.rows
+    assert [wild[name] for name in ("cost_ms", "advice")] == [900, "static ids would have helped"]
+    assert wild["longest"] == {"took_ms": 100, "took_least_ms": None, "took_most_ms": None}
     told = ("members", "rebalances", "paused_partition_ms", "moved", "top_cause", "score", "lag")
     assert [wild[name] for name in told] == [2, 3, 900, 6, "member_joined", 50.0, None]
     assert [calm[name] for name in told] == [1, 1, 0, 2, "member_joined", None, 3]
@@ -171,12 +191,19 @@ def test_the_worst_groups_come_first(chosen: Chosen) -> None:
 
 def test_causes(chosen: Chosen) -> None:
     assert [(row["cause"], row["rebalances"]) for row in chosen.causes] == [("member_joined", 3), ("member_left", 1)]
-    assert sum(row["rebalances"] for row in chosen.buckets) == 4
+    planned = [(row["is_planned"], row["rebalances"]) for row in chosen.buckets]
+    assert sum(count for is_planned, count in planned if is_planned) == 1, "the first formation of wild"
+    assert sum(count for _, count in planned) == 4
 
 
 def test_a_long_history_is_drawn_from_its_end(chosen: Chosen) -> None:
-    wild, calm = chosen.stories
-    assert (wild.group, calm.group) == ("wild", "calm")
+    wild, calm, gone, quiet = chosen.stories
+    assert [one.group for one in chosen.stories] == ["wild", "calm", "gone", "quiet"]
+    assert [one.is_cut for one in chosen.stories] == [True, False, False, False]
+    assert (gone.shares, [row["client_id"] for row in quiet.shares]) == ((), ["q"])
+    assert [row["kind"] for row in wild.episodes.rows] == ["crash_loop", "first_formation"]
+    assert [row["commits"] for row in calm.progress] == [0, 5_000]
+    assert wild.about["verdict"] == "wild flaps"
     assert sorted((row["generation"], row["client_id"], row["partitions"]) for row in wild.shares) == [
         (2, "a", 1),
         (2, "b", 2),
@@ -229,7 +256,7 @@ def test_odd_rows(chosen: Chosen) -> None:
 
 
 def test_it_can_be_shown(chosen: Chosen) -> None:
-    assert "wild" in render(chosen)
+    assert "wild" in "".join(pages(chosen).values())
     assert "wild" in text(chosen)
 
 
@@ -245,4 +272,11 @@ def test_an_empty_log(spark: SparkSession) -> None:
     del made["whatif"], made["fidelity"]
     empty = select(made, ABOUT)
     assert (empty.first_ms, empty.groups.total, empty.stories, empty.grid) == (None, 0, [], [])
-    assert "tells of no group" in render(empty)
+    assert "tells of no group" in pages(empty)[PAGE]
+
+
+def test_of_the_worst_groups_more_is_told() -> None:
+    assert [module.kept("rebalances", place, 19) for place in (0, 18)] == [1_000, 1_000]
+    assert [module.kept("shares", place, 250) for place in (0, 99, 100, 249)] == [400, 400, 40, 40]
+    most = sum(module.kept("rebalances", place, module.GROUPS) for place in range(module.GROUPS))
+    assert most <= 50_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from muster.pipeline.report.content import Some
-from muster.pipeline.report.page import render
+from muster.pipeline.report.page import PAGE, pages
 from muster.pipeline.report.summary import text
 from tests.pipeline.report.made import EVIL, START_MS, chosen
 from tests.pipeline.report.test_page import Reader
@@ -35,7 +35,7 @@ def told() -> dict[str, Any]:
 
 
 def test_the_page() -> None:
-    page = render(chosen(**told()))
+    page = pages(chosen(**told()))[PAGE]
     assert EVIL not in page
     words = Reader(page).words
     for said in (
@@ -67,5 +67,5 @@ def test_the_summary() -> None:
 
 
 def test_without_transactions_nothing_is_said() -> None:
-    assert "ransaction" not in render(chosen())
+    assert "ransaction" not in pages(chosen())[PAGE]
     assert "ransaction" not in text(chosen())

@@ -1,0 +1,157 @@
+"""The pictures of a group's progress: how far behind it was over time, and how fast it read. Pure.
+
+`progress` is rows of the table of that name, of one group, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from muster.pipeline.report.axis import Times, numbers, scale, short
+from muster.pipeline.report.columns import grid
+from muster.pipeline.report.content import Row
+from muster.pipeline.report.markup import Column, Columns, Content, Html, figures, join, listing, tag
+from muster.pipeline.wording import MINUTE, SECOND, duration, moment, number
+
+_TICKS: Final = 4
+_LEAST_SPAN: Final = 3
+"""Of fewer rows there is no curve."""
+
+
+class Curve(NamedTuple):
+    """One line."""
+
+    title: str
+    """With its unit."""
+    unit: str
+    """Of its axis, short."""
+    value: Callable[[Row], float | None]
+    class_: str
+
+
+def rate(row: Row, name: str) -> float | None:
+    """Records in a second."""
+    lasted_ms = row["until_ms"] - row["start_ms"]
+    return None if row[name] is None or lasted_ms <= 0 else float(row[name]) * SECOND / lasted_ms
+
+
+BEHIND: Final = Curve("Behind: records not yet committed", "records", lambda row: row["lag"], "behind")
+READ: Final = Curve("Read: records in a second, by its commits", "records/s", lambda row: rate(row, "records"), "read")
+COMMITS: Final = Curve(
+    "Commits in a minute, of all partitions", "commits/min",
+    lambda row: None if (each := rate(row, "commits")) is None else each * 60, "commits",
+)  # fmt: skip
+
+
+def pictures(progress: Sequence[Row], first_ms: int, last_ms: int, *, with_figures: bool) -> Html | None:
+    """All curves that there are values for."""
+    if len(progress) < _LEAST_SPAN:
+        return None
+    times = Times(first_ms, last_ms)
+    drawn = [found for curve in (BEHIND, READ, COMMITS) if (found := _picture(curve, progress, times)) is not None]
+    if not drawn:
+        return None
+    told = figures(listing(_FIGURES, progress)) if with_figures else None
+    return join([tag("div", drawn, class_="curves"), told])
+
+
+def _picture(curve: Curve, progress: Sequence[Row], times: Times) -> Html | None:
+    if curve is not BEHIND:
+        # in a short step at the end of the log one commit is many a second
+        usual_ms = max(row["until_ms"] - row["start_ms"] for row in progress)
+        progress = [row for row in progress if row["until_ms"] - row["start_ms"] > usual_ms / 2]
+    points = [(row, value) for row in progress if (value := curve.value(row)) is not None]
+    if len(points) < _LEAST_SPAN:
+        return None
+    steps = numbers(max(value for _, value in points))
+    highest = max(points, key=lambda one: one[1])
+    told = (
+        f"Most: {_told(highest[1])} {curve.unit} at {moment(highest[0]['until_ms'], seconds=False)} UTC; "
+        f"in the end {_told(points[-1][1])}."
+    )
+    picture = tag(
+        "svg",
+        tag("title", curve.title),
+        tag("desc", told),
+        grid([step / steps[-1] * 100 for step in steps]),
+        tag("path", d=_line(curve, progress, times, steps[-1]), class_=f"line {curve.class_}"),
+        viewBox="0 0 1000 100",
+        preserveAspectRatio="none",
+        class_="chart low",
+        role="img",
+    )
+    caption = tag("figcaption", curve.title, ". ", tag("small", told))
+    axis = scale(steps, [short(step) for step in steps])
+    return tag("figure", caption, axis, picture, times.row(_TICKS), class_="plot")
+
+
+def _line(curve: Curve, progress: Sequence[Row], times: Times, top: float) -> str:
+    """The line, with a gap where nothing is known. What was counted in a time is level over it."""
+    parts: list[str] = []
+    is_level = curve is not BEHIND
+    begin = "M"
+    for row in progress:
+        value = curve.value(row)
+        if value is None:
+            begin = "M"
+            continue
+        height = f"{100 - value / top * 100:.0f}"
+        if is_level:
+            parts.append(
+                f"{begin}{times.percent(row['start_ms']) * 10:.0f} {height}H{times.percent(row['until_ms']) * 10:.0f}"
+            )
+        else:
+            parts.append(f"{begin}{times.percent(row['until_ms']) * 10:.0f} {height}")
+        begin = "L"
+    return "".join(parts)
+
+
+def _told(value: float) -> str:
+    return number(round(value, 1)) if value < 10 else number(round(value))
+
+
+def _rounded(row: Row, name: str) -> Content:
+    value = rate(row, name)
+    return None if value is None else _told(value)
+
+
+_FIGURES: Final[Columns] = {
+    Column("from (UTC)", is_head=True, is_time=True): lambda row: moment(row["start_ms"]),
+    Column("commits", True): lambda row: number(row["commits"]),
+    Column("read, records/s", True): lambda row: _rounded(row, "records"),
+    Column("written, records/s", True): lambda row: _rounded(row, "written"),
+    Column("behind", True): lambda row: number(row["lag"]),
+}
+
+
+def catching_up(progress: Sequence[Row], lag: int | None) -> str | None:
+    """How long until a group has read all there is, if it goes on as in the last tenth of the time that is known; None:
+    it is not behind by more than it reads in a minute, or nobody can tell.
+    """
+    known = [row for row in progress if row["lag"] is not None]
+    if not lag or len(known) < _LEAST_SPAN:
+        return None
+    some = known[-1 - max(2, len(known) // 10) :]
+    first, last = some[0], some[-1]
+    lasted_ms = last["until_ms"] - first["until_ms"]
+    read = sum(row["records"] or 0 for row in some[1:])
+    if lasted_ms <= 0 or lag <= read / lasted_ms * MINUTE:
+        return None
+    less = first["lag"] - last["lag"]
+    if abs(less) <= first["lag"] * _NO_CHANGE:
+        return "stays as far behind"
+    if less < 0:
+        return "falls farther behind"
+    if any(after["lag"] > before["lag"] for before, after in pairwise(some)):
+        return None  # up and down: not to be told from so little
+    return f"will have read all in about {duration(_rough(lag / less * lasted_ms))}"
+
+
+_NO_CHANGE: Final = 0.05
+
+
+def _rough(ms: float) -> float:
+    """With two figures: nobody knows the future to the second."""
+    return float(f"{ms:.2g}")

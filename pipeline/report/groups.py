@@ -1,0 +1,133 @@
+"""Which groups need help: the top of the page, and the table of groups. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
+from muster.pipeline.report import anchors
+from muster.pipeline.report.content import Chosen, Row, Story
+from muster.pipeline.report.curves import catching_up
+from muster.pipeline.report.markup import Column, Content, Html, Line, folded, section, table, tag
+from muster.pipeline.wording import duration, number, plural
+
+LEVEL_WORDS: Final[Mapping[str, str]] = {HELP: "needs help", LOOK: "to look at", FINE: "fine"}
+_COUNTED: Final = {HELP: ("needs help", "need help"), LOOK: ("to look at",) * 2, FINE: ("fine",) * 2}
+_TOLD: Final = 8
+"""Groups that are told at the top."""
+_NAME: Final = 200
+"""Characters of a name."""
+_NOT_KNOWN: Final = "not told"
+
+Pages = Mapping[str, str]
+"""On which page each group is told: "" for this one."""
+
+
+def name(group: str) -> str:
+    """A group's name; cut if it would fill the page."""
+    return group if len(group) <= _NAME else f"{group[:_NAME]}…"
+
+
+def link(group: str, pages: Pages) -> Content:
+    """A group's name, with a link to what is told of it, if there is such a place."""
+    page = pages.get(group)
+    return name(group) if page is None else tag("a", name(group), href=f"{page}#{anchors.group(group)}")
+
+
+def badge(level: str | None) -> Html:
+    """Whether a group needs help, in words and colour."""
+    return tag("span", LEVEL_WORDS.get(level or "", _NOT_KNOWN), class_=f"badge {level or 'unknown'}")
+
+
+def glance(chosen: Chosen, pages: Pages) -> Html | None:
+    """What somebody wants to know first."""
+    if not chosen.groups.total:
+        return None
+    counts = [
+        tag("div", tag("b", number(chosen.levels.get(level, 0))),
+            tag("span", _COUNTED[level][chosen.levels.get(level) != 1]), class_=level)
+        for level in LEVELS
+    ]  # fmt: skip
+    bad = [row for row in chosen.groups.rows if row["level"] in (HELP, LOOK)]
+    worst = [row for row in bad if row["level"] == HELP] or bad
+    more = sum(chosen.levels.get(level, 0) for level in (HELP, LOOK)) - len(worst[:_TOLD])
+    none = "No group needs help." if chosen.levels and not chosen.levels.get(HELP) else None
+    return section(
+        "Which groups need help",
+        tag("div", counts, class_="figures levels") if chosen.levels else None,
+        tag("p", none, class_="good") if none else None,
+        tag("ul", (_worst(row, pages) for row in worst[:_TOLD]), class_="worst") if worst else None,
+        tag("p", tag("a", f"{plural(more, 'more group')} to look at", href="#groups"), class_="dim")
+        if more > 0
+        else None,
+        id_="help",
+    )
+
+
+def _worst(row: Row, pages: Pages) -> Html:
+    return tag(
+        "li",
+        tag("p", badge(row["level"]), " ", tag("b", link(row["group"], pages)), " ", row["verdict"] or ""),
+        _advice(row),
+    )
+
+
+def _advice(row: Row) -> Html | None:
+    return tag("p", tag("b", "One change: "), row["advice"], class_="advice") if row["advice"] else None
+
+
+_COLUMNS: Final = (
+    Column("group", is_head=True), Column("needs help?"), Column("what happened"), Column("rebalances", True),
+    Column("unread", True), Column("flapping", True), Column("behind", True),
+)  # fmt: skip
+
+
+def listed(rows: Sequence[Row], stories: Sequence[Story], pages: Pages, left: int = 0) -> Html:
+    """The table of some groups."""
+    progress = {story.group: story.progress for story in stories}
+    return table(_COLUMNS, (_line(row, pages, progress) for row in rows), left, class_="sortable")
+
+
+def about() -> Html:
+    """What its columns mean."""
+    told = (
+        "Worst first; forming, restarts, scaling and stops on purpose are no trouble. "
+        "Unread: how long partitions had nobody to read them, all added up. "
+        "Flapping: 0 (calm) to 100. Behind: records not yet committed at the end."
+    )
+    return tag("p", told, class_="dim")
+
+
+def search() -> Html:
+    """A field to look for a group; only seen where the script runs."""
+    label = tag("label", "Find a group ", Html('<input type="search" autocomplete="off" spellcheck="false">'))
+    sorting = tag("label", "Sort by ", tag("select"))
+    return tag("div", label, sorting, tag("span", class_="found", role="status"), class_="tools", hidden="")
+
+
+def index(chosen: Chosen, pages: Pages) -> Html | None:
+    """All groups by name, if they are on several pages."""
+    if len(set(pages.values())) < 2:
+        return None
+    names = sorted(row["group"] for row in chosen.groups.rows)
+    links = tag("ul", (tag("li", link(group, pages)) for group in names), class_="index")
+    return folded(f"All {plural(len(names), 'group')} by name", links)
+
+
+def _line(row: Row, pages: Pages, progress: Mapping[str, Sequence[Row]]) -> Line:
+    level = row["level"]
+    catching = catching_up(progress.get(row["group"], ()), row["lag"])
+    behind: Content = [number(row["lag"]), tag("small", catching) if catching else None]
+    cells = (
+        link(row["group"], pages),
+        badge(level),
+        row["verdict"] or "",
+        number(row["rebalances"]),
+        duration(row["cost_ms"]),
+        number(row["score"]),
+        behind,
+    )
+    rank = LEVELS.index(level) if level in LEVELS else len(LEVELS)
+    values = (None, rank, None, row["rebalances"], row["cost_ms"], row["score"], row["lag"])
+    return Line(cells, values=values)

@@ -1,0 +1,164 @@
+"""The picture of one group: who had how many partitions when, and the rebalances across it. Pure.
+
+Its text is text, so that it is readable on a phone. Letters of rebalances that would hide each other are one mark, that
+says how many they are. How much room there is depends on the screen: of two rows of marks one is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from muster.pipeline.report import anchors
+from muster.pipeline.report.axis import Times
+from muster.pipeline.report.content import Row, Story
+from muster.pipeline.report.formatting import cause_words, why
+from muster.pipeline.report.lanes import Lane, Share, lanes_of
+from muster.pipeline.report.markup import Content, Html, join, tag
+from muster.pipeline.report.style import OTHER, cause_class
+from muster.pipeline.wording import moment, plural
+
+WIDE: Final = 3.4
+"""Percent of the picture's width that a mark takes where there is much room: page.css shows these from 850 px on."""
+NARROW: Final = 9.5
+"""The same on a phone (300 px)."""
+_NUMBER: Final = 2.8
+"""Percent of the width from which on a number fits into a bar."""
+_NAMED: Final = 4
+"""Rebalances that a mark names under the mouse."""
+LANES: Final = 40
+"""Processes that are drawn."""
+PALE: Final = 10
+"""How much of its colour a bar has, in percent, with few partitions."""
+FULL: Final = 42
+"""And with the most: the number on it stays readable."""
+
+
+class Mark(NamedTuple):
+    """Rebalances that stand at one place."""
+
+    at: float
+    """Where its middle is, in percent of the width."""
+    rows: Sequence[Row]
+    """The newest first."""
+
+    @property
+    def text(self) -> str:
+        """A letter; of several rebalances how many they are, behind the letter if they have one cause."""
+        letters = {cause_words(row["cause"]).mark for row in self.rows}
+        count = len(self.rows)
+        if count == 1:
+            return min(letters)
+        told = str(count) if count < 100 else "99+"
+        return f"{min(letters)}{told}" if len(letters) == 1 and count < 100 else told
+
+
+def marks(rows: Sequence[Row], times: Times, room: float) -> list[Mark]:
+    """Marks that do not touch each other, each `room` percent wide. The newest rebalance has its place for sure."""
+    found: list[Mark] = []
+    some: list[Row] = []
+    begin = 101.0
+    for row in sorted(rows, key=lambda one: -one["end_ms"]):
+        at = times.percent(row["end_ms"])
+        if some and begin - at < room:
+            some.append(row)
+            continue
+        if some:
+            found.append(Mark(begin, tuple(some)))
+        some, begin = [row], at
+    return [*found, Mark(begin, tuple(some))] if some else found
+
+
+def picture(
+    story: Story,
+    shares: Sequence[Share],
+    first_ms: int,
+    last_ms: int,
+    *,
+    is_cut: bool = False,
+    with_titles: bool = True,
+) -> Html:
+    """Lanes of processes over time. `shares`: those that are drawn; `is_cut`: there were older ones."""
+    if not shares:
+        return tag("p", "Nobody was a member.", class_="dim")
+    begin = max(first_ms, min(one.start_ms for one in shares))
+    end = max(last_ms, *(one.end_ms for one in shares))
+    times = Times(begin, end)
+    most = max(one.partitions for one in shares)
+    shown = [row for row in story.rebalances.rows if row["end_ms"] is not None and times.has(row["end_ms"])]
+    lanes = _newest(lanes_of(shares))
+    drawn = (_lane(lane, times, most, with_titles) for lane in lanes.shown)
+    processes = plural(len(lanes.shown), "process", "processes")
+    told = f"Partitions of {processes} over time, with {plural(len(shown), 'rebalance')}"
+    caption = (
+        "Partitions owned by each process (numbers in the bars), rebalances (letters; digits: how many rebalances "
+        "stand there)"
+    )
+    notes = [f"The picture begins at {moment(begin)}: what was before is in the tables."] if is_cut else []
+    if lanes.left:
+        notes.append(f"{plural(lanes.left, 'process is', 'processes are')} not drawn: those that ended first.")
+    return join(
+        [
+            tag("figure",
+                tag("figcaption", caption),
+                tag("div", _marks(shown, times), class_="row marks", aria_hidden="true"),
+                tag("div", drawn, _rules(shown, times), class_="stack", role="img", aria_label=told),
+                tag("div", times.row(), class_="row"),
+                class_="lanes"),
+            [tag("p", note, class_="dim") for note in notes],
+        ]
+    )  # fmt: skip
+
+
+class _Lanes(NamedTuple):
+    shown: Sequence[Lane]
+    left: int
+
+
+def _newest(lanes: Sequence[Lane]) -> _Lanes:
+    """Those that were there last, in their order."""
+    last = sorted(lanes, key=lambda one: -one.stretches[-1].end_ms)[:LANES]
+    kept = {id(one) for one in last}
+    return _Lanes([one for one in lanes if id(one) in kept], len(lanes) - len(last))
+
+
+def _lane(lane: Lane, times: Times, most: int, with_titles: bool) -> Html:
+    parts: list[Content] = []
+    for one in lane.stretches:
+        left = times.percent(one.start_ms)
+        width = max(times.percent(one.end_ms) - left, 0.15)
+        shade = f"--a:{PALE + (FULL - PALE) * one.partitions / most:.0f}%" if one.partitions else None
+        told = f"{moment(one.start_ms)} – {moment(one.end_ms, day=False)}: {one.assigned or 'nothing'}"
+        text = tag("s", str(one.partitions)) if width >= _NUMBER else None
+        style = ";".join(filter(None, (f"left:{left:.2f}%", f"width:{width:.2f}%", shade)))
+        parts.append(tag("i", text, style=style, title=told if with_titles else None, class_=None if shade else "idle"))
+    return tag(
+        "div", tag("div", lane.name, class_="who", title=lane.name), tag("div", parts, class_="bar"), class_="row"
+    )
+
+
+def _rules(shown: Sequence[Row], times: Times) -> Html:
+    """A line across all lanes for each rebalance."""
+    by_cause: dict[str, list[str]] = {}
+    for row in shown:
+        by_cause.setdefault(cause_class(row["cause"]), []).append(f"M{times.percent(row['end_ms']) * 10:.1f} 0v1")
+    lines = (tag("path", d="".join(dict.fromkeys(places)), class_=cause) for cause, places in by_cause.items())
+    return tag("svg", lines, viewBox="0 0 1000 1", preserveAspectRatio="none", class_="rules")
+
+
+def _marks(shown: Sequence[Row], times: Times) -> list[Content]:
+    return [
+        tag("div", (_letter(one) for one in marks(shown, times, room)), class_=name)
+        for name, room in (("wide", WIDE), ("narrow", NARROW))
+    ]
+
+
+def _letter(one: Mark) -> Html:
+    newest = one.rows[0]
+    words = [f"{moment(row['end_ms'])} generation {row['generation']}: {why(row)}" for row in one.rows[:_NAMED]]
+    more = len(one.rows) - len(words)
+    told = "\n".join([*words, f"and {more:,} more"] if more else words)
+    causes = {cause_class(row["cause"]) for row in one.rows}
+    colour = min(causes) if len(causes) == 1 else f"c-{OTHER}"
+    place = anchors.rebalance(newest)
+    return tag("a", one.text, href=f"#{place}", style=f"left:{one.at:.2f}%", title=told, class_=colour, tabindex="-1")
