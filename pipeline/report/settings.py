@@ -117,7 +117,7 @@ _FIGURES: Final[Sequence[tuple[str, str, Callable[[float | None], str]]]] = (
 
 
 def _setting(row: Row) -> Content:
-    return [tag("b", row["setting"]), tag("br"), tag("small", setting_words(row["settings_json"]))]
+    return [tag("b", row["setting"]), " ", tag("small", setting_words(row["settings_json"]))]
 
 
 def _best(chosen: Chosen, pages: Pages) -> Html | None:
