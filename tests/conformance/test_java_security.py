@@ -14,6 +14,8 @@ from tests.support.servers import KAFKA_SCRIPTS, QUICK, MusterServer, ServerProc
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+TOPICS = ("sha256", "sha512", "certificate", "again")
+"""One for each group: it reads what it finds."""
 StartJava = Callable[[ServerProcess], JavaClients]
 
 
@@ -41,7 +43,7 @@ class SecureMuster(MusterServer):
                 "connections.max.reauth.ms": "3000",
             },
             in_memory=True,
-            arguments=["--topic", "t:2"],
+            arguments=[word for name in TOPICS for word in ("--topic", f"{name}:2")],
         )
 
     def settings(self, mechanism: str, user: str, password: str) -> dict[str, str]:
@@ -79,14 +81,13 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureMuster]:
     server.stop()
 
 
-def read_and_written(java: JavaClients, settings: dict[str, str], group: str) -> None:
-    """A consumer gets what a producer sends, and its group has one rebalance."""
+def read_and_written(java: JavaClients, settings: dict[str, str], topic: str) -> None:
+    """A group gets what a producer sends."""
     names = {name.replace(".", "_"): value for name, value in settings.items()}
-    java.consume("c", group, "t", **names)
+    java.consume("c", f"group-{topic}", topic, **names)
     java.shared_out(["c"], 2)
-    before = len(java.ledger)
-    java.produce("t", 0, 50, **names)
-    java.wait(lambda: len(java.ledger) == before + 50, "50 records")
+    java.produce(topic, 0, 50, **names)
+    java.wait(lambda: len(java.ledger) == 50, "50 records")
 
 
 def test_kafka_configs_sets_users_and_they_come_in(secure: SecureMuster, start_java: StartJava) -> None:
@@ -98,8 +99,8 @@ def test_kafka_configs_sets_users_and_they_come_in(secure: SecureMuster, start_j
     wrong = secure.settings("SCRAM-SHA-512", "bob", "wrong")
     said = secure.tool("org.apache.kafka.tools.TopicCommand", wrong, "--list", status=1)
     assert "due to invalid credentials with SASL mechanism SCRAM-SHA-512" in said
-    for mechanism in "SCRAM-SHA-256", "SCRAM-SHA-512":
-        read_and_written(start_java(secure), secure.settings(mechanism, "bob", "bob-secret"), mechanism)
+    for mechanism, topic in ("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512"):
+        read_and_written(start_java(secure), secure.settings(mechanism, "bob", "bob-secret"), topic)
 
 
 def test_a_client_with_a_certificate(secure: SecureMuster, start_java: StartJava) -> None:
@@ -110,16 +111,16 @@ def test_a_client_with_a_certificate(secure: SecureMuster, start_java: StartJava
         "ssl.keystore.location": secure.client, "ssl.keystore.password": "secret", "ssl.key.password": "secret",
         **secure.trust,
     }  # fmt: skip
-    read_and_written(start_java(secure), settings, "with-a-certificate")
+    read_and_written(start_java(secure), settings, "certificate")
 
 
 def test_who_authenticates_again_stays(secure: SecureMuster, start_java: StartJava) -> None:
     """KIP-368: Java's clients do so on each connection, before its time is over."""
     java, settings = start_java(secure), secure.settings("PLAIN", "admin", "admin-secret")
     names = {name.replace(".", "_"): value for name, value in settings.items()}
-    java.consume("c", "again", "t", **names)
+    java.consume("c", "again", "again", **names)
     java.shared_out(["c"], 2)
     for round_ in range(4):
-        java.produce("t", 50 * round_, 50, **names)
+        java.produce("again", 50 * round_, 50, **names)
     assert "its session is over" not in secure.log()
     assert secure.log().count('"group": "again", "cause": "a new member joined"') == 1
