@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from math import ceil, floor
 from typing import Final
 
 SECOND: Final = 1_000
@@ -39,9 +40,11 @@ def span(likely_ms: float | None, least_ms: float | None, most_ms: float | None)
     if likely_ms is None or least_ms is None or most_ms is None or most_ms - least_ms <= _SHARP_MS:
         return duration(likely_ms)
     if most_ms < MINUTE:
-        least, most = (f"{round(ms / SECOND, 1):g}" for ms in (least_ms, most_ms))
-        return f"{least} to {most} s" if least != most else f"{most} s"
-    return f"{duration(max(round(least_ms, -3), 0))} to {duration(round(most_ms, -3))}"
+        # outwards: what is told is to hold the true one
+        least, most = (f"{ten / 10:g}" for ten in (floor(least_ms / 100), ceil(most_ms / 100)))
+        return f"{least} to {most} s"
+    least_s, most_s = floor(max(least_ms, 0) / SECOND), ceil(most_ms / SECOND)
+    return f"{duration(least_s * SECOND)} to {duration(most_s * SECOND)}"
 
 
 def _two(ms: float, large: int, large_name: str, small: int, small_name: str) -> str:

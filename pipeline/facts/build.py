@@ -85,7 +85,7 @@ class _Facts:
 
 
 def _rebalances(of: _Facts) -> DataFrame:
-    happened = rebalances(of["concluded"], of["changed"], of.inputs.events, of["generations"])
+    happened = rebalances(of["concluded"], of["changed"], of.inputs.events)
     return keep(of.since(happened, "end_ms"))
 
 

@@ -83,7 +83,7 @@ def _told(change: _Change) -> Told:
     if change.gone and change.new:
         return _first_of(_EXCHANGED, change)
     if change.gone:
-        return _departed(change.gone)
+        return _wanted_others(change) or _departed(change.gone)
     if change.new:
         return Told(events.NEW_MEMBER, _first_new(change), 0.97 if len(change.new) == 1 else 0.95)
     if not change.had and not change.has:
@@ -113,12 +113,26 @@ def _departed(gone: Sequence[Gone]) -> Told:
     return Told(cause, first.member, first.certainty * (0.8 if mixed else 1))
 
 
+def _wanted_others(change: _Change) -> Told | None:
+    """A member subscribes to other topics, and others died: that makes the group begin by itself, so they died then."""
+    if any(one.how == LEFT for one in change.gone):
+        return None
+    told = _subscription_changed(change)
+    return None if told is None else told._replace(certainty=0.75)
+
+
 # ---- members came and went in one rebalance: the first rule that holds
 
 
 def _came_while_it_was_on(change: _Change) -> Told | None:
     """A generation is missing: the new member made the group begin again."""
     return Told(events.NEW_MEMBER, change.new[0], 0.8) if change.attempts > 1 else None
+
+
+def _given_up_at_once(change: _Change) -> Told | None:
+    """The coordinator was away, and gave up who had been silent as soon as it was back; they come again meanwhile."""
+    first = next((one for one in change.gone if one.while_away), None)
+    return None if first is None or not change.stayed else Told(events.SESSION_EXPIRED, first.member, first.certainty)
 
 
 def _came_before_all_went(change: _Change) -> Told | None:
@@ -140,6 +154,8 @@ def _left_first(change: _Change) -> Told | None:
         return None
     processes = {member.process for member in change.new}
     back = [one for one in left if one.member.process in processes]
+    if not back and processes <= set(change.habits.away):
+        return None  # in a rolling restart one is back before the next one goes
     first = min(back or left, key=lambda one: (one.when_ms is None, one.when_ms or 0))
     return Told(events.LEFT, first.member, first.certainty * (0.9 if back else 0.75))
 
@@ -157,7 +173,14 @@ def _took_the_place(change: _Change) -> Told | None:
     return Told(events.NEW_MEMBER, change.new[0], 0.8)
 
 
-_EXCHANGED: Final = (_came_while_it_was_on, _came_before_all_went, _left_first, _expired_first, _took_the_place)
+_EXCHANGED: Final = (
+    _came_while_it_was_on,
+    _given_up_at_once,
+    _came_before_all_went,
+    _left_first,
+    _expired_first,
+    _took_the_place,
+)
 
 
 def _was_missed(change: _Change, first: Gone) -> bool:
@@ -188,7 +211,9 @@ def _static_member_back(change: _Change) -> Told | None:
 
 
 def _subscription_changed(change: _Change) -> Told | None:
-    changed = [one for one in change.after.members if one.topics != change.had[one.key].topics]
+    changed = [
+        one for one in change.after.members if one.key in change.had and one.topics != change.had[one.key].topics
+    ]
     return Told(events.SUBSCRIPTION_CHANGED, changed[0], 0.95 if len(changed) == 1 else 0.85) if changed else None
 
 

@@ -22,16 +22,20 @@ _SLACK: Final = 0.99
 """The clocks of a coordinator's threads differ a little."""
 _POLLS_AMONG_LEAVES: Final = 0.1
 """How often a member that leaves does so because it has not polled for too long."""
-_SHORT_POLLS_AMONG_LEAVES: Final = 0.6
+_SHORT_POLLS_AMONG_LEAVES: Final = 0.85
 """The same, where that time was made short."""
 _SHORT_POLL_MS: Final = 120_000
+_TWO_SLOW: Final = 0.2
+"""How often one that does not poll is not alone when it goes."""
+_AWAY: Final = 3
+"""A silence of so many usual intervals, and of a session, is that of a coordinator."""
 _STATIC_LEAVES: Final = 0.05
 """How often a static member leaves: only if an operator removes it, or its client is told to."""
 _OVERDUE: Final = 1.2
 """So many usual intervals without any commit are no chance."""
 _AT_ONCE_MS: Final = 1_000
 """A member that has given its partitions up joins again before that."""
-_EXACT_MS: Final = 30
+_EXACT_MS: Final = 60
 _TO_THE_MS: Final = 10.0
 """A session that began with the last commit and ended to the ms with the join phase is hardly a coincidence."""
 _NEVER: Final = 0.01
@@ -48,6 +52,8 @@ class Gone(NamedTuple):
     certainty: float
     in_join_phase: bool = False
     """The rebalance was on already when its session ran out."""
+    while_away: bool = False
+    """Its session ran out while the coordinator was away: it was given up as soon as that was back."""
 
 
 def departures(before: State, after: State, habits: Habits) -> list[Gone]:
@@ -67,13 +73,30 @@ def departure(before: State, after: State, member: Member, habits: Habits, came:
     """
     if after.joined_ms - _alive_ms(before, member) < member.session_timeout_ms * _SLACK:
         return Gone(member, LEFT, _last_commit_ms(before, member), 0.97)
+    if back_ms(before, member) is not None:
+        when_ms = _alive_ms(before, member) + member.session_timeout_ms
+        return Gone(member, EXPIRED, when_ms, 0.85, while_away=True)
     beat_ms = _beat_ms(before, member, habits)
     told = _told_by_those_that_stayed(before, after, member, habits, beat_ms, came, several)
     if told is not None:
         return told
     if came and _was_waited_for(before, after, habits):
         return _expired_meanwhile(before, member, 0.8)
-    return _most_likely(before, after, member, habits, beat_ms)
+    return _most_likely(before, after, member, habits, beat_ms, several)
+
+
+def back_ms(before: State, member: Member) -> int | None:
+    """When the coordinator was surely back, if it was away when this member fell silent: others were as silent, for
+    longer than a session, and went on. None: it was not away.
+    """
+    session_ms, alive_ms = member.session_timeout_ms * _SLACK, _alive_ms(before, member)
+    others = (one for name, one in before.activity.items() if name != member.member_id)
+    back = [
+        one.last_ms
+        for one in others
+        if (one.max_gap_ms or 0) >= max(session_ms, _AWAY * (one.gap_ms or 0)) and one.last_ms - alive_ms >= session_ms
+    ]
+    return min(back, default=None)
 
 
 def _beat_ms(before: State, member: Member, habits: Habits) -> int | None:
@@ -112,7 +135,9 @@ def _told_by_those_that_stayed(
     return None
 
 
-def _most_likely(before: State, after: State, member: Member, habits: Habits, beat_ms: int | None) -> Gone:
+def _most_likely(
+    before: State, after: State, member: Member, habits: Habits, beat_ms: int | None, several: bool
+) -> Gone:
     """How it went by the likelihoods of each way."""
     alive_ms = _alive_ms(before, member)
     silent_ms = after.joined_ms - alive_ms
@@ -123,6 +148,8 @@ def _most_likely(before: State, after: State, member: Member, habits: Habits, be
     if not to_the_ms and had_ended(before, after, alive_ms, before.usual_ms() or habits.usual_ms):
         parts, beat_ms = min(parts, 0.5), None
     left, expired, polls = _likelihoods(before, member, parts, silent_ms, beat_ms)
+    if several:
+        polls *= _TWO_SLOW
     total = left + expired + polls
     if expired >= left + polls:
         return Gone(member, EXPIRED, alive_ms + member.session_timeout_ms, expired / total)
@@ -154,7 +181,8 @@ def began(before: State, after: State, habits: Habits, waits: bool = False) -> i
     if not stayed or (before.is_cooperative and not waits):
         return None
     final = max(stayed, key=lambda one: one.last_ms)
-    if not before.is_cooperative and habits.commits_at_parting > 0.8 and _parted(final, after):
+    is_habit = habits.commits_at_parting > 0.8 and _parted(final, after)
+    if not before.is_cooperative and (is_habit or all(one.is_off_beat for one in stayed)):
         return final.last_ms
     longest = [one.max_gap_ms for one in stayed if one.max_gap_ms is not None]
     rest_ms = min(longest, default=before.usual_ms() or habits.usual_ms)

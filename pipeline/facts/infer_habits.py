@@ -18,6 +18,8 @@ _SURE: Final = 5.0
 _MISSED: Final = 0.05
 """How often a member with the habit does not follow it."""
 
+_AWAY: Final = 64
+"""So many processes that are away are remembered."""
 _OFF_BEAT: Final = 0.25
 """How often the last commit comes sooner than usual by chance."""
 
@@ -34,6 +36,9 @@ class Habits(NamedTuple):
     """How long two commits are apart; None: no member has committed twice."""
     parting: float = 0.0
     """Log odds that members commit just before they give partitions up (or leave)."""
+
+    away: tuple[tuple[str, str], ...] = ()
+    """Processes that went and are not back yet, the last ones."""
 
     @property
     def commits_at_parting(self) -> float:
@@ -52,6 +57,14 @@ def with_state(habits: Habits, state: State) -> Habits:
     known = habits.counts.keys() & counts.keys()
     has_grown = any(counts[topic] > habits.counts[topic] for topic in known)
     return habits._replace(counts=counts, has_grown=has_grown, usual_ms=state.usual_ms() or habits.usual_ms)
+
+
+def with_gone(habits: Habits, before: State, after: State) -> Habits:
+    """Who went in a rebalance, and who is back."""
+    here = {member.process for member in after.members}
+    went = [member.process for member in before.members if member.process not in here]
+    away = [process for process in habits.away if process not in here and process not in went]
+    return habits._replace(away=(*away, *went)[-_AWAY:])
 
 
 def with_parting(habits: Habits, before: State, after: State) -> Habits:

@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.facts.infer import Verdict, judge
 from muster.pipeline.facts.infer_evidence import State, continued
-from muster.pipeline.facts.infer_habits import Habits, with_parting, with_state
-from muster.pipeline.facts.infer_start import Hearing, Seen, Start, start_of, with_hearing, with_parted
+from muster.pipeline.facts.infer_habits import Habits, with_gone, with_parting, with_state
+from muster.pipeline.facts.infer_hearing import Hearing
+from muster.pipeline.facts.infer_start import Seen, Start, start_of, with_hearing, with_parted
 
 
 class Rebalance(NamedTuple):
@@ -52,6 +53,7 @@ def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
     generation (a static member under a new id, a group that was loaded).
     """
     before: State | None = None
+    formed_ms: int | None = None
     habits = Habits()
     for state in states:
         if state is None or (state.generation == 0 and not state.members):
@@ -68,6 +70,8 @@ def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
             yield Seen(None, state, Verdict(None, None, NOT_KNOWN), habits)
         else:
             habits = with_parting(habits, before, state)
-            yield Seen(before, state, judge(before, state, habits), habits)
+            formed_ms = formed_ms if before.members else state.at_ms
+            yield Seen(before, state, judge(before, state, habits), habits, formed_ms)
+            habits = with_gone(habits, before, state)
         before = state
         habits = with_state(habits, state)

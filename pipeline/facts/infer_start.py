@@ -2,25 +2,21 @@
 likeliest. Pure.
 
 The end of the join phase is in the log. Before it, each member that stayed had to come back, and came with its next
-heartbeat; how long that takes is learned from those rebalances of the group whose beginning is seen: a member that
-leaves commits just before, and members that give partitions up join again at once. docs/pipeline-inference.md has the
-rules.
+heartbeat (`infer_hearing` learns how far those are apart). Who caused the rebalance may have committed just before, or
+have been silent for its whole session. docs/pipeline-inference.md has the rules.
 """
 
 from __future__ import annotations
 
-from math import log
 from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
-from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.facts.infer import Verdict
-from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, Gone
+from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, Gone, back_ms
 from muster.pipeline.facts.infer_evidence import Member, State, survivors
 from muster.pipeline.facts.infer_habits import Habits
+from muster.pipeline.facts.infer_hearing import SLACK_MS, Hearing
 
-SLACK_MS: Final = 150
-"""A member joins again so much later than it hears of it: it has to poll, and a broker has threads."""
 _FAREWELL_MS: Final = 2
 """A member leaves so soon after its last commit, if that was made for parting."""
 _AT_MOST_MS: Final = 250
@@ -33,24 +29,29 @@ _PARTED_MS: Final = 100
 """A commit for parting is in the log so soon after the member has heard of the rebalance."""
 _LATE: Final = 1.25
 """A regular commit comes no later than after so many intervals."""
-_HABIT: Final = 0.8
-"""A habit that is as sure as this is relied on."""
+_LOOKED_MS: Final = 1_000
+"""A client looks so often whether its application still polls."""
 _EARLY: Final = 0.85
 """A commit that comes before so much of an interval is off the beat."""
 _QUICK_MS: Final = 300
 """Of commits that are so near to each other nothing is off the beat."""
-_OFF: Final = log(0.8 / 0.15)
-_ON: Final = log(0.2 / 0.85)
-"""What a last commit off or on the beat adds to the log odds of the habit."""
-_SURE: Final = 5.0
-_USUAL: Final = 0.6
-"""Of times that are even between nothing and a heartbeat interval this share of it is told: half of them are out by
-less than a third of their own length.
-"""
-_LEAST_MS: Final = 1_000
-"""Few rebalances do not prove that heartbeats are more frequent than this."""
-_DOUBT: Final = 20.0
-"""The greatest of n times that are even between 0 and h is below h / 20 ** (1 / n) once in twenty times."""
+_HABIT: Final = 2.0
+"""Log odds of a habit that is relied on."""
+_SLOW: Final = 2
+_SLOWEST_MS: Final = 6_000
+"""Members are so many times later than usual as the leader took to sync, at most so much: then the machine was busy."""
+_CALM_MS: Final = 300
+"""A leader that is not late syncs within this time."""
+_TO_THE_MS: Final = 20
+_REALLY: Final = 0.4
+"""What is as likely as this is told rather than the middle of a range."""
+_TOGETHER_MS: Final = 300
+"""Processes that are started together come so soon after the first one."""
+_FORMING_MS: Final = 5_000
+_BACK: Final = 8
+"""Members that the coordinator has lost are back within this part of a session."""
+_ALONE: Final = 3
+"""The first attempt of a group that forms began in this first part of the time."""
 
 
 class Start(NamedTuple):
@@ -63,39 +64,6 @@ class Start(NamedTuple):
     """The log shows it to some ms."""
 
 
-class Hearing(NamedTuple):
-    """What a group's rebalances tell of how soon its members come back, and how they part."""
-
-    most_ms: int = 0
-    """How long the last of them took, at most, in rebalances whose beginning was seen."""
-    times: int = 0
-    """Of how many that is the most."""
-    parting: float = 0.0
-    """Log odds that members commit when they give partitions up or leave, by whether such commits are off the beat."""
-
-    @property
-    def parts(self) -> bool:
-        """Is that their habit?"""
-        return self.parting > 0
-
-    def likely_ms(self, session_ms: int) -> int:
-        """The likely heartbeat interval; by default as clients have it."""
-        usual_ms = min(HEARTBEAT_MS, session_ms // 3)
-        if self.times < _ENOUGH:
-            return max(usual_ms, self.most_ms)
-        return min(self.most_ms * (self.times + 1) // self.times, self.at_most_ms())
-
-    def at_most_ms(self) -> int:
-        """No member took longer, as far as can be told."""
-        if not self.times:
-            return max(self.most_ms, HEARTBEAT_MS) + 2 * SLACK_MS
-        above_ms = max(round(self.most_ms * float(_DOUBT ** (1 / self.times))), _LEAST_MS)
-        return max(self.most_ms, min(above_ms, HEARTBEAT_MS)) + SLACK_MS
-
-
-_ENOUGH: Final = 3
-
-
 class Seen(NamedTuple):
     """A rebalance as it is judged."""
 
@@ -104,6 +72,8 @@ class Seen(NamedTuple):
     after: State
     verdict: Verdict
     habits: Habits
+    formed_ms: int | None = None
+    """When the group got its first members; None: that is not in the log."""
 
 
 class _Case(NamedTuple):
@@ -113,6 +83,31 @@ class _Case(NamedTuple):
     after: State
     verdict: Verdict
     habits: Habits
+    formed_ms: int | None
+
+    @property
+    def session_ms(self) -> int:
+        """The shortest session timeout."""
+        return min((member.session_timeout_ms for member in self.before.members), default=0)
+
+    @property
+    def heard_ms(self) -> int:
+        """How much later than usual members may have been: as the leader was."""
+        return min(_SLOW * (self.after.at_ms - self.after.joined_ms), _SLOWEST_MS)
+
+    def told(self, low: int, high: int, usual_ms: int | None = None) -> Start:
+        """Anywhere between, but seldom more than `usual_ms` before the end of the join phase: told is the length that
+        is out by the least share of the true one for half of these.
+        """
+        low, likely_low = min(low, high), low
+        if usual_ms is not None:
+            likely_low = min(max(low, self.after.joined_ms - usual_ms - self.heard_ms), high)
+        least_ms, most_ms = self.after.at_ms - high, max(self.after.at_ms - min(likely_low, high), 1)
+        length_ms = 2 * most_ms * (least_ms + most_ms) // (3 * most_ms + least_ms)
+        return Start(low, min(max(self.after.at_ms - length_ms, low), high), high)
+
+
+# ---- what is learned
 
 
 def with_parted(hearing: Hearing, one: Seen) -> Hearing:
@@ -122,28 +117,31 @@ def with_parted(hearing: Hearing, one: Seen) -> Hearing:
     gave_up = [gone.member for gone in one.verdict.gone if gone.how == LEFT]
     if not one.before.is_cooperative:
         gave_up += survivors(one.before, one.after)
-    odds = hearing.parting
     for member in gave_up:
         is_off = _is_off_beat(one.before, member, one.habits)
         if is_off is not None:
-            odds += _OFF if is_off else _ON
-    return hearing._replace(parting=max(-_SURE, min(_SURE, odds)))
+            hearing = hearing.with_commit(is_off)
+    return hearing
 
 
 def with_hearing(hearing: Hearing, one: Seen) -> Hearing:
-    """Learn from a rebalance whose beginning the log shows, if it waited for nothing but those that stayed."""
-    start = start_of(one, hearing._replace(most_ms=0, times=0))
+    """Learn from a rebalance how soon members are back, if it waited for nothing but those that stayed."""
+    start = start_of(one, hearing)
     if one.before is None or start is None:
         return hearing
     stayed = survivors(one.before, one.after)
-    if not start.is_seen or not stayed or one.verdict.joined or _waited(one.before, one.after, one.verdict):
+    if not stayed or _waited(one.before, one.after, one.verdict):
         return hearing
-    took_ms = one.after.joined_ms - start.likely_ms
-    if took_ms > max(member.session_timeout_ms for member in stayed):
-        return hearing  # then it was something else that took so long
-    # in a second round nobody knows how many joined again of themselves
-    heard = 0 if one.verdict.is_second_round else 1
-    return hearing._replace(most_ms=max(hearing.most_ms, took_ms), times=hearing.times + heard)
+    end_ms = one.after.joined_ms
+    gap_ms, late_ms = end_ms - one.before.at_ms, one.after.at_ms - end_ms
+    # if all had partitions to give up, none waited for its heartbeat
+    if late_ms <= _CALM_MS and (gap_ms > _SOON_MS or not one.verdict.is_second_round):
+        hearing = hearing.with_gap(end_ms - one.before.joined_ms, gap_ms, late_ms)
+    took_ms = end_ms - start.likely_ms
+    # if it took that long, it was something else
+    if not start.is_seen or took_ms > max(member.session_timeout_ms for member in stayed):
+        return hearing
+    return hearing if one.verdict.joined or one.verdict.is_second_round else hearing.with_delay(took_ms)
 
 
 def _is_off_beat(before: State, member: Member, habits: Habits) -> bool | None:
@@ -156,14 +154,21 @@ def _is_off_beat(before: State, member: Member, habits: Habits) -> bool | None:
     return last_ms < _EARLY * beat_ms
 
 
+# ---- what is concluded
+
+
 def start_of(one: Seen, hearing: Hearing) -> Start | None:
     """When it began; None: nothing tells it."""
-    return None if one.before is None else _start(_Case(one.before, one.after, one.verdict, one.habits), hearing)
+    if one.before is None:
+        return None
+    return _start(_Case(one.before, one.after, one.verdict, one.habits, one.formed_ms), hearing)
 
 
 def _start(one: _Case, hearing: Hearing) -> Start:
     verdict, before, after = one.verdict, one.before, one.after
     stayed = survivors(before, after)
+    if not before.members:
+        return _of_empty(one)
     if not stayed and not verdict.joined and len(before.members) == 1:
         return Start(max(before.at_ms, after.joined_ms - _AT_ONCE_MS), after.joined_ms, after.joined_ms, is_seen=True)
     low, high = _bounds(one, hearing)
@@ -175,13 +180,19 @@ def _start(one: _Case, hearing: Hearing) -> Start:
     if first is not None and verdict.cause == events.SESSION_EXPIRED and not first.in_join_phase:
         if not stayed and not verdict.joined:
             return _all_died(one, low, high, hearing)
-        low, high = _after_expiry(one, first.member, low, high)
-        if not _waited(before, after, verdict):
-            return Start(low, (low + high) // 2, high)
-    elif verdict.joined and not first:
+        return _after_expiry(one, first.member, low, high, hearing)
+    if verdict.joined and not first:
         # it came in the place of one that died
         low, high = _cut(low, high, _died_ms(one), None)
     return _between(one, low, high, hearing)
+
+
+def _of_empty(one: _Case) -> Start:
+    """The first member came; how long the group waited for others, all groups of the broker tell together."""
+    low, high = one.before.at_ms, one.after.joined_ms
+    if one.after.generation > one.before.generation + 1:
+        return Start(min(low, high), min(low, high) + max(high - low, 0) // _ALONE, high)
+    return Start(min(low, high), high, high)
 
 
 def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
@@ -189,41 +200,59 @@ def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
     before, after = one.before, one.after
     low, high = before.at_ms, after.joined_ms
     stayed = survivors(before, after)
+    heard_ms = hearing.at_most_ms(one.session_ms) + one.heard_ms
     if stayed and not _waited(before, after, one.verdict):
-        low = max(low, high - hearing.at_most_ms())
+        low = max(low, high - heard_ms)
     if not before.is_cooperative:
         # who has heard of it commits no more, but for parting
         for member in stayed:
             activity, is_off = before.activity.get(member.member_id), _is_off_beat(before, member, one.habits)
             if activity is None or is_off is None:
                 continue
-            parted = is_off or hearing.parts
+            parted = is_off or hearing.parting > _HABIT
             late_ms = _PARTED_MS if parted else _late_ms(activity.gap_ms or 0)
-            low, high = _cut(low, high, activity.last_ms - hearing.at_most_ms(), activity.last_ms + late_ms)
+            low, high = _cut(low, high, activity.last_ms - heard_ms, activity.last_ms + late_ms)
     return min(low, high), high
 
 
-def _after_expiry(one: _Case, member: Member, low: int, high: int) -> tuple[int, int]:
-    """Its session began with its last heartbeat, which came after its last commit and before the next would have."""
+def _after_expiry(one: _Case, member: Member, low: int, high: int, hearing: Hearing) -> Start:
+    """Its session began with its last heartbeat, which came after its last commit and before the next would have; or
+    with that commit itself, if that came later than the heartbeat.
+    """
     alive_ms, beat_ms = last_life_ms(one.before, member), _beat_ms(one, member)
-    late_ms = None if beat_ms is None else alive_ms + member.session_timeout_ms + _late_ms(beat_ms)
+    over_ms = alive_ms + member.session_timeout_ms
+    late_ms = None if beat_ms is None else over_ms + _late_ms(beat_ms)
     if late_ms is not None and member.rebalance_timeout_ms > member.session_timeout_ms:
         # or it did not poll in time, and left
         out_ms = alive_ms + member.rebalance_timeout_ms
         late_ms = max(late_ms, out_ms + _late_ms(beat_ms or 0)) if out_ms <= high else late_ms
-    return _cut(low, high, alive_ms + member.session_timeout_ms, late_ms)
+    if back_ms(one.before, member) is not None:
+        # the coordinator was away, and gave it up when it was back
+        return one.told(*_cut(low, high, over_ms, None), hearing.likely_ms(one.session_ms))
+    low, high = _cut(low, high, over_ms, late_ms)
+    found = one.told(low, high, hearing.likely_ms(one.session_ms))
+    if low - _TO_THE_MS <= over_ms <= high and beat_ms is not None:
+        heart_ms = hearing.likely_ms(one.session_ms)
+        commit = 1 - beat_ms / (2 * heart_ms) if beat_ms <= heart_ms else heart_ms / (2 * beat_ms)
+        later = (1 - commit) * min((high - over_ms) / min(beat_ms, heart_ms), 1)
+        if commit >= _REALLY * (commit + later):
+            return found._replace(likely_ms=max(low, over_ms))
+    return found
 
 
 def _all_died(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
     """All of a group: at one time, or else the others would have come back. The spread is that of their heartbeats; if
     the coordinator was away, there is none.
     """
-    heard_ms = hearing.at_most_ms()
+    heard_ms = hearing.at_most_ms(one.session_ms)
     sessions = [last_life_ms(one.before, member) + member.session_timeout_ms for member in one.before.members]
     beats = [_beat_ms(one, member) or heard_ms for member in one.before.members]
-    low = max(low, high - heard_ms, min(min(sessions), high))
-    was_away = high - max(sessions) > max(beats) * _LATE + heard_ms
-    return Start(low, high if was_away else (low + high) // 2, high)
+    low = max(low, high - max(heard_ms, max(sessions) - min(sessions)), min(min(sessions), high))
+    if high - max(sessions) > max(beats) * _LATE + heard_ms:
+        return Start(low, high - 1, high)  # the coordinator was away
+    if high - max(sessions) <= _TO_THE_MS:
+        return Start(low, min(max(min(sessions), low), high), high)  # they died soon after their commits
+    return one.told(low, high, hearing.likely_ms(one.session_ms))
 
 
 def _late_ms(beat_ms: int) -> int:
@@ -242,44 +271,65 @@ def _cut(low: int, high: int, from_ms: int | None, to_ms: int | None) -> tuple[i
 def _second_round(one: _Case, low: int, high: int) -> Start:
     """Members that have given partitions up join again at once."""
     at_ms = one.before.at_ms
-    if low > at_ms + _SOON_MS:
-        return Start(low, low, high)
-    return Start(low, min(max(at_ms + _AT_ONCE_MS, low), high), min(high, at_ms + _SOON_MS), is_seen=True)
+    soon_ms = at_ms + _SOON_MS + one.heard_ms
+    if low > soon_ms:
+        return Start(at_ms, low, high)
+    return Start(at_ms, min(at_ms + _AT_ONCE_MS, high), min(high, soon_ms), is_seen=True)
 
 
 def _after_leaving(one: _Case, first: Gone, low: int, high: int, hearing: Hearing) -> Start:
     """A member that leaves commits just before, if that is its habit."""
     last_ms, beat_ms = last_life_ms(one.before, first.member), _beat_ms(one, first.member)
-    if first.when_ms is not None and first.when_ms > last_ms:  # it did not poll in time
-        low, high = _cut(low, high, first.when_ms, None if beat_ms is None else first.when_ms + _late_ms(beat_ms))
-        return Start(low, (low + high) // 2, high)
+    if first.when_ms is not None and first.when_ms > last_ms:
+        # it did not poll in time; a client may go on to commit for an interval, or not have committed for one
+        out_ms = first.when_ms
+        if beat_ms is None:
+            return one.told(*_cut(low, high, out_ms, None))
+        low, high = _cut(low, high, out_ms - _late_ms(beat_ms), out_ms + _late_ms(beat_ms) + _LOOKED_MS)
+        return Start(low, min(max(out_ms + beat_ms // 2, low), high), high)
     if last_ms + _AT_MOST_MS < low or last_ms > high:
         return _between(one, low, high, hearing)
-    has_committed = first.member.member_id in one.before.activity
     is_off = _is_off_beat(one.before, first.member, one.habits)
     low = max(low, last_ms)
-    if has_committed and (is_off or hearing.parts):
-        likely_ms = min(max(last_ms + _FAREWELL_MS, low), high)
-        return Start(low, likely_ms, max(min(high, last_ms + _AT_MOST_MS), likely_ms), is_seen=True)
-    low, high = _cut(low, high, None, None if beat_ms is None else last_ms + _late_ms(beat_ms))
-    return _between(one, low, high, hearing)
+    if first.member.member_id in one.before.activity and (is_off or hearing.parts):
+        likely_ms = min(max(last_ms + _farewell_ms(one, last_ms), low), high)
+        at_most_ms = min(high, last_ms + _AT_MOST_MS + one.heard_ms)
+        if is_off is False and hearing.parting <= _HABIT and beat_ms is not None:
+            at_most_ms = max(at_most_ms, min(high, last_ms + _late_ms(beat_ms)))
+        return Start(
+            low, likely_ms, max(at_most_ms, likely_ms), is_seen=is_off is not False or hearing.parting > _HABIT
+        )
+    return _between(one, *_cut(low, high, None, None if beat_ms is None else last_ms + _late_ms(beat_ms)), hearing)
+
+
+def _farewell_ms(one: _Case, last_ms: int) -> int:
+    """How long after its last commit a member is gone. If all leave at once, the last of them shows it."""
+    if survivors(one.before, one.after) or one.verdict.joined:
+        return _FAREWELL_MS
+    end_ms = one.after.joined_ms
+    final_ms = max(last_life_ms(one.before, member) for member in one.before.members)
+    return min(max(end_ms - final_ms, _FAREWELL_MS), max(end_ms - last_ms, 0) // 2)
 
 
 def _between(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
     """Members that were given partitions at the same moment send their heartbeats at the same moments: all that stayed
     hear of it at once, at any time within a heartbeat after it began.
     """
-    end_ms = one.after.joined_ms
-    if _waited(one.before, one.after, one.verdict):
-        return Start(low, (low + high) // 2, high)
-    session_ms = min((member.session_timeout_ms for member in one.before.members), default=0)
-    if not survivors(one.before, one.after):
-        # who did not leave with the others would have come back, or its session would have been waited for
-        low = max(low, min(end_ms - session_ms - SLACK_MS, high))
+    end_ms, waited = one.after.joined_ms, _waited(one.before, one.after, one.verdict)
+    if survivors(one.before, one.after):
+        if waited:
+            return Start(low, (low + high) // 2, high)
+        found = one.told(low, high, hearing.likely_ms(one.session_ms))
+        if one.verdict.joined and one.formed_ms is not None and end_ms - one.formed_ms <= _FORMING_MS:
+            return found._replace(likely_ms=max(min(one.before.at_ms + _TOGETHER_MS, found.likely_ms), low))
+        return found
+    if waited or one.verdict.joined:
+        longest_ms = max(member.session_timeout_ms for member in one.before.members)
         # if all came back under new ids, the sessions that they had before were waited for
-        return Start(low, low + (high - low) // 5 if one.verdict.joined else high, high)
-    most_ms = max(min(end_ms - low, end_ms - high + hearing.likely_ms(session_ms)), end_ms - high)
-    return Start(low, max(high - round(_USUAL * (most_ms - (end_ms - high))), low), high)
+        low = max(low, min(end_ms - longest_ms - SLACK_MS, high))
+        return Start(low, low + (high - low) // _BACK, high)
+    # who did not leave with the others would have come back, or its session would have been waited for
+    return Start(max(low, min(end_ms - one.session_ms - SLACK_MS, high)), high, high)
 
 
 def _waited(before: State, after: State, verdict: Verdict) -> bool:
@@ -288,7 +338,7 @@ def _waited(before: State, after: State, verdict: Verdict) -> bool:
     return (
         after.generation > before.generation + 1
         or any(each.in_join_phase for each in verdict.gone)
-        or (died and bool(verdict.joined))
+        or (died and (bool(verdict.joined) or verdict.cause != events.SESSION_EXPIRED))
     )
 
 

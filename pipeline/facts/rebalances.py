@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.defaults import INITIAL_DELAY_MS
@@ -15,14 +15,12 @@ from muster.pipeline.facts.schema import INFERRED, conform
 _WHICH = ("group", "generation", "leader")
 
 
-def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None, known: DataFrame) -> DataFrame:
-    """Rebalances out of rows of `inferred.inferred`, of `moves.changes`, and EVENTS where there are any. `known`: the
-    table `generations`, which tells since when a group was empty.
-    """
+def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None) -> DataFrame:
+    """Rebalances out of rows of `inferred.inferred`, of `moves.changes`, and EVENTS where there are any."""
     counts = _counts(changed)
     concluded = inferred.drop("gone").withColumns({"source": F.lit(INFERRED), "reason": F.lit(None).cast("string")})
     concluded = concluded.join(counts, _KEY, "left").fillna(0, [KEPT, MOVED, GAINED, LOST])
-    concluded = _from_empty(concluded, known)
+    concluded = _from_empty(concluded)
     if events is None:
         return _conform(concluded)
     concluded = with_told(concluded, epoch_events.told(events))
@@ -35,9 +33,13 @@ def rebalances(inferred: DataFrame, changed: DataFrame, events: DataFrame | None
 
 _MOST_DELAYS = 3
 """A rebalance of an empty group is put off once more whenever a member has come meanwhile; seldom more often."""
-_SLACK_MS = 300
-_AT_ONCE_MS = 800
+_SLACK_MS = 800
+_THREAD_MS = 20
+_AT_ONCE_MS = 400
 """A first member has its id and has joined within this time; a join phase that is no longer did not wait."""
+_TIMER_MS = 4
+"""Timers of a broker are so late."""
+_ROUND_MS = 100
 _KEY = ["group", "generation", "end_ms"]
 
 
@@ -48,44 +50,39 @@ def _counts(changed: DataFrame) -> DataFrame:
     return rows.agg(*kinds, F.count("between_ms").alias("between"), F.sum("between_ms").alias("between_ms"))
 
 
-def _from_empty(rows: DataFrame, known: DataFrame) -> DataFrame:
-    """When the first member came to an empty group. In a new group the first record (generation 0) is written then.
-    Later it is as long before the end of the join phase as the broker waits for more members, or twice as long if
-    several came; the group's first generations tell how long that is.
+def _from_empty(rows: DataFrame) -> DataFrame:
+    """When the first member came to an empty group: as long before the end of the join phase as the broker waits for
+    more members (`group.initial.rebalance.delay.ms`), once more for each such time in which one came. A second member
+    makes it twice. How long it is, new groups tell, whose first record (generation 0) is written when a member comes.
     """
-    empty = known.where((F.col("member_count") == 0) & F.col("end_ms").isNotNull())
-    empty = empty.select("group", "end_ms", F.col("generation").alias("empty"), F.col("start_ms").alias("empty_ms"))
-    rows = rows.join(empty.dropDuplicates(["group", "end_ms"]), ["group", "end_ms"], "left")
-    came = F.col("empty").isNotNull() & (F.col("members_after") > 0) & (F.col("before_generation") == F.col("empty"))
+    came = (F.col("members_before") == 0) & (F.col("members_after") > 0) & F.col("before_generation").isNotNull()
     came &= F.col("is_cooperative").isNotNull()  # groups of KIP-848 do not wait for company
+    joined_ms, empty_ms = F.col("joined_ms"), F.col("start_earliest_ms")
     rows = rows.withColumn("joined_ms", F.col("start_ms") + F.col("join_phase_ms"))
-    joined_ms = F.col("joined_ms")
-    delays = F.when(F.col("members_after") > 1, 2).otherwise(1)
-    whole_ms, is_new = joined_ms - F.col("empty_ms"), F.col("empty") == 0
-    # a first member asks for its id, and joins with its next request
-    is_at_once = whole_ms < _AT_ONCE_MS
-    waited_ms = F.when(came & is_new, F.when(is_at_once, F.lit(0)).otherwise(F.floor(whole_ms / delays)))
-    rows = rows.withColumn("delay_ms", F.min(waited_ms).over(Window.partitionBy("group")))
-    delay_ms = F.coalesce(F.least(F.lit(INITIAL_DELAY_MS), "delay_ms"), F.lit(INITIAL_DELAY_MS))
-    new_ms = F.when(is_at_once, joined_ms - 1).otherwise(F.col("empty_ms"))
-    first_ms = F.when(is_new, new_ms).otherwise(joined_ms - delays * delay_ms)
-    start_ms = F.when(came, F.least(joined_ms, F.greatest(first_ms, F.col("empty_ms")))).otherwise(F.col("start_ms"))
-    # later it waited for one, two or three delays, as long as members came
-    latest_ms = F.when(is_new, F.least(joined_ms, F.col("empty_ms") + _AT_ONCE_MS)).otherwise(joined_ms - delay_ms)
-    waits = F.when(F.col("members_after") > 1, _MOST_DELAYS).otherwise(1)
-    earliest_ms = F.when(is_new, F.col("empty_ms")).otherwise(
-        F.greatest(joined_ms - waits * delay_ms - _SLACK_MS, F.col("empty_ms"))
-    )
-    rows = rows.withColumns(
-        {
-            "start_ms": start_ms,
-            "start_earliest_ms": F.when(came, F.least(start_ms, earliest_ms)).otherwise(F.col("start_earliest_ms")),
-            "start_latest_ms": F.when(came, F.greatest(start_ms, latest_ms)).otherwise(F.col("start_latest_ms")),
-        }
-    )
+    # without the record of generation 0 nothing is known of a new group
+    whole_ms = F.when(came & (empty_ms < joined_ms), joined_ms - empty_ms)
+    is_new, is_alone = F.col("before_generation") == 0, F.col("members_after") == 1
+    is_one = F.col("failed_attempts") == 0
+    bound_ms = F.when(is_one, F.when(is_alone, whole_ms).otherwise(F.floor(whole_ms / 2)))
+    delay_ms = F.coalesce(F.min(F.when(is_new, bound_ms)), F.least(F.min(bound_ms), F.lit(INITIAL_DELAY_MS)))
+    delay_ms = F.coalesce(delay_ms, F.lit(INITIAL_DELAY_MS))
+    delay_ms = F.when(delay_ms < _AT_ONCE_MS, 0).otherwise(F.floor(delay_ms / _ROUND_MS) * _ROUND_MS)
+    rows = rows.crossJoin(F.broadcast(rows.agg(delay_ms.alias("delay_ms"))))
+    delay_ms = F.col("delay_ms")
+    usual = F.when(is_alone, 1).otherwise(2)
+    is_near = is_new & (whole_ms <= (_MOST_DELAYS + 1) * delay_ms)
+    times = F.when(is_near, F.greatest(F.floor(whole_ms / delay_ms), F.lit(1))).otherwise(usual)
+    most = F.when(is_near, times).otherwise(F.least(F.col("members_after"), F.lit(_MOST_DELAYS)))
+    start_ms = F.greatest(joined_ms - times * delay_ms - _TIMER_MS, F.coalesce(empty_ms, F.lit(0)))
+    earliest_ms = F.greatest(joined_ms - most * delay_ms - _SLACK_MS, F.when(whole_ms.isNotNull(), empty_ms))
+    told = {
+        "start_ms": F.least(start_ms, joined_ms),
+        "start_earliest_ms": F.least(earliest_ms, start_ms),
+        "start_latest_ms": F.greatest(F.least(joined_ms - times * delay_ms + _THREAD_MS, joined_ms), start_ms),
+    }
+    rows = rows.withColumns({name: F.when(came & is_one, value).otherwise(F.col(name)) for name, value in told.items()})
     rows = rows.withColumn("join_phase_ms", joined_ms - F.col("start_ms"))
-    took_ms = F.col("end_ms") - F.col("start_ms")
-    return rows.withColumn("took_ms", took_ms).drop("empty", "empty_ms", "joined_ms", "delay_ms")
+    return rows.withColumn("took_ms", F.col("end_ms") - F.col("start_ms")).drop("joined_ms", "delay_ms")
 
 
 def _conform(rows: DataFrame) -> DataFrame:

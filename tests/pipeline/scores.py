@@ -69,18 +69,26 @@ def figures(tables: Tables, truth: Sequence[Mapping[str, Any]]) -> list[Figure]:
 
 
 def shown(all_figures: Mapping[str, Sequence[Figure]], *, misses: bool) -> str:
-    """A table for people: a line for each figure, a column for each log."""
+    """A table for people: a line for each figure, a column for each log. What misses its goal is marked."""
     names = list(all_figures)
     titles = list(dict.fromkeys(figure.title for one in all_figures.values() for figure in one))
     width = max(map(len, titles), default=0)
-    lines = ["  ".join([" " * width, *(f"{name:>18}" for name in names)])]
+    lines = ["  ".join([" " * width, *(f"{name:>18}" for name in names), "goal"])]
     for title in titles:
-        told = [next((str(one) for one in all_figures[name] if one.title == title), "") for name in names]
-        lines.append("  ".join([f"{title:<{width}}", *(f"{text:>18}" for text in told)]))
+        some = [next((one for one in all_figures[name] if one.title == title), None) for name in names]
+        told = [f"{'' if one is None else _marked(one):>18}" for one in some]
+        wanted = next((one.wanted for one in some if one is not None), "")
+        lines.append("  ".join([f"{title:<{width}}", *told, wanted]).rstrip())
+    reached = [one.reached for name in names for one in all_figures[name] if one.reached is not None]
+    lines.append(f"{sum(reached)} of {len(reached)} goals reached; ! marks what misses its goal")
     for name in names if misses else ():
         if HOLD_OUT not in name:
             lines += [f"{name}: {figure.title}: {miss}" for figure in all_figures[name] for miss in figure.misses]
     return "\n".join(lines)
+
+
+def _marked(figure: Figure) -> str:
+    return f"! {figure}" if figure.reached is False else str(figure)
 
 
 def main() -> None:

@@ -14,6 +14,9 @@ Row = dict[str, Any]
 Tables = Mapping[str, list[Row]]
 Truth = Sequence[Mapping[str, Any]]
 
+START_MS: Final = 300
+LENGTH: Final = 20
+"""The goals for a start and, in percent, for a length."""
 NEAR_MS: Final = 20
 """The broker's log and its records have different clocks: threads."""
 
@@ -29,6 +32,22 @@ class Figure(NamedTuple):
     unit: str = ""
     misses: tuple[str, ...] = ()
     """What was told wrong."""
+    goal: float | None = None
+    """For a count: at least this share of it; otherwise at most that. None: no goal is set."""
+
+    @property
+    def reached(self) -> bool | None:
+        """Is the goal reached? None: there is none, or nothing to be told."""
+        if self.goal is None or self.value is None:
+            return None
+        return self.value <= self.goal if self.of is None else self.value >= self.goal * self.of
+
+    @property
+    def wanted(self) -> str:
+        """The goal in words."""
+        if self.goal is None:
+            return ""
+        return f"<= {self.goal:g} {self.unit}".rstrip() if self.of is None else f">= {100 * self.goal:g} %"
 
     def __str__(self) -> str:
         if self.value is None:
@@ -42,8 +61,12 @@ def _of(kind: str, truth: Truth) -> list[Mapping[str, Any]]:
     return [line for line in truth if line["kind"] == kind]
 
 
-def _share(title: str, right: Sequence[bool], misses: Iterable[str] = ()) -> Figure:
-    return Figure(title, sum(right) if right else None, len(right), misses=tuple(misses))
+MOST: Final = 0.95
+"""The goal for what is told: so much of it is so."""
+
+
+def _share(title: str, right: Sequence[bool], misses: Iterable[str] = (), goal: float | None = MOST) -> Figure:
+    return Figure(title, sum(right) if right else None, len(right), misses=tuple(misses), goal=goal)
 
 
 # ---- rebalances
@@ -60,9 +83,13 @@ def rebalances(tables: Tables, truth: Truth) -> list[Figure]:
     both = [(true[key], found[key]) for key in true if key in found]
     causes = [(was, row) for was, row in both if was["cause"] != row["cause"]]
     return [
-        _share("rebalances found", [key in found for key in true]),
-        Figure("rebalances false", len(found.keys() - true.keys())),
-        Figure("  cause right", len(both) - len(causes), len(both), misses=tuple(_cause(*one) for one in causes)),
+        _share(
+            "rebalances found",
+            [key in found for key in true],
+            (f"{key[0]} {key[1]}: {true[key]['cause']} is missing" for key in true if key not in found),
+        ),
+        Figure("rebalances false", len(found.keys() - true.keys()), goal=0),
+        _share("  cause right", [was["cause"] == row["cause"] for was, row in both], (_cause(*one) for one in causes)),
         *_times(both),
         *_deaths(both),
     ]
@@ -83,7 +110,7 @@ def _cause(was: Mapping[str, Any], row: Mapping[str, Any]) -> str:
 
 
 def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Figure]:
-    starts, lengths, inside, outside, wide = [], [], [], [], []
+    starts, lengths, inside, lasts, outside, wide = [], [], [], [], [], []
     for was, row in both:
         starts.append(abs(row["start_ms"] - was["acted"]))
         true_ms = max(was["settled"] - was["acted"], 1)
@@ -92,6 +119,7 @@ def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[
             continue
         low, high = row["start_earliest_ms"], row["start_latest_ms"]
         inside.append(low - NEAR_MS <= was["acted"] <= high + NEAR_MS)
+        lasts.append(row["took_least_ms"] - NEAR_MS <= true_ms <= row["took_most_ms"] + NEAR_MS)
         wide.append(high - low)
         if not inside[-1]:
             outside.append(
@@ -99,10 +127,11 @@ def _times(both: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[
                 f"{high - was['acted']} before the latest"
             )
     return [
-        Figure("  start, median error", median(starts) if starts else None, unit="ms"),
-        Figure("  length, median error", median(lengths) if lengths else None, unit="%"),
+        Figure("  start, median error", median(starts) if starts else None, unit="ms", goal=START_MS),
+        Figure("  length, median error", median(lengths) if lengths else None, unit="%", goal=LENGTH),
         Figure("  length, all told / all true", 100 * _sum(both, told=True) / _sum(both, told=False), unit="%"),
         _share("  start inside the told range", inside, outside),
+        _share("  length inside the told range", lasts),
         Figure("  range, median width", median(wide) if wide else None, unit="ms"),
     ]
 
@@ -154,9 +183,14 @@ def regressions(tables: Tables, truth: Truth) -> list[Figure]:
     false = [row for row in rows if row not in of_meant and (row["group"], row["time_ms"]) not in known]
     return [
         _share("regressions right", right, misses),
-        Figure("  rows with the right cause", len(of_meant) - len(wrong), len(of_meant)),
-        Figure("  rows for one happening", len(of_meant) / len(told) if told else None),
-        Figure("  rows of nothing known", len(false), misses=tuple(f"{one['group']} {one['cause']}" for one in false)),
+        _share("  rows with the right cause", [row not in wrong for row in of_meant]),
+        Figure("  rows for one happening", len(of_meant) / len(told) if told else None, goal=1.5),
+        Figure(
+            "  rows of nothing known",
+            len(false),
+            misses=tuple(f"{one['group']} {one['cause']}" for one in false),
+            goal=0,
+        ),
     ]
 
 
@@ -180,7 +214,7 @@ def stalls(tables: Tables, truth: Truth) -> list[Figure]:
             misses.append(f"{line['group']} {line['topic']}-{partition} {line['how']}")
     false = [row for row in rows if row not in true_rows]
     told = tuple(f"{one['group']} {one['topic']}-{one['partition']} {one['status']}" for one in false)
-    return [_share("stalls found", found, misses), Figure("  false", len(false), misses=told)]
+    return [_share("stalls found", found, misses), Figure("  false", len(false), misses=told, goal=0)]
 
 
 def _overlap(row: Row, line: Mapping[str, Any]) -> float:
@@ -200,7 +234,7 @@ def episodes(tables: Tables, truth: Truth) -> list[Figure]:
     by_kind = [(kind, [good for one, good in told.right if one.what == kind]) for kind in KINDS]
     return [
         _share("episodes right", [good for _, good in told.right], told.misses),
-        *(_share(f"  {kind}", right) for kind, right in by_kind if right),
+        *(_share(f"  {kind}", right, goal=None) for kind, right in by_kind if right),
         Figure("episodes false", len(told.false), misses=tuple(told.false)),
     ]
 

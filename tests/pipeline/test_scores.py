@@ -26,6 +26,7 @@ def told(figures: list[Figure]) -> dict[str, str]:
 def rebalance(generation: int, start_ms: int, **other: Any) -> Row:
     row = {"group": "g", "generation": generation, "start_ms": start_ms, "end_ms": 2_000, "took_ms": 2_000 - start_ms}
     bounds = {"start_earliest_ms": start_ms - 100, "start_latest_ms": start_ms + 100}
+    bounds |= {"took_least_ms": 1_900 - start_ms, "took_most_ms": 2_100 - start_ms}
     return {**row, **bounds, "cause": "member_left", "confidence": 1.0, "died": [], "silent_from_ms": None, **other}
 
 
@@ -51,7 +52,7 @@ def test_what_is_told_of_rebalances() -> None:
     found = told(rebalances({"rebalances": rows}, truth))
     assert (found["rebalances found"], found["rebalances false"], found["cause right"]) == ("2/3", "1", "1/2")
     assert (found["start, median error"], found["length, median error"]) == ("275 ms", "52 %")
-    assert found["start inside the told range"] == "1/2"
+    assert (found["start inside the told range"], found["length inside the told range"]) == ("1/2", "1/2")
     assert (found["all who died named"], found["last sign of life, median error"]) == ("1/1", "100 ms")
 
 
@@ -166,6 +167,22 @@ def test_advice_is_useful_if_it_is_about_what_happened() -> None:
     assert told(found) == {"advice useful": "2/6", "told where it was wanted": "2/3"}
     assert found[1].misses == ("untold",)
     assert advice({}, truth) == []
+
+
+def test_goals() -> None:
+    some = [
+        Figure("all", 19, 20, goal=0.95),
+        Figure("few", 18, 20, goal=0.95),
+        Figure("late", 301, unit="ms", goal=300),
+        Figure("soon", 300, unit="ms", goal=300),
+        Figure("nothing", None, goal=0),
+        Figure("free", 7),
+    ]
+    assert [one.reached for one in some] == [True, False, False, True, None, None]
+    lines = shown({"log": some}, misses=False).splitlines()
+    assert lines[-1].startswith("2 of 4 goals reached")
+    assert [line.split()[0] for line in lines if "! " in line and "goals" not in line] == ["few", "late"]
+    assert lines[3].split() == ["late", "!", "301", "ms", "<=", "300", "ms"]
 
 
 def test_commits_that_go_back_belong_to_what_a_script_did() -> None:

@@ -119,9 +119,9 @@ def test_rebalances_that_are_inferred(tables: dict[str, list[Row]]) -> None:
         (0, 0, 4, 0), (2, 2, 0, 0), (2, 2, 0, 0), (0, 0, 0, 4),
     ]  # fmt: skip
     third = rows[2]
-    # its last commit came at 30 s, and its last heartbeat in the second after it
+    # its last commit came at 30 s: most likely later than its last heartbeat, or that came in the second after it
     assert (third.start_earliest_ms - START_MS, third.start_latest_ms - START_MS) == (40_000, 41_400)
-    assert (third.start_ms - START_MS, third.join_phase_ms, third.sync_phase_ms) == (40_700, 700, 100)
+    assert (third.start_ms - START_MS, third.join_phase_ms, third.sync_phase_ms) == (40_000, 1_400, 100)
     assert (third.took_least_ms, third.took_ms, third.took_most_ms) == (100, 800, 1500)
     assert third.paused_partition_ms == 3200
     assert [(one.client_id, one.last_ms - START_MS, one.partitions) for one in third.died] == [("b", 30_000, 2)]

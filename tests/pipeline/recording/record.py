@@ -86,7 +86,7 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
     topics = {}
     for number, part in enumerate(parts):
         own = random.Random(f"{options.seed}:{part.name}")
-        name, partitions = f"{part.name}-{options.seed}", own.choice((4, 4, 6))
+        name, partitions = f"{part.name}-{options.seed}", own.choice(part.options.get("partitions", (4, 4, 6)))
         topics[name] = partitions
         if part.name == "given-up":
             topics[f"{name}-2"] = partitions

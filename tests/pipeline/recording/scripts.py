@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -298,6 +299,41 @@ def given_up(group: Group) -> None:
     group.not_stalled("it gave the partitions up")
 
 
+def frozen(group: Group) -> None:
+    """A member's host stands still for longer than its session, and then goes on with what it had: it is fenced."""
+    formed(group, 3)
+    for one in (2, 3):
+        group.rest(8, 15)
+        begun = now_ms()
+        group.processes[one].signal(signal.SIGSTOP)
+        group.processes[one].note("frozen")
+        time.sleep(group.options["session_ms"] / 1000 + group.random.uniform(4, 8))
+        group.processes[one].signal(signal.SIGCONT)
+        group.processes[one].note("thawed")
+        group.settle()
+        group.episode("deaths", begun, (one,))
+    group.not_stalled("its members were frozen for a while")
+    group.rest(10, 20)
+
+
+def static_deaths(group: Group) -> None:
+    """Static members that are killed: the first is back in time and nobody notices, the second one comes too late."""
+    formed(group, 3)
+    for one, is_late in ((1, False), (2, True), (3, False)):
+        group.rest(8, 15)
+        group.kill(one)
+        group.rest(1, 2)
+        if is_late:
+            begun = now_ms()
+            time.sleep(group.options["session_ms"] / 1000 + 2)
+            group.settle()
+            group.episode("deaths", begun, (one,))
+            group.rest(5, 8)
+        group.start(one)
+        group.settle()
+    group.rest(10, 20)
+
+
 class Part(NamedTuple):
     """A group of the cast."""
 
@@ -330,6 +366,8 @@ CAST: Final = (
     Part("idle", idle),
     Part("deleted", deleted),
     Part("given-up", given_up),
+    Part("frozen", frozen, {"session_ms": (6_000, 10_000)}),
+    Part("static-deaths", static_deaths, {"static": True, "session_ms": 15_000, "partitions": (7, 12)}),
 )  # fmt: skip
 """Options: one value, or several of which one is drawn."""
 

@@ -1,0 +1,147 @@
+"""How soon the members of a group hear of a rebalance, and how they part: learned from its rebalances. Pure, and of one
+size however many there were.
+
+Members hear of a rebalance by the answer to their next heartbeat. How far those are apart is in no record, but it
+shows: in a rebalance whose beginning is seen, all were back within one interval; and because members begin to count
+anew when they get their partitions, the end of a join phase lies a whole number of intervals after the one before.
+Each interval that people configure is weighed by both. docs/pipeline-inference.md has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, log
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.pipeline.defaults import HEARTBEAT_MS
+
+SLACK_MS: Final = 150
+"""A member joins again so much later than it hears of it: it has to poll, and a broker has threads."""
+_COMMON: Final = MappingProxyType(
+    {HEARTBEAT_MS: 0.4, 500: 0.06, **dict.fromkeys((1_000, 2_000), 0.12), **dict.fromkeys((5_000, 10_000), 0.06)}
+)
+"""How often people set these."""
+INTERVALS_MS: Final = (
+    *(200, 300, 400, 500, 600, 750, 800, 1_000, 1_200, 1_500, 1_800, 2_000, 2_500, 3_000, 3_333, 4_000),
+    *(5_000, 6_000, 7_500, 8_000, 10_000, 12_000, 15_000, 20_000, 30_000),
+)
+_SELDOM: Final = 0.005
+_LONG: Final = 0.2
+_TOO_LONG: Final = 0.001
+"""How often an interval is longer than a third of the session timeout, which is the advice, and than the half."""
+_LATE: Final = 0.035
+"""Each interval takes so much longer than it is set to."""
+_EDGE_MS: Final = 100
+_TIMES: Final = 5
+"""After more intervals than these it is too uncertain where they end."""
+_EARLY_MS: Final = 20
+_ON_TIME: Final = 0.6
+"""How often a join phase ends with a heartbeat of the members: otherwise one of them was late."""
+_TARDY_MS: Final = 120
+_TARDY: Final = 0.02
+"""How much longer it takes when members are late, and how often they are so for some other reason."""
+_LIKELY: Final = 0.97
+_KEPT: Final = 0.98
+"""What was learned fades: settings change with a new release."""
+_SURE: Final = 5.0
+_OFF: Final = log(0.8 / 0.15)
+_ON: Final = log(0.2 / 0.85)
+"""What a last commit off or on the beat adds to the log odds of the habit."""
+_USUAL: Final = 1.0
+"""The log odds before: all clients commit when they are closed, unless the application is to commit itself."""
+
+
+class Hearing(NamedTuple):
+    """What a group's rebalances tell."""
+
+    weights: tuple[float, ...] = (0.0,) * len(INTERVALS_MS)
+    """What was seen so far adds this to the log probability of each interval."""
+    most_ms: int = 0
+    """How long members took to come back in rebalances whose beginning was seen, at most."""
+    parting: float = _USUAL
+    """Log odds that members commit when they give partitions up or leave."""
+
+    @property
+    def parts(self) -> bool:
+        """Is that their habit?"""
+        return self.parting > 0
+
+    def probabilities(self, session_ms: int) -> tuple[float, ...]:
+        """How likely each interval is."""
+        logs = [
+            log(_prior(interval_ms, session_ms)) + weight
+            for interval_ms, weight in zip(INTERVALS_MS, self.weights, strict=True)
+        ]
+        most = max(logs)
+        all_of_it = sum(exp(one - most) for one in logs)
+        return tuple(exp(one - most) / all_of_it for one in logs)
+
+    def likely_ms(self, session_ms: int) -> int:
+        """The usual interval: the geometric mean of what it may be."""
+        chances = zip(INTERVALS_MS, self.probabilities(session_ms), strict=True)
+        return round(exp(sum(chance * log(interval_ms) for interval_ms, chance in chances)))
+
+    def at_most_ms(self, session_ms: int) -> int:
+        """No member takes longer to hear of a rebalance and join again, as far as can be told."""
+        rest = 1.0
+        for interval_ms, chance in zip(INTERVALS_MS, self.probabilities(session_ms), strict=True):
+            rest -= chance
+            if rest <= 1 - _LIKELY:
+                break
+        return max(round(interval_ms * (1 + _LATE)), self.most_ms) + SLACK_MS
+
+    def with_commit(self, is_off_beat: bool) -> Hearing:
+        """One of those that gave partitions up made its last commit off its beat, or on it."""
+        parting = self.parting + (_OFF if is_off_beat else _ON)
+        return self._replace(parting=max(-_SURE, min(_SURE, parting)))
+
+    def with_delay(self, delay_ms: int) -> Hearing:
+        """So long after a beginning that was seen all were back."""
+        found = self._with([_of_delay(delay_ms, interval_ms) for interval_ms in INTERVALS_MS])
+        return found._replace(most_ms=max(round(self.most_ms * _KEPT), delay_ms))
+
+    def with_gap(self, joined_ms: int, at_ms: int, late_ms: int) -> Hearing:
+        """So long after the last join phase, and after the last assignment, all had come back again. `late_ms`: how
+        late the leader was.
+        """
+        return self._with([_of_gap(joined_ms, at_ms, late_ms, interval_ms) for interval_ms in INTERVALS_MS])
+
+    def _with(self, odds: Sequence[float]) -> Hearing:
+        weights = (_KEPT * old + log(new) for old, new in zip(self.weights, odds, strict=True))
+        return self._replace(weights=tuple(weights))
+
+
+def _prior(interval_ms: int, session_ms: int) -> float:
+    usual = _COMMON.get(interval_ms, _SELDOM)
+    if interval_ms * 2 > session_ms:
+        return usual * _TOO_LONG
+    return usual * _LONG if interval_ms * 3 > session_ms else usual
+
+
+def _of_delay(delay_ms: int, interval_ms: int) -> float:
+    """The likelihood of a delay."""
+    over_ms = delay_ms - interval_ms * (1 + _LATE) - _EDGE_MS
+    in_time = exp(-max(over_ms, 0) / _TARDY_MS)
+    return ((1 - _TARDY) * in_time + _TARDY) / interval_ms
+
+
+def _of_gap(joined_ms: int, at_ms: int, late_ms: int, interval_ms: int) -> float:
+    """How much likelier such a gap is than by chance."""
+    if at_ms > (_TIMES + 1) * interval_ms:
+        return 1.0
+    found = [_window(gap_ms, late_ms, interval_ms) for gap_ms in (joined_ms, at_ms)]
+    inside = [width_ms for is_inside, width_ms in found if is_inside]
+    if not inside:
+        return 1 - _ON_TIME
+    width_ms = min(min(inside) + abs(joined_ms - at_ms), interval_ms)
+    return 1 - _ON_TIME + _ON_TIME * interval_ms / width_ms
+
+
+def _window(gap_ms: int, late_ms: int, interval_ms: int) -> tuple[bool, float]:
+    """Is it a whole number of intervals; and how far that allows it to be out."""
+    times = int((gap_ms + _EARLY_MS) // interval_ms)
+    if times == 0:
+        return False, interval_ms
+    width_ms = times * interval_ms * _LATE + _EDGE_MS + _EARLY_MS + late_ms
+    return gap_ms + _EARLY_MS - times * interval_ms <= width_ms, width_ms
