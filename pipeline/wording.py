@@ -16,6 +16,8 @@ NOT_KNOWN: Final = "–"
 
 _SHARP_MS: Final = 50
 """Bounds that are no farther apart are a measurement."""
+_NEAR_MS: Final = 20
+"""The clocks of a broker's threads differ by so much."""
 
 
 def duration(ms: float | None) -> str:
@@ -40,8 +42,12 @@ def span(likely_ms: float | None, least_ms: float | None, most_ms: float | None)
     if likely_ms is None or least_ms is None or most_ms is None or most_ms - least_ms <= _SHARP_MS:
         return duration(likely_ms)
     if most_ms < MINUTE:
+        if round(least_ms / SECOND, 1) == round(most_ms / SECOND, 1):
+            return f"{round(most_ms / SECOND, 1):g} s"
         # outwards: what is told is to hold the true one
-        least, most = (f"{ten / 10:g}" for ten in (floor(least_ms / 100), ceil(most_ms / 100)))
+        least, most = (
+            f"{tenths / 10:g}" for tenths in (floor((least_ms + _NEAR_MS) / 100), ceil((most_ms - _NEAR_MS) / 100))
+        )
         return f"{least} to {most} s"
     least_s, most_s = floor(max(least_ms, 0) / SECOND), ceil(most_ms / SECOND)
     return f"{duration(least_s * SECOND)} to {duration(most_s * SECOND)}"

@@ -81,7 +81,7 @@ def with_parting(habits: Habits, before: State, after: State) -> Habits:
         if beat_ms is None:  # no member commits regularly: then a commit at the very end is no chance
             beat_ms = after.joined_ms - before.at_ms
         window_ms = min(JOIN_MS, member.session_timeout_ms // 2)
-        by_chance = min(window_ms / max(beat_ms, 1), 1 - _MISSED)
+        by_chance = min(max(window_ms, 1) / max(beat_ms, 1), 1 - _MISSED)
         if activity is not None and after.joined_ms - activity.last_ms <= window_ms:
             odds += log((1 - _MISSED) / by_chance)
         elif activity is not None and activity.is_off_beat:

@@ -10,6 +10,7 @@ Each interval that people configure is weighed by both. docs/pipeline-inference.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from math import exp, log
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -84,12 +85,12 @@ class Hearing(NamedTuple):
 
     def at_most_ms(self, session_ms: int) -> int:
         """No member takes longer to hear of a rebalance and join again, as far as can be told."""
-        rest = 1.0
-        for interval_ms, chance in zip(INTERVALS_MS, self.probabilities(session_ms), strict=True):
-            rest -= chance
-            if rest <= 1 - _LIKELY:
-                break
-        return max(round(interval_ms * (1 + _LATE)), self.most_ms) + SLACK_MS
+        so_far = accumulate(self.probabilities(session_ms))
+        longest_ms = next(
+            (interval_ms for interval_ms, chance in zip(INTERVALS_MS, so_far, strict=True) if chance >= _LIKELY),
+            INTERVALS_MS[-1],
+        )
+        return max(round(longest_ms * (1 + _LATE)), self.most_ms) + SLACK_MS
 
     def with_commit(self, is_off_beat: bool) -> Hearing:
         """One of those that gave partitions up made its last commit off its beat, or on it."""

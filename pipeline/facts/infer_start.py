@@ -161,7 +161,9 @@ def start_of(one: Seen, hearing: Hearing) -> Start | None:
     """When it began; None: nothing tells it."""
     if one.before is None:
         return None
-    return _start(_Case(one.before, one.after, one.verdict, one.habits, one.formed_ms), hearing)
+    # another broker's clock may be behind
+    before = one.before._replace(at_ms=min(one.before.at_ms, one.after.joined_ms))
+    return _start(_Case(before, one.after, one.verdict, one.habits, one.formed_ms), hearing)
 
 
 def _start(one: _Case, hearing: Hearing) -> Start:

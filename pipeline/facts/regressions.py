@@ -204,7 +204,7 @@ def _cause() -> Column:
         .when(_was_fenced_before(), ZOMBIE)
         .when(F.col("is_first") & (F.col("committed_offset") > 0), REWIND)
         .when(_fell_back_and_returned() & ~_is_of_same_producer() & ~F.col("is_first"), ZOMBIE)
-        .when(F.col("committed_offset") <= 0, RESET)
+        .when((F.col("committed_offset") <= 0) & F.col("member_id").isNull(), RESET)
         .when(alone | F.col("of_several"), RESET)
         .when(_ran_ahead_before() & ~_is_of_same_producer(), ZOMBIE)
         .otherwise(REWIND)

@@ -177,19 +177,32 @@ def _standing(rows: DataFrame, owned: DataFrame | None) -> DataFrame:
     # of the end of a topic often only the last moment is known
     silent_ms = F.when(is_last & F.col("not_beyond_ms").isNull(), to_ms - from_ms).otherwise(surely_ms)
     enough = (F.col("commits") == WINDOW) | (F.col("is_last") & (F.col("commits") > 1))
-    rows = rows.where(F.coalesce(still, F.lit(False)) | (enough & (silent_ms >= SETTLE_MS)))
+    silent = enough & (silent_ms >= F.greatest(F.lit(SETTLE_MS), _USUAL_GAPS * usual_ms))
+    rows = rows.where((F.coalesce(still, F.lit(False)) | silent) & _is_unread())
     ends_at_end = F.col("is_last") & (to_ms >= F.col("until_ms"))
     return rows.select(
         *("group", "log_partition", "topic", "partition", "member_id", "client_id"),
         F.col("committed_offset").alias("last_offset"),
         (F.col("commits") / WINDOW).alias("complete"),
-        behind(F.when(F.col("is_last"), F.col("end_offset")).otherwise(F.col("next_end"))).alias("lag"),
+        behind(_known_end()).alias("lag"),
         F.lit(True).alias("lag_known"),
         from_ms.alias("start_ms"),
         F.when(~ends_at_end, to_ms).alias("end_ms"),
         F.when(repeats, STALL).otherwise(STOP).alias("status"),
         F.col("committed_offset").alias("first_offset"),
     )
+
+
+def _is_unread() -> Column:
+    """Is there surely something to read? One record may be the end of a transaction, which no application reads, if
+    nothing was written after it.
+    """
+    is_written = F.col("is_last") & (F.col("end_ms") - F.col("from_ms") >= STILL_MS)
+    return is_written | (behind(_known_end()) > 1)
+
+
+def _known_end() -> Column:
+    return F.when(F.col("is_last"), F.col("end_offset")).otherwise(F.col("next_end"))
 
 
 def _while_owned(rows: DataFrame, owned: DataFrame) -> DataFrame:

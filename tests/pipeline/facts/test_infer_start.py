@@ -1,6 +1,11 @@
 from __future__ import annotations
 
-from muster.pipeline.facts.infer_evidence import State
+import random
+
+import pytest
+
+from muster.pipeline.facts.infer_evidence import Activity, State
+from muster.pipeline.facts.infer_history import rebalances
 from muster.pipeline.facts.infer_start import Start
 from tests.pipeline.facts.states import every, last, member, parting, state
 
@@ -166,3 +171,35 @@ def test_members_that_are_given_up_because_the_coordinator_was_away() -> None:
 
 def test_what_was_before_is_not_in_the_log() -> None:
     assert last(state(1, 57, [A])).start is None
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_whatever_the_log_says_the_likeliest_moment_lies_between_the_bounds(seed: int) -> None:
+    """Records of brokers whose clocks differ, sessions of 0 ms, commits after the next record."""
+    chance = random.Random(seed)
+    states, at_ms, generation = [], 0, 0
+    for _ in range(chance.randrange(2, 12)):
+        generation += chance.choice((1, 1, 1, 2, 0, 5))
+        at_ms += chance.choice((0, 1, 50, 3_000, 60_000, 10**7))
+        members = [
+            one._replace(
+                session_timeout_ms=chance.choice((0, 6_000, 45_000)),
+                rebalance_timeout_ms=chance.choice((0, 6_000, 300_000)),
+                topics=chance.choice((None, 1, 2)),
+                owned=chance.randrange(3),
+                assigned=chance.randrange(3),
+            )
+            for one in (A, B, C)
+            if chance.random() < 0.6
+        ]
+        activity = {}
+        for one in members:
+            first_ms = at_ms + chance.randrange(20_000)
+            gaps = (chance.choice((None, 0, 1, 500, 20_000)) for _ in range(3))
+            activity[one.member_id] = Activity(2, first_ms, first_ms + chance.randrange(20_000), *gaps)
+        kind = {"protocol": chance.choice(("range", "cooperative-sticky")), "activity": activity}
+        one = state(at_ms / 1_000, generation, members)
+        states.append(one._replace(joined_ms=at_ms - chance.choice((0, 5, 9_000)), **kind))
+    for found in rebalances(states):
+        if found.start is not None:
+            assert found.start.earliest_ms <= found.start.likely_ms <= found.start.latest_ms <= found.after.joined_ms

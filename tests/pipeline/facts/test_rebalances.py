@@ -122,10 +122,10 @@ def test_rebalances_that_are_inferred(tables: dict[str, list[Row]]) -> None:
     # its last commit came at 30 s: most likely later than its last heartbeat, or that came in the second after it
     assert (third.start_earliest_ms - START_MS, third.start_latest_ms - START_MS) == (40_000, 41_400)
     assert (third.start_ms - START_MS, third.join_phase_ms, third.sync_phase_ms) == (40_000, 1_400, 100)
-    assert (third.took_least_ms, third.took_ms, third.took_most_ms) == (100, 800, 1500)
-    assert third.paused_partition_ms == 3200
+    assert (third.took_least_ms, third.took_ms, third.took_most_ms) == (100, 1_500, 1_500)
+    assert third.paused_partition_ms == 6_000
     assert [(one.client_id, one.last_ms - START_MS, one.partitions) for one in third.died] == [("b", 30_000, 2)]
-    assert (third.silent_from_ms - START_MS, third.silent_partition_ms) == (30_000, 2 * 10_700)
+    assert (third.silent_from_ms - START_MS, third.silent_partition_ms) == (30_000, 2 * 10_000)
     assert [(row.came, row.went) for row in rows] == [(["a"], []), (["b"], []), ([], []), ([], ["a"])]
     assert (third.members_before, third.members_after, third.members_joined, third.members_left) == (2, 1, 0, 1)
     assert all(0 < row.confidence < 1 for row in rows)

@@ -193,3 +193,20 @@ def test_a_partition_without_an_owner_does_not_stand_still(spark: SparkSession) 
     )  # fmt: skip
     rows = [row.asDict() for row in stalls(table_of(spark, "commits", commits), ends, owned).collect()]
     assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 300, 995)]
+
+
+def test_who_commits_seldom_does_not_stand_still(spark: SparkSession) -> None:
+    """Every four minutes; then it stops for half an hour, which is no pause between two of its commits."""
+    seldom = Commits("seldom", "seldom").by("a", *every(240, climbing(20, 2_400)), (6_400, 60_000), (6_640, 66_000))
+    ends = ends_of(spark, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))
+    rows = [row.asDict() for row in stalls(table_of(spark, "commits", seldom.rows), ends).collect()]
+    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 4_560, 6_400)]
+
+
+def test_the_end_of_a_transaction_is_not_read_by_any_application(spark: SparkSession) -> None:
+    """Nothing is written after it. It is otherwise if something is."""
+    some = [Commits(name, name).by("a", *every(5, [*climbing(10), *[100] * 60])) for name in ("marker", "growing")]
+    ends = ends_of(spark, ("marker", 0, 101, 50), *(("growing", 0, 100 + at, 50.0 + 30 * at) for at in range(10)))
+    commits = table_of(spark, "commits", (row for one in some for row in one.rows))
+    rows = [row.asDict() for row in stalls(commits, ends).collect()]
+    assert {row["group"] for row in rows if row["status"] in ("STALL", "STOP")} == {"growing"}
