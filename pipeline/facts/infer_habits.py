@@ -9,7 +9,7 @@ from math import exp, log
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.pipeline.facts.infer_evidence import State
+from muster.pipeline.facts.infer_evidence import Member, State
 
 JOIN_MS: Final = 6_000
 """A member that is told to join again does so within its heartbeat interval (3 s) and a little."""
@@ -22,6 +22,12 @@ _AWAY: Final = 64
 """So many processes that are away are remembered."""
 _OFF_BEAT: Final = 0.25
 """How often the last commit comes sooner than usual by chance."""
+
+
+_EARLY: Final = 0.85
+"""A commit that comes before so much of an interval is off the beat."""
+_QUICK_MS: Final = 300
+"""Of commits that are so near to each other nothing is off the beat."""
 
 
 class Habits(NamedTuple):
@@ -89,3 +95,13 @@ def with_parting(habits: Habits, before: State, after: State) -> Habits:
         elif member.key in stayed:  # else it may have been killed
             odds += log(_MISSED / (1 - by_chance))
     return habits._replace(parting=max(-_SURE, min(_SURE, odds)))
+
+
+def is_off_beat(before: State, member: Member, habits: Habits) -> bool | None:
+    """Did its last commit come sooner than its beat; None: it has no beat, or one that is too quick to tell."""
+    one = before.activity.get(member.member_id)
+    beat_ms = (one and one.gap_ms) or before.usual_ms() or habits.usual_ms
+    if one is None or beat_ms is None or beat_ms < _QUICK_MS or (one.max_gap_ms or 0) > 2 * beat_ms:
+        return None
+    last_ms = one.last_gap_ms if one.last_gap_ms is not None else one.last_ms - before.at_ms
+    return last_ms < _EARLY * beat_ms

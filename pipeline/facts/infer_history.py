@@ -10,7 +10,8 @@ from muster.pipeline.facts.infer import Verdict, judge
 from muster.pipeline.facts.infer_evidence import State, continued
 from muster.pipeline.facts.infer_habits import Habits, with_gone, with_parting, with_state
 from muster.pipeline.facts.infer_hearing import Hearing
-from muster.pipeline.facts.infer_start import Seen, Start, start_of, with_hearing, with_parted
+from muster.pipeline.facts.infer_learning import with_hearing, with_parted
+from muster.pipeline.facts.infer_start import Seen, Start, start_of
 
 
 class Rebalance(NamedTuple):

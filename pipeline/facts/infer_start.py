@@ -12,36 +12,32 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.groups.common import events
 from muster.pipeline.facts.infer import Verdict
-from muster.pipeline.facts.infer_departures import EXPIRED, LEFT, Gone, back_ms
+from muster.pipeline.facts.infer_departures import EXPIRED, Gone, back_ms
 from muster.pipeline.facts.infer_evidence import Member, State, survivors
-from muster.pipeline.facts.infer_habits import Habits
+from muster.pipeline.facts.infer_habits import Habits, is_off_beat
 from muster.pipeline.facts.infer_hearing import SLACK_MS, Hearing
 
 _FAREWELL_MS: Final = 2
 """A member leaves so soon after its last commit, if that was made for parting."""
 _AT_MOST_MS: Final = 250
 """And at most so much later."""
-_AT_ONCE_MS: Final = 30
-"""A member that has given partitions up joins again so soon."""
-_SOON_MS: Final = 400
-"""And at most so much later: it polls first."""
+_AT_ONCE_MS: Final = 12
+"""A member that has given partitions up joins again so soon, if it did not commit; otherwise a little later."""
+_ALONE_MS: Final = 30
+"""A group of one is empty so soon after that one went."""
+SOON_MS: Final = 400
+"""A member that has given partitions up joins again at most so much later: it polls first."""
 _PARTED_MS: Final = 100
 """A commit for parting is in the log so soon after the member has heard of the rebalance."""
 _LATE: Final = 1.25
 """A regular commit comes no later than after so many intervals."""
 _LOOKED_MS: Final = 1_000
 """A client looks so often whether its application still polls."""
-_EARLY: Final = 0.85
-"""A commit that comes before so much of an interval is off the beat."""
-_QUICK_MS: Final = 300
-"""Of commits that are so near to each other nothing is off the beat."""
 _HABIT: Final = 2.0
 """Log odds of a habit that is relied on."""
 _SLOW: Final = 2
 _SLOWEST_MS: Final = 6_000
 """Members are so many times later than usual as the leader took to sync, at most so much: then the machine was busy."""
-_CALM_MS: Final = 300
-"""A leader that is not late syncs within this time."""
 _TO_THE_MS: Final = 20
 _REALLY: Final = 0.4
 """What is as likely as this is told rather than the middle of a range."""
@@ -107,56 +103,6 @@ class _Case(NamedTuple):
         return Start(low, min(max(self.after.at_ms - length_ms, low), high), high)
 
 
-# ---- what is learned
-
-
-def with_parted(hearing: Hearing, one: Seen) -> Hearing:
-    """Learn from the last commits of those that gave partitions up whether they part with one."""
-    if one.before is None:
-        return hearing
-    gave_up = [gone.member for gone in one.verdict.gone if gone.how == LEFT]
-    if not one.before.is_cooperative:
-        gave_up += survivors(one.before, one.after)
-    for member in gave_up:
-        is_off = _is_off_beat(one.before, member, one.habits)
-        if is_off is not None:
-            hearing = hearing.with_commit(is_off)
-    return hearing
-
-
-def with_hearing(hearing: Hearing, one: Seen) -> Hearing:
-    """Learn from a rebalance how soon members are back, if it waited for nothing but those that stayed."""
-    start = start_of(one, hearing)
-    if one.before is None or start is None:
-        return hearing
-    stayed = survivors(one.before, one.after)
-    if not stayed or _waited(one.before, one.after, one.verdict):
-        return hearing
-    end_ms = one.after.joined_ms
-    gap_ms, late_ms = end_ms - one.before.at_ms, one.after.at_ms - end_ms
-    # if all had partitions to give up, none waited for its heartbeat
-    if late_ms <= _CALM_MS and (gap_ms > _SOON_MS or not one.verdict.is_second_round):
-        hearing = hearing.with_gap(end_ms - one.before.joined_ms, gap_ms, late_ms)
-    took_ms = end_ms - start.likely_ms
-    # if it took that long, it was something else
-    if not start.is_seen or took_ms > max(member.session_timeout_ms for member in stayed):
-        return hearing
-    return hearing if one.verdict.joined or one.verdict.is_second_round else hearing.with_delay(took_ms)
-
-
-def _is_off_beat(before: State, member: Member, habits: Habits) -> bool | None:
-    """Did its last commit come sooner than its beat; None: it has no beat, or one that is too quick to tell."""
-    one = before.activity.get(member.member_id)
-    beat_ms = (one and one.gap_ms) or before.usual_ms() or habits.usual_ms
-    if one is None or beat_ms is None or beat_ms < _QUICK_MS or (one.max_gap_ms or 0) > 2 * beat_ms:
-        return None
-    last_ms = one.last_gap_ms if one.last_gap_ms is not None else one.last_ms - before.at_ms
-    return last_ms < _EARLY * beat_ms
-
-
-# ---- what is concluded
-
-
 def start_of(one: Seen, hearing: Hearing) -> Start | None:
     """When it began; None: nothing tells it."""
     if one.before is None:
@@ -172,7 +118,7 @@ def _start(one: _Case, hearing: Hearing) -> Start:
     if not before.members:
         return _of_empty(one)
     if not stayed and not verdict.joined and len(before.members) == 1:
-        return Start(max(before.at_ms, after.joined_ms - _AT_ONCE_MS), after.joined_ms, after.joined_ms, is_seen=True)
+        return Start(max(before.at_ms, after.joined_ms - _ALONE_MS), after.joined_ms, after.joined_ms, is_seen=True)
     low, high = _bounds(one, hearing)
     first = next((gone for gone in verdict.gone if gone.member is verdict.trigger), None)
     if verdict.is_second_round:
@@ -203,12 +149,12 @@ def _bounds(one: _Case, hearing: Hearing) -> tuple[int, int]:
     low, high = before.at_ms, after.joined_ms
     stayed = survivors(before, after)
     heard_ms = hearing.at_most_ms(one.session_ms) + one.heard_ms
-    if stayed and not _waited(before, after, one.verdict):
+    if stayed and not waited_for(before, after, one.verdict):
         low = max(low, high - heard_ms)
     if not before.is_cooperative:
         # who has heard of it commits no more, but for parting
         for member in stayed:
-            activity, is_off = before.activity.get(member.member_id), _is_off_beat(before, member, one.habits)
+            activity, is_off = before.activity.get(member.member_id), is_off_beat(before, member, one.habits)
             if activity is None or is_off is None:
                 continue
             parted = is_off or hearing.parting > _HABIT
@@ -273,10 +219,14 @@ def _cut(low: int, high: int, from_ms: int | None, to_ms: int | None) -> tuple[i
 def _second_round(one: _Case, low: int, high: int) -> Start:
     """Members that have given partitions up join again at once."""
     at_ms = one.before.at_ms
-    soon_ms = at_ms + _SOON_MS + one.heard_ms
+    soon_ms = at_ms + SOON_MS + one.heard_ms
     if low > soon_ms:
         return Start(at_ms, low, high)
-    return Start(at_ms, min(at_ms + _AT_ONCE_MS, high), min(high, soon_ms), is_seen=True)
+    gave_up = [member for member in one.before.members if member.owned > member.assigned]
+    parted = [one.before.activity[each.member_id].last_ms for each in gave_up if each.member_id in one.before.activity]
+    since_ms = min((ms for ms in parted if at_ms <= ms <= soon_ms), default=None)
+    likely_ms = at_ms + _AT_ONCE_MS if since_ms is None else since_ms + (since_ms - at_ms) // 4 + _FAREWELL_MS
+    return Start(at_ms, min(likely_ms, high), max(min(high, soon_ms), min(likely_ms, high)), is_seen=True)
 
 
 def _after_leaving(one: _Case, first: Gone, low: int, high: int, hearing: Hearing) -> Start:
@@ -291,7 +241,7 @@ def _after_leaving(one: _Case, first: Gone, low: int, high: int, hearing: Hearin
         return Start(low, min(max(out_ms + beat_ms // 2, low), high), high)
     if last_ms + _AT_MOST_MS < low or last_ms > high:
         return _between(one, low, high, hearing)
-    is_off = _is_off_beat(one.before, first.member, one.habits)
+    is_off = is_off_beat(one.before, first.member, one.habits)
     low = max(low, last_ms)
     if first.member.member_id in one.before.activity and (is_off or hearing.parts):
         likely_ms = min(max(last_ms + _farewell_ms(one, last_ms), low), high)
@@ -317,7 +267,7 @@ def _between(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
     """Members that were given partitions at the same moment send their heartbeats at the same moments: all that stayed
     hear of it at once, at any time within a heartbeat after it began.
     """
-    end_ms, waited = one.after.joined_ms, _waited(one.before, one.after, one.verdict)
+    end_ms, waited = one.after.joined_ms, waited_for(one.before, one.after, one.verdict)
     if survivors(one.before, one.after):
         if waited:
             return Start(low, (low + high) // 2, high)
@@ -334,7 +284,7 @@ def _between(one: _Case, low: int, high: int, hearing: Hearing) -> Start:
     return Start(max(low, min(end_ms - one.session_ms - SLACK_MS, high)), high, high)
 
 
-def _waited(before: State, after: State, verdict: Verdict) -> bool:
+def waited_for(before: State, after: State, verdict: Verdict) -> bool:
     """Did it wait for more than heartbeats: for the session of a dead member, or because of failed attempts?"""
     died = any(each.how == EXPIRED for each in verdict.gone)
     return (
