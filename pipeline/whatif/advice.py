@@ -127,7 +127,7 @@ def _is_slow(history: History) -> bool:
 
 
 def _unread_ms(figures: Figures, setting: Setting) -> int:
-    """Without the first formation, which is no trouble, unless the setting changes how long it takes."""
+    """Without formations, which are no trouble, unless the setting changes how long they take."""
     forming_ms = figures.forming_partition_ms if setting.initial_delay_ms is None else 0
     return figures.paused_partition_ms + figures.silent_partition_ms - forming_ms
 

@@ -40,7 +40,7 @@ class Figures:
     silent_partition_ms: int = 0
     detect_ms: float | None = None
     forming_partition_ms: int = 0
-    """How much of `paused_partition_ms` was the first formation of the group."""
+    """How much of `paused_partition_ms` was the formation of an empty group: its first one, and those after stops."""
 
 
 class Costs:
@@ -114,15 +114,15 @@ class Costs:
             self._hush(ms)
         else:
             self._away = {who: (since_ms, ms) for who, (since_ms, _) in self._away.items()}
-        before = self._owned
+        before, paused = self._owned, self._paused
         self._take(shares)
         if cooperative:
             self._pause_some(before, ms - began_ms, ms)
         else:
             self._paused += (ms - began_ms) * sum(map(len, self._owned.values()))
             self._waiting.clear()
-        if self._rebalances == 1 and not before and not self._orphans:
-            self._forming = self._paused
+        if not before:
+            self._forming += self._paused - paused
         self._left.clear()
         self._began_ms, self._orphans = None, 0
 

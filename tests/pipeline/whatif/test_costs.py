@@ -72,7 +72,7 @@ def test_an_empty_group_wants_nothing_but_when_somebody_comes(cooperative: bool)
     costs.emptied(2_000)
     costs.began(9_000)
     costs.completed(9_500, {"b": {"t": [0, 1]}}, cooperative=cooperative)
-    assert costs.figures(20_000) == Figures(1, 2, 2 * 500, 0, None)
+    assert costs.figures(20_000) == Figures(1, 2, 2 * 500, 0, None, 2 * 500)
 
 
 def test_between_the_last_that_leaves_and_one_that_takes_its_place_nobody_reads() -> None:
