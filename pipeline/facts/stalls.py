@@ -73,7 +73,8 @@ def known_until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
         return last
     # the times of records come from producers, whose clocks may be far out
     seen = F.least("seen_ms", F.col("until_ms") + DAY_MS)
-    rows = last.crossJoin(ends.agg(F.max("time_ms").alias("seen_ms")))
+    # of a topic without records the time is only that of its file
+    rows = last.crossJoin(ends.where(F.col("end_offset") > 0).agg(F.max("time_ms").alias("seen_ms")))
     return rows.select(F.greatest("until_ms", seen).alias("until_ms"))
 
 

@@ -210,3 +210,11 @@ def test_the_end_of_a_transaction_is_not_read_by_any_application(spark: SparkSes
     commits = table_of(spark, "commits", (row for one in some for row in one.rows))
     rows = [row.asDict() for row in stalls(commits, ends).collect()]
     assert {row["group"] for row in rows if row["status"] in ("STALL", "STOP")} == {"growing"}
+
+
+def test_a_topic_without_records_does_not_tell_how_far_the_log_goes(spark: SparkSession) -> None:
+    """Its time is that of its file: by that, every group would have been silent for a day."""
+    well = Commits("well", "well").by("a", *every(5, climbing(20)))
+    ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
+    rows = [row.asDict() for row in stalls(table_of(spark, "commits", well.rows), ends).collect()]
+    assert told(rows) == [("OK", 0, None)]
