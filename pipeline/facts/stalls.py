@@ -15,6 +15,7 @@ from muster.pipeline.facts.commits import PLACE
 from muster.pipeline.facts.log_times import DAY_MS
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.topic_ends import behind, with_ends
+from muster.pipeline.persist import keep
 
 OK: Final = "OK"
 WARN: Final = "WARN"
@@ -31,6 +32,8 @@ SETTLE_MS: Final = 100_000
 
 STILL_MS: Final = 20_000
 """So long the commits of a partition stand still before that is told, if its owner goes on otherwise."""
+_SPAN_MS: Final = STILL_MS // 2
+"""In the second half of that a member that goes on is heard of."""
 REPEATS_MS: Final = 60_000
 """So long if it commits the same again and again, and nothing else."""
 _USUAL_GAPS: Final = 5
@@ -48,10 +51,11 @@ def stalls(commits: DataFrame, ends: DataFrame | None, owned: DataFrame | None =
     """Rows of the table `stalls` out of those of `commits` and what is known of the ends of the logs. `owned`: the
     table `ownership`; None: whoever committed last has the partition still.
     """
-    rows = with_ends(_thinned(commits), ends)
-    until = known_until(commits, ends)
-    rows = _windowed(rows).crossJoin(F.broadcast(until)).withColumn("status", _status())
-    told = _intervals(rows).unionByName(_standing(rows, owned))
+    thinned = _thinned(commits)
+    rows = _windowed(with_ends(thinned, ends)).crossJoin(F.broadcast(known_until(commits, ends)))
+    # of most commits there is nothing to tell: so few are left that both looks at them cost little
+    rows = keep(_told_of(rows.withColumn("status", _status())))
+    told = _intervals(rows).unionByName(_standing(rows, owned, _at_work(thinned)))
     return conform(_with_groups(told), "stalls")
 
 
@@ -97,16 +101,11 @@ def _thinned(commits: DataFrame) -> DataFrame:
     return rows.withColumn("gone_ms", F.when(F.col("next_deleted"), F.col("next_ms"))).drop("next_deleted", "next_ms")
 
 
-def _meanwhile() -> WindowSpec:
-    """When a member that comes on with other partitions says that it works, though this one stands still."""
-    return Window.partitionBy("group", "member_id").orderBy("time_ms").rangeBetween(STILL_MS // 2, STILL_MS)
-
-
 def _windowed(rows: DataFrame) -> DataFrame:
     """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags` known
     and the least of them, `shrinks` (steps with which the lag got smaller), `next_ms` (null: nothing came after)
     and `next_end` (how far the log reached then). `is_run_end`: the last one of some with the same offset, `run_ms`:
-    when the first of those came, `run_commits`: how many, `goes_on`: its member came on elsewhere soon after that.
+    when the first of those came, `run_commits`: how many.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
     window = in_order.rowsBetween(1 - WINDOW, 0)
@@ -123,21 +122,59 @@ def _windowed(rows: DataFrame) -> DataFrame:
         F.coalesce(F.lead("time_ms").over(in_order), "gone_ms").alias("next_ms"),
         F.lead("end_then").over(in_order).alias("next_end"),
         F.row_number().over(in_order).alias("place"),
-        (~F.lag("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))).alias("is_run_start"),
+        _is_run_start(in_order).alias("is_run_start"),
         (~F.lead("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))).alias("is_run_end"),
     )
-    rows = rows.withColumn("goes_on", F.count_if("is_run_start").over(_meanwhile()))
-    run = F.when(F.col("is_run_start"), F.struct("time_ms", "place", "goes_on"))
+    run = F.when(F.col("is_run_start"), F.struct("time_ms", "place"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
-    rows = rows.withColumn("run", F.last(run, ignorenulls=True).over(so_far))
+    steps = in_order.rowsBetween(2 - WINDOW, 0)
     rows = rows.select(
-        *(name for name in rows.columns if name not in ("run", "place", "is_run_start", "goes_on")),
+        *(name for name in rows.columns if name not in ("place", "shrank")),
+        "place",
+        F.last(run, ignorenulls=True).over(so_far).alias("run"),
+        F.count_if("shrank").over(steps).alias("shrinks"),
+    )
+    return rows.select(
+        *(name for name in rows.columns if name not in ("run", "place", "is_run_start", "lag_then")),
         F.col("run.time_ms").alias("run_ms"),
         (F.col("place") - F.col("run.place") + 1).alias("run_commits"),
-        (F.col("run.goes_on") > 0).alias("goes_on"),
     )
-    steps = in_order.rowsBetween(2 - WINDOW, 0)
-    return rows.withColumn("shrinks", F.count_if("shrank").over(steps))
+
+
+def _is_run_start(in_order: WindowSpec) -> Column:
+    return ~F.lag("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))
+
+
+def _at_work(thinned: DataFrame) -> DataFrame:
+    """When members came on: for each `span` of so many ms the `first_ms` and the `last_ms` of it."""
+    in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
+    rows = thinned.select("group", "member_id", "time_ms", _is_run_start(in_order).alias("is_run_start"))
+    span = F.floor(F.col("time_ms") / _SPAN_MS).alias("span")
+    return (
+        rows.where("is_run_start")
+        .groupBy("group", _member(), span)
+        .agg(F.min("time_ms").alias("span_first_ms"), F.max("time_ms").alias("span_last_ms"))
+    )
+
+
+def _member() -> Column:
+    """The member, for joins; nobody is one too."""
+    return F.coalesce("member_id", F.lit("")).alias("member")
+
+
+def _going_on(rows: DataFrame, at_work: DataFrame) -> DataFrame:
+    """`goes_on`: the member that committed this offset came on, here or with other partitions, from `_SPAN_MS` after
+    that until as long again. That is from some moment of one span until the same one of the next.
+    """
+    from_ms = F.col("run_ms") + _SPAN_MS
+    rows = rows.withColumns({"member": _member(), "span": F.floor(from_ms / _SPAN_MS)})
+    after = at_work.select(
+        "group", "member", (F.col("span") - 1).alias("span"), F.col("span_first_ms").alias("then_ms")
+    )
+    rows = rows.join(at_work.drop("span_first_ms"), ["group", "member", "span"], "left")
+    rows = rows.join(after, ["group", "member", "span"], "left")
+    goes_on = (F.col("span_last_ms") >= from_ms) | (F.col("then_ms") <= from_ms + _SPAN_MS)
+    return rows.withColumn("goes_on", F.coalesce(goes_on, F.lit(False))).drop("member", "span")
 
 
 def _status() -> Column:
@@ -151,7 +188,32 @@ def _status() -> Column:
     )
 
 
-def _standing(rows: DataFrame, owned: DataFrame | None) -> DataFrame:
+def _told_of(rows: DataFrame) -> DataFrame:
+    """The commits with which an interval of one status `begins` or `ends`, and those after which a partition may have
+    stood still (`may_stand`): from `from_ms` to `to_ms`. `is_last`: of its life.
+    """
+    in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
+    is_last = F.col("next_ms").isNull()
+    rows = rows.select(
+        "*",
+        is_last.alias("is_last"),
+        F.greatest("run_ms", "not_beyond_ms").alias("from_ms"),
+        F.coalesce("next_ms", "until_ms").alias("to_ms"),
+        F.lag("status").over(in_order).alias("status_before"),
+        F.lead("status").over(in_order).alias("status_next"),
+    )
+    stood = F.col("beyond_ms").isNotNull() & (F.col("to_ms") - F.col("from_ms") >= STILL_MS)
+    rows = rows.withColumns(
+        {
+            "begins": F.col("status_before").isNull() | (F.col("status") != F.col("status_before")),
+            "ends": F.col("status_next").isNull() | (F.col("status") != F.col("status_next")),
+            "may_stand": F.col("is_run_end") & F.coalesce(stood, F.lit(False)),
+        }
+    )
+    return rows.where(F.col("begins") | F.col("ends") | F.col("may_stand"))
+
+
+def _standing(rows: DataFrame, owned: DataFrame | None, at_work: DataFrame) -> DataFrame:
     """The times in which the committed offset of a partition did not change, though it had an owner and there was
     something to read.
 
@@ -159,14 +221,8 @@ def _standing(rows: DataFrame, owned: DataFrame | None) -> DataFrame:
     coordinator may have been away: then it has `REPEATS_MS` if it commits this same offset again and again, and
     `SETTLE_MS` if nothing is heard of it at all.
     """
-    rows = rows.where(F.col("is_run_end") & F.col("beyond_ms").isNotNull())
-    is_last = F.col("next_ms").isNull()
-    rows = rows.select(
-        "*",
-        is_last.alias("is_last"),
-        F.greatest("run_ms", "not_beyond_ms").alias("from_ms"),
-        F.coalesce("next_ms", "until_ms").alias("to_ms"),
-    ).where(F.col("to_ms") - F.col("from_ms") >= STILL_MS)
+    is_last = F.col("is_last")
+    rows = _going_on(rows.where("may_stand"), at_work)
     if owned is not None:
         rows = _while_owned(rows, owned)
     to_ms, from_ms = F.col("to_ms"), F.col("from_ms")
@@ -233,18 +289,6 @@ def _while_owned(rows: DataFrame, owned: DataFrame) -> DataFrame:
 def _intervals(rows: DataFrame) -> DataFrame:
     """Commits of one status after each other as one row."""
     in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
-    rows = rows.select(
-        "*",
-        F.col("next_ms").isNull().alias("is_last"),
-        F.lag("status").over(in_order).alias("status_before"),
-        F.lead("status").over(in_order).alias("status_next"),
-    ).withColumns(
-        {
-            "begins": F.col("status_before").isNull() | (F.col("status") != F.col("status_before")),
-            "ends": F.col("status_next").isNull() | (F.col("status") != F.col("status_next")),
-        }
-    )
-    # most commits neither begin nor end an interval, and are left out of what follows
     rows = rows.where(F.col("begins") | F.col("ends"))
     start = F.when(F.col("begins"), F.struct("time_ms", "committed_offset"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)

@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # it is there
 
 from muster.pipeline.gather import batch_of
-from muster.pipeline.schema import RAW
+from muster.pipeline.schema import OFFSETS_TOPIC, RAW
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import READ_COMMITTED, Reading, evenly
@@ -150,6 +150,28 @@ def bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offset
         return first, last
 
 
+def wanted_bounds(client: Mapping[str, str], reading: Reading) -> tuple[Offsets, Offsets]:
+    """`bounds` of what is asked for: of the partitions that may have such rows, from the first one on that is new
+    enough. Raises ClusterError, NoSource.
+    """
+    first, last = of_partitions(reading, *bounds(client, reading))
+    since_ms = reading.since_ms
+    if since_ms is None or not last:
+        return first, last
+    with asking(client) as admin:
+        places = [TopicPartition(reading.topic, partition) for partition in last]
+        newer = _offsets(admin, places, OffsetSpec.for_timestamp(max(since_ms, 0)), reading)
+    begin = {one: last[one] if newer[one] < 0 else max(newer[one], first[one]) for one in last}
+    return begin, last
+
+
+def of_partitions(reading: Reading, first: Offsets, last: Offsets) -> tuple[Offsets, Offsets]:
+    """Only those that may have rows that are asked for: a group is in the partition that its hash says."""
+    count = len(first) if reading.topic == OFFSETS_TOPIC else None
+    wanted = [partition for partition in last if reading.asked.has_partition(partition, count)]
+    return {one: first[one] for one in wanted}, {one: last[one] for one in wanted}
+
+
 def _partitions(admin: AdminClient, client: Mapping[str, str], topic: str) -> list[int]:
     """The partitions of a topic, which is not created by the question."""
     asked = admin.describe_topics(TopicCollection([topic]), request_timeout=ANSWER_TIMEOUT_S)
@@ -261,7 +283,7 @@ class _Wave:
             if self._late:
                 yield from self._deleted()
             if wanted:
-                yield _batch(wanted, topic)
+                yield self._reading.asked.of_raw(_batch(wanted, topic))
         self._consumer.unassign()
 
     def _wanted(self, messages: Sequence[Any]) -> list[Any]:
@@ -300,7 +322,7 @@ class _Wave:
                     raise self._cluster.error(text)
                 told.append({"topic": topic, "partition": partition, "offset": start, "damage": text})
         if told:
-            yield pa.RecordBatch.from_pylist(told, schema=RAW)
+            yield self._reading.asked.of_raw(pa.RecordBatch.from_pylist(told, schema=RAW))
 
 
 def _batch(messages: Sequence[Any], topic: str) -> pa.RecordBatch:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from muster.pipeline.schema import OFFSETS_TOPIC
+import pyarrow as pa
+
+from muster.pipeline.schema import DECODED, OFFSETS_TOPIC, RAW
+from muster.pipeline.sources.asked import Asked
 from muster.pipeline.sources.segments import READ_COMMITTED, READ_UNCOMMITTED, Reading
 
 RAW_ROWS: Final = "raw"
@@ -20,10 +25,14 @@ _NAMES: Final = {
     name.lower(): name
     for name in (
         *("path", "rows", "topic", "isolationLevel", "failOnDamage", "numPartitions", "startingOffsets"),
-        *("maxRowsPerTrigger", "waitForTopic"),
+        *("maxRowsPerTrigger", "waitForTopic", "columns", "partitions", "groups", "since", "until"),
     )
 }
 """Spark takes names of options in any case."""
+
+_SPAN: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+_BETWEEN: Final = re.compile(r",(?![^\[]*\])")
+"""A comma between patterns; one in a name is written [,]."""
 
 
 class BadOption(ValueError):
@@ -43,6 +52,13 @@ class Options(NamedTuple):
     max_rows: int
     wait: bool = False
     """A stream of a topic that is not there yet waits for it."""
+    columns: tuple[str, ...] = ()
+    """The only ones that are wanted; empty: all."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What the rows have, without regard to what is wanted of it."""
+        return DECODED if self.rows == DECODED_ROWS else RAW
 
 
 def of_client(kafka: Mapping[str, str]) -> dict[str, str]:
@@ -69,18 +85,64 @@ def options_of(given: Mapping[str, str]) -> Options:
         )
     if kafka and BOOTSTRAP not in kafka:
         raise BadOption(f"options kafka.* are given ({', '.join(sorted(kafka))}), but no {BOOTSTRAP}")
+    rows = _one_of(known, "rows", (RAW_ROWS, DECODED_ROWS))
     isolation = _one_of(known, "isolationLevel", (READ_COMMITTED, READ_UNCOMMITTED))
     fail = _one_of(known, "failOnDamage", ("false", "true")) == "true"
     return Options(
         path,
         kafka,
-        _one_of(known, "rows", (RAW_ROWS, DECODED_ROWS)),
-        Reading(known.get("topic", OFFSETS_TOPIC), isolation, fail),
+        rows,
+        Reading(known.get("topic", OFFSETS_TOPIC), isolation, fail, _asked(known, rows)),
         _count(known, "numPartitions", os.cpu_count() or 1),
         _one_of(known, "startingOffsets", (EARLIEST, LATEST)),
         _count(known, "maxRowsPerTrigger", 1_000_000),
         _one_of(known, "waitForTopic", ("false", "true")) == "true",
+        _columns(known.get("columns"), DECODED if rows == DECODED_ROWS else RAW),
     )
+
+
+def _asked(known: Mapping[str, str], rows: str) -> Asked:
+    groups = tuple(_BETWEEN.split(known["groups"])) if "groups" in known else ()
+    if groups and rows != DECODED_ROWS:
+        raise BadOption("option groups: only decoded rows tell of groups: give rows=decoded too")
+    return Asked(_numbers(known.get("partitions")), _time(known, "since"), _time(known, "until"), groups)
+
+
+def _numbers(text: str | None) -> frozenset[int] | None:
+    if text is None:
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _SPAN.fullmatch(part.strip())
+        if match is None:
+            raise BadOption(f"option partitions={text}: expected numbers such as 3,7,10-19")
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return frozenset(found)
+
+
+def _time(known: Mapping[str, str], name: str) -> int | None:
+    text = known.get(name)
+    if text is None:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadOption(
+            f"option {name}={text}: expected a time such as 2026-01-31T08:00 (UTC) or …T08:00+01:00"
+        ) from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _columns(text: str | None, schema: pa.Schema) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in schema.names:
+            raise BadOption(f"option columns={text}: there is no column {name!r}: {', '.join(schema.names)}")
+    if len(set(names)) < len(names):
+        raise BadOption(f"option columns={text}: a column is named twice")
+    return names
 
 
 def _one_of(given: Mapping[str, str], name: str, values: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from muster.pipeline.schema import OFFSETS_TOPIC, RAW
+from muster.pipeline.sources.asked import EVERYTHING, Asked
 from muster.pipeline.sources.batches import Batches, arrow_of, headers_of, rows_of
 from muster.pipeline.sources.segment_files import SegmentFile, file_system, find_segments
 from muster.pipeline.sources.segment_reader import Damage, Stretch, Walk
@@ -20,6 +21,8 @@ from muster.pipeline.sources.transactions import Outcomes
 T = TypeVar("T", bound=tuple[Any, ...])
 READ_COMMITTED: Final = "read_committed"
 READ_UNCOMMITTED: Final = "read_uncommitted"
+_TIME_ENTRY: Final = 12
+"""Bytes of an entry of a time index: a time (int64) and an offset (int32)."""
 
 
 class DamagedSegment(ValueError):
@@ -32,6 +35,13 @@ class Reading(NamedTuple):
     topic: str = OFFSETS_TOPIC
     isolation: str = READ_COMMITTED
     fail_on_damage: bool = False
+    asked: Asked = EVERYTHING
+    """Other rows are left out."""
+
+    @property
+    def since_ms(self) -> int | None:
+        """What is older need not even be looked at, unless every damage is to be found."""
+        return None if self.fail_on_damage else self.asked.since_ms
 
 
 class Share(NamedTuple):
@@ -45,24 +55,44 @@ class Share(NamedTuple):
 
 def read_segments(path: str, reading: Reading | None = None) -> Iterator[pa.RecordBatch]:
     """All rows (schema.RAW) of a data directory or of folders copied out of one. Raises NoSource, DamagedSegment."""
-    for share in share_out(path, 1, (reading or Reading()).topic):
+    for share in share_out(path, 1, reading):
         yield from read_share(share, reading or Reading())
 
 
-def share_out(path: str, count: int, topic: str = OFFSETS_TOPIC) -> list[Share]:
+def share_out(path: str, count: int, reading: Reading | None = None) -> list[Share]:
     """At most `count` shares of about the same size in bytes; a partition's segments stay in the order of the log.
-
-    Raises NoSource.
+    Segments without a row that is asked for are in none of them. Raises NoSource.
     """
-    segments = [segment for segment in find_segments(path, topic) if segment.size]
+    reading = reading or Reading()
+    segments = [segment for segment in find_segments(path, reading.topic) if segment.size]
     partitions: dict[int, list[SegmentFile]] = {}
     for segment in segments:
         partitions.setdefault(segment.partition, []).append(segment)
-    shares = evenly(segments, count, lambda one: one.size)
+    wanted = [one for of, some in partitions.items() if reading.asked.has_partition(of) for one in some]
+    if reading.since_ms is not None:
+        system, _ = file_system(path)
+        newest = {some[-1] for some in partitions.values()}
+        wanted = [one for one in wanted if one in newest or not _is_before(system, one, reading.since_ms)]
+    shares = evenly(wanted, count, lambda one: one.size)
     return [
         Share(path, tuple(sorted(share)), {one.partition: tuple(partitions[one.partition]) for one in share})
         for share in shares
     ]
+
+
+def _is_before(system: fs.FileSystem, segment: SegmentFile, since_ms: int) -> bool:
+    """Whether all of a closed segment is surely older: the last entry of its time index is its greatest time."""
+    try:
+        with system.open_input_file(segment.path.removesuffix(".log") + ".timeindex") as stream:
+            size = stream.size()
+            if not size or size % _TIME_ENTRY:
+                return False
+            stream.seek(size - _TIME_ENTRY)
+            greatest_ms = int.from_bytes(stream.read(_TIME_ENTRY)[:8], "big", signed=True)
+    except OSError:
+        return False  # it is not there: then the segment has to be read
+    # behind the entries of an index that was not closed stand zeros
+    return 0 < greatest_ms < since_ms
 
 
 def evenly(items: Sequence[T], count: int, size: Callable[[T], int]) -> list[list[T]]:
@@ -90,6 +120,8 @@ def _read_segment(
     for stretch in _stretches(system, segment):
         batches = headers_of(stretch)
         kept = ~batches.is_control
+        if reading.since_ms is not None:
+            kept &= batches.max_timestamp >= reading.since_ms
         if reading.isolation == READ_COMMITTED and (batches.is_transactional & kept).any():
             if outcomes is None:
                 following = (one for one in partition if one >= segment)
@@ -106,12 +138,11 @@ def _rows(
     if damages and reading.fail_on_damage:
         raise DamagedSegment(damages[0].text)
     if len(rows.batch):
-        yield arrow_of(rows, batches, reading.topic, segment.partition)
+        yield reading.asked.of_raw(arrow_of(rows, batches, reading.topic, segment.partition))
     if damages:
         place = {"topic": reading.topic, "partition": segment.partition}
-        yield pa.RecordBatch.from_pylist(
-            [{**place, "offset": offset, "damage": text} for offset, text in damages], schema=RAW
-        )
+        told = [{**place, "offset": offset, "damage": text} for offset, text in damages]
+        yield reading.asked.of_raw(pa.RecordBatch.from_pylist(told, schema=RAW))
 
 
 def _stretches(system: fs.FileSystem, segment: SegmentFile, *, check_crc: bool = True) -> Iterator[Stretch]:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from muster.pipeline.decode import decode_all
-from muster.pipeline.schema import DECODED, RAW
+from muster.pipeline.sources.asked import EVERYTHING
 from muster.pipeline.sources.cluster import (
     ClusterError,
     Offsets,
@@ -22,8 +22,10 @@ from muster.pipeline.sources.cluster import (
     bounded,
     bounds,
     knock,
+    of_partitions,
     read_ranges,
     share_ranges,
+    wanted_bounds,
 )
 from muster.pipeline.sources.options import DECODED_ROWS, LATEST, BadOption, Options, options_of
 from muster.pipeline.sources.segment_files import NoSource
@@ -39,20 +41,34 @@ class MusterSource(DataSource):
         return "muster"
 
     def schema(self) -> StructType:
-        """RAW or, with `rows` = decoded, DECODED. Raises BadOption."""
-        decoded = options_of(self.options).rows == DECODED_ROWS
-        return from_arrow_schema(DECODED if decoded else RAW)
-
-    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002  # Spark passes it
-        """For a batch."""
-        return open_reader(self.options)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802  # Spark's name
-        """For a stream; of a live cluster only."""
+        """RAW or, with `rows` = decoded, DECODED; of these the `columns` that are asked for. Raises BadOption."""
         options = options_of(self.options)
+        return from_arrow_schema(_columns_of(options.schema, options.columns))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch. Raises BadOption."""
+        return BatchReader(_narrowed(options_of(self.options), schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """For a stream; of a live cluster only. Raises BadOption."""
+        options = _narrowed(options_of(self.options), schema)
         if options.path is not None:
             raise BadOption(f"path={options.path} cannot be streamed: streams come from a cluster (bootstrap.servers)")
         return ClusterStream(options)
+
+
+def _columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    return pa.schema([schema.field(name) for name in names]) if names else schema
+
+
+def _narrowed(options: Options, asked: StructType) -> Options:
+    """With the columns of a schema, which is that of the options unless the reader was given one. Raises BadOption."""
+    known = {field.name: field.dataType for field in from_arrow_schema(options.schema).fields}
+    for field in asked.fields:
+        if known.get(field.name) != field.dataType:
+            there = known[field.name].simpleString() if field.name in known else f"one of {', '.join(known)}"
+            raise BadOption(f"the schema has a column {field.name} {field.dataType.simpleString()}: expected {there}")
+    return options._replace(columns=() if asked.names == options.schema.names else tuple(asked.names))
 
 
 def open_reader(options: Mapping[str, str]) -> DataSourceReader:
@@ -71,7 +87,7 @@ class BatchReader(DataSourceReader):
         options = self._options
         if options.path is None:
             return [InputPartition(share) for share in _shares_of_cluster(options)]
-        return [InputPartition(share) for share in share_out(options.path, options.partitions, options.reading.topic)]
+        return [InputPartition(share) for share in share_out(options.path, options.partitions, options.reading)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a share. Raises DamagedSegment when asked to, ClusterError."""
@@ -80,19 +96,23 @@ class BatchReader(DataSourceReader):
 
 def _shares_of_cluster(options: Options) -> list[list[Range]]:
     knock(options.kafka)
-    start, end = bounds(options.kafka, options.reading)
+    start, end = wanted_bounds(options.kafka, options.reading)
     shares = share_ranges(start, end, options.partitions)
-    if not shares:
+    if not shares and options.reading.asked == EVERYTHING:
         raise NoSource(f"{options.kafka['bootstrap.servers']}: {options.reading.topic} holds nothing that can be read")
     return shares
 
 
 def _read(partition: InputPartition, options: Options) -> Iterator[pa.RecordBatch]:
+    if partition.value is None:
+        return iter(())  # there was no share: nothing of what is asked for is there
     if options.path is not None:
         batches = read_share(Share(*partition.value), options.reading)
     else:
         batches = read_ranges(options.kafka, options.reading, [Range(*one) for one in partition.value])
-    return decode_all(batches) if options.rows == DECODED_ROWS else batches
+    if options.rows == DECODED_ROWS:
+        batches = map(options.reading.asked.of_decoded, decode_all(batches))
+    return (batch.select(options.columns) for batch in batches) if options.columns else batches
 
 
 class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -141,8 +161,9 @@ class ClusterStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._last is None else _as_json(self._last)
 
     def _bounds(self) -> tuple[Offsets, Offsets]:
+        reading = self._options.reading
         try:
-            return bounds(self._options.kafka, self._options.reading)
+            return of_partitions(reading, *bounds(self._options.kafka, reading))
         except NoSource:
             if not self._options.wait:
                 raise
