@@ -28,6 +28,7 @@ MEASURES: Final = {
     "reading": "bench.explain.reading:segments",
     "growth": "bench.explain.reading:growth",
     "facts": "bench.explain.facts:all_tables",
+    "skew": "bench.explain.skew:one_large_group",
     "whatif": "bench.explain.whatif:thousand",
 }
 """Each a function of the log and of a folder for what it writes; returns rows."""

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType, TimestampType
 
 from muster.pipeline.facts.comments import comment
+from muster.pipeline.facts.schema import NEVER_NULL, TABLES
 
 MOMENTS: Final = {
     "time_ms": "time",
@@ -31,19 +35,22 @@ MOMENTS: Final = {
 }
 """Columns that are times, and what they are called as a TIMESTAMP; others that end in `_ms` are durations."""
 GROUP_ID: Final = "group_id"
+_SAME_AS: Final[dict[str, tuple[str, ...]]] = {GROUP_ID: ("group",)} | {
+    told: tuple(name for name, other in MOMENTS.items() if other == told) for told in MOMENTS.values()
+}
+"""The columns that stand under another name too."""
+_OF_SPARK: Final = "org.apache.spark.sql.parquet.row.metadata"
+"""Where Spark writes its own schema, comments too, into a Parquet file."""
 
 
 def published(rows: DataFrame, table: str) -> DataFrame:
-    """The rows of a table, with the columns that are for others behind its own."""
-    own = [_told(F.col(name), name, comment(table, name)) for name in rows.columns]
-    more = [
-        _told(F.timestamp_millis(F.col(name)), MOMENTS[name], f"{comment(table, name) or name} (UTC)")
-        for name in rows.columns
-        if name in MOMENTS
-    ]
-    if "group" in rows.columns:
-        more.append(_told(F.col("group"), GROUP_ID, comment(table, "group")))
-    return rows.select(*own, *more)
+    """The rows of a table, with the columns that are for others behind its own. What is never null says so."""
+    kinds = {field.name: field.dataType for field in rows.schema.fields}
+    own = {name: _sure(F.col(name), table, name, kinds[name]) for name in rows.columns}
+    also = {MOMENTS[name]: F.timestamp_millis(own[name]) for name in rows.columns if name in MOMENTS}
+    also |= {GROUP_ID: own["group"]} if "group" in rows.columns else {}
+    told = dict(names_of(table, rows.columns))
+    return rows.select(*(_told(value, name, told[name]) for name, value in (own | also).items()))
 
 
 def names_of(table: str, columns: list[str]) -> list[tuple[str, str | None]]:
@@ -54,6 +61,41 @@ def names_of(table: str, columns: list[str]) -> list[tuple[str, str | None]]:
     if "group" in columns:
         more.append((GROUP_ID, comment(table, "group")))
     return [*((name, comment(table, name)) for name in columns), *more]
+
+
+def is_sure(table: str, column: str) -> bool:
+    """Whether a column that a table is written with is never null."""
+    return any(name in NEVER_NULL[table] for name in _SAME_AS.get(column, (column,)))
+
+
+def empty(table: str) -> pa.Table:
+    """A table without rows, with all that is known of its columns."""
+    own = from_arrow_schema(TABLES[table])
+    kinds = {field.name: field.dataType for field in own.fields}
+    kinds |= {MOMENTS[name]: TimestampType() for name in own.names if name in MOMENTS}
+    kinds |= {GROUP_ID: kinds["group"]} if "group" in own.names else {}
+    told = StructType(
+        [
+            StructField(name, kinds[name], not is_sure(table, name), {"comment": words} if words else None)
+            for name, words in names_of(table, own.names)
+        ]
+    )
+    return to_arrow_schema(told, timezone="UTC").with_metadata({_OF_SPARK: told.json()}).empty_table()
+
+
+def _sure(value: Column, table: str, name: str, kind: DataType) -> Column:
+    """The column; one that is never null is made so that Spark knows it, and fails where it is not so."""
+    if not is_sure(table, name):
+        return value
+    failed = F.raise_error(F.lit(f"the table {table} has a row without {name}")).cast(kind)
+    # what cannot be reached makes it known: an error alone may be null
+    return F.coalesce(value, failed, _something(kind))
+
+
+def _something(kind: DataType) -> Column:
+    if isinstance(kind, ArrayType):
+        return F.array().cast(kind)
+    return F.lit("" if isinstance(kind, StringType) else 0).cast(kind)
 
 
 def _told(value: Column, name: str, words: str | None) -> Column:

@@ -46,8 +46,11 @@ def placed(inputs: Inputs) -> DataFrame:
     """
     found = table(inputs.decoded, OFFSET_COMMIT).withColumn("mark", F.lit(None).cast(f"struct<{_MARK}>"))
     marks = _state_marks(inputs).unionByName(_epoch_marks(inputs))
+    # partition by partition, each with all that is said of its group: a group may have nearly all rows of a log, and
+    # would be the work of one task; and so these rows are in the order in which they are kept
+    marks = marks.join(found.select(*PLACE).distinct(), ["group", "log_partition"])
     rows = found.unionByName(marks, allowMissingColumns=True)
-    by_offset = Window.partitionBy("group", "log_partition").orderBy("log_offset")
+    by_offset = Window.partitionBy(*PLACE).orderBy("log_offset")
     so_far = by_offset.rowsBetween(Window.unboundedPreceding, 0)
     all_of_it = by_offset.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     rows = rows.select(
@@ -60,7 +63,7 @@ def placed(inputs: Inputs) -> DataFrame:
         rows = rows.withColumn("was_ms", F.lit(None).cast("long"))
     else:
         odd = inputs.odd_times.drop("sound_ms")
-        rows = rows.join(F.broadcast(odd), ["log_partition", "log_offset"], "left")
+        rows = rows.join(odd, ["log_partition", "log_offset"], "left")
     rows = rows.withColumn("state", F.col("at.state")).join(owners, ["group", "state", "topic", "partition"], "left")
     if inputs.epochs is not None:
         rows = owners_of(inputs.epochs, states(inputs), rows)

@@ -18,11 +18,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from muster.pipeline.persist import keep
 from muster.pipeline.schema import DECODED, columns
 
 DAY_MS: Final = 86_400_000
 YEARS_MS: Final = 10 * 365 * DAY_MS
 """No record can be this far from all others of its partition."""
+
+MOST_DAYS: Final = 50_000
+"""So many days of partitions are looked at one by one: nearly three years of 50 partitions."""
 
 _FEW: Final = 10
 """So many records of a partition, and of each thousand, may be in the future before that is believed."""
@@ -43,7 +47,7 @@ class Day(NamedTuple):
 
 def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFrame | None]:
     """Decoded rows (DECODED) with possible times, and the changed ones (ODD); None: there are none."""
-    partitions = sorted(partition for partition, days in _days(decoded).items() if are_odd(days, now_ms))
+    partitions = _suspect(decoded, now_ms)
     if not partitions:
         return decoded, None
 
@@ -56,24 +60,26 @@ def with_sound_times(decoded: DataFrame, now_ms: int) -> tuple[DataFrame, DataFr
     times = decoded.select("log_partition", "log_offset", "log_timestamp_ms").where(
         F.col("log_partition").isin(*partitions) & F.col("log_timestamp_ms").isNotNull()
     )
-    found = times.groupBy("log_partition").applyInArrow(odd, from_arrow_schema(ODD)).toArrow()
-    if not found.num_rows:
+    # they may be as many as the records, so they stay where they are; once counted, Spark knows how many there are
+    changed = keep(times.groupBy("log_partition").applyInArrow(odd, from_arrow_schema(ODD)))
+    if not changed.count():
         return decoded, None
-    changed = decoded.sparkSession.createDataFrame(found)
-    rows = decoded.join(F.broadcast(changed.drop("was_ms")), ["log_partition", "log_offset"], "left")
+    rows = decoded.join(changed.drop("was_ms"), ["log_partition", "log_offset"], "left")
     rows = rows.withColumn("log_timestamp_ms", F.coalesce("sound_ms", "log_timestamp_ms"))
     return rows.select(*DECODED.names), changed
 
 
-def _days(decoded: DataFrame) -> dict[int, list[Day]]:
-    """By partition, in the order of time."""
+def _suspect(decoded: DataFrame, now_ms: int) -> list[int]:
+    """The partitions that may have times that cannot be; all of them, if the times are of more than MOST_DAYS days."""
     at = F.col("log_timestamp_ms")
     rows = decoded.where(at.isNotNull()).groupBy("log_partition", F.floor(at / DAY_MS).alias("day"))
-    counted = rows.agg(F.min(at), F.max(at), F.min("log_offset"), F.max("log_offset")).collect()
-    found: dict[int, list[Day]] = {}
+    counted = rows.agg(F.min(at), F.max(at), F.min("log_offset"), F.max("log_offset")).limit(MOST_DAYS + 1).collect()
+    if len(counted) > MOST_DAYS:
+        return [row[0] for row in decoded.select("log_partition").distinct().orderBy("log_partition").collect()]
+    days: dict[int, list[Day]] = {}
     for partition, _, *rest in sorted(counted):
-        found.setdefault(partition, []).append(Day(partition, *rest))
-    return found
+        days.setdefault(partition, []).append(Day(partition, *rest))
+    return sorted(partition for partition, some in days.items() if are_odd(some, now_ms))
 
 
 def are_odd(days: Sequence[Day], now_ms: int) -> bool:

@@ -127,7 +127,7 @@ def _with_producers(commits: DataFrame, replaced: DataFrame | None) -> DataFrame
             commits = commits.withColumn(name, F.lit(None).cast(kind))
     if replaced is None:
         return commits.withColumn("fenced_ms", F.lit(None).cast("bigint"))
-    return commits.join(F.broadcast(replaced), list(PRODUCER), "left")
+    return commits.join(replaced, list(PRODUCER), "left")
 
 
 def _with_neighbours(commits: DataFrame) -> DataFrame:

@@ -138,6 +138,37 @@ TABLES: Final[Mapping[str, pa.Schema]] = MappingProxyType(
 )
 """Every table of the pipeline by its name."""
 
+NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        name: frozenset(text.split())
+        for name, text in {
+            "commits": "group topic partition is_deleted log_partition log_offset",
+            "generations": "group generation member_count source",
+            "memberships": "group member_id generations source",
+            "ownership": "group topic partition member_id",
+            "rebalances": "group source",
+            "moves": "group topic partition kind",
+            "balance": "group generation members partitions",
+            "regressions": "group topic partition from_offset to_offset back cause commits partitions",
+            "stalls": "group topic partition status lag_known",
+            "lag": "group topic partition committed_offset",
+            "progress": "group start_ms until_ms",
+            "flapping": "group rebalances score",
+            "static_candidates": "group returns",
+            "episodes": "group kind from_ms until_ms rebalances told",
+            "verdicts": "group level verdict episodes rebalances",
+            "comparison": "group",
+            "transactions": "source",
+            "fidelity": "group source generations reproduced withheld",
+            "advice": "group setting told",
+            "whatif": "group setting",
+            MALFORMED: "log_topic",
+            UNKNOWN: "log_topic",
+        }.items()
+    }
+)
+"""The columns of each table that always have a value; the others may be null. What is written says so."""
+
 _EVENT_WHO: Final = "member string, instance string, client_id string, host string"
 _TRIGGER: Final = pa.struct(columns(f"{_EVENT_WHO}, reason string"))
 _EVENT_MEMBER: Final = pa.struct(

@@ -203,6 +203,8 @@ def _told_of(rows: DataFrame) -> DataFrame:
         F.lead("status").over(in_order).alias("status_next"),
     )
     stood = F.col("beyond_ms").isNotNull() & (F.col("to_ms") - F.col("from_ms") >= STILL_MS)
+    # who had the partition, and what else its member did, can only make it less
+    stood &= _is_long(F.lit(STILL_MS))
     rows = rows.withColumns(
         {
             "begins": F.col("status_before").isNull() | (F.col("status") != F.col("status_before")),
@@ -213,6 +215,21 @@ def _told_of(rows: DataFrame) -> DataFrame:
     return rows.where(F.col("begins") | F.col("ends") | F.col("may_stand"))
 
 
+def _is_long(wanted_ms: Column) -> Column:
+    """Whether a partition stood still from `from_ms` to `to_ms` for `wanted_ms`, and for some of its usual intervals;
+    or nothing is heard of it at all for `SETTLE_MS`, which is all that counts if nothing is wanted (null).
+    """
+    usual_ms = (F.col("time_ms") - F.col("first_ms")) / F.greatest(F.col("commits") - 1, F.lit(1))
+    surely_ms = F.col("to_ms") - F.greatest("from_ms", "beyond_ms")
+    still = surely_ms >= F.greatest(wanted_ms, F.when(wanted_ms.isNotNull(), _USUAL_GAPS * usual_ms))
+    # of the end of a topic often only the last moment is known
+    only_last = F.col("is_last") & F.col("not_beyond_ms").isNull()
+    silent_ms = F.when(only_last, F.col("to_ms") - F.col("from_ms")).otherwise(surely_ms)
+    enough = (F.col("commits") == WINDOW) | (F.col("is_last") & (F.col("commits") > 1))
+    silent = enough & (silent_ms >= F.greatest(F.lit(SETTLE_MS), _USUAL_GAPS * usual_ms))
+    return F.coalesce(still, F.lit(False)) | silent
+
+
 def _standing(rows: DataFrame, owned: DataFrame | None, at_work: DataFrame) -> DataFrame:
     """The times in which the committed offset of a partition did not change, though it had an owner and there was
     something to read.
@@ -221,21 +238,13 @@ def _standing(rows: DataFrame, owned: DataFrame | None, at_work: DataFrame) -> D
     coordinator may have been away: then it has `REPEATS_MS` if it commits this same offset again and again, and
     `SETTLE_MS` if nothing is heard of it at all.
     """
-    is_last = F.col("is_last")
     rows = _going_on(rows.where("may_stand"), at_work)
     if owned is not None:
         rows = _while_owned(rows, owned)
     to_ms, from_ms = F.col("to_ms"), F.col("from_ms")
-    usual_ms = (F.col("time_ms") - F.col("first_ms")) / F.greatest(F.col("commits") - 1, F.lit(1))
-    surely_ms = to_ms - F.greatest(from_ms, "beyond_ms")
     repeats = F.col("run_commits") >= _AGAIN
-    wanted_ms = F.when(F.col("goes_on"), STILL_MS).when(repeats, REPEATS_MS)
-    still = surely_ms >= F.greatest(wanted_ms, F.when(wanted_ms.isNotNull(), _USUAL_GAPS * usual_ms))
-    # of the end of a topic often only the last moment is known
-    silent_ms = F.when(is_last & F.col("not_beyond_ms").isNull(), to_ms - from_ms).otherwise(surely_ms)
-    enough = (F.col("commits") == WINDOW) | (F.col("is_last") & (F.col("commits") > 1))
-    silent = enough & (silent_ms >= F.greatest(F.lit(SETTLE_MS), _USUAL_GAPS * usual_ms))
-    rows = rows.where((F.coalesce(still, F.lit(False)) | silent) & _is_unread())
+    long = _is_long(F.when(F.col("goes_on"), STILL_MS).when(repeats, REPEATS_MS))
+    rows = rows.where(long & _is_unread())
     ends_at_end = F.col("is_last") & (to_ms >= F.col("until_ms"))
     return rows.select(
         *("group", "log_partition", "topic", "partition", "member_id", "client_id"),

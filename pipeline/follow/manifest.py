@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """Of the file, and of the streams that are followed."""
 BUCKETS: Final = 16
 """Groups are kept in so many parts by a hash of their names; a part is made anew as a whole."""

@@ -23,6 +23,7 @@ from muster.pipeline.follow.manifest import BUCKETS, WHOLE, Manifest, rebuilt
 from muster.pipeline.follow.staging import bucket_of, reached, staged, staged_transactions
 from muster.pipeline.follow.store import BUCKET, Store
 from muster.pipeline.persist import keep
+from muster.pipeline.published import published
 from muster.pipeline.sources.ends import ends_of_cluster
 from muster.pipeline.sources.topic_names import names_of_cluster
 
@@ -72,7 +73,7 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         )  # fmt: skip
         for name, rows in made.items():
             folder = store.name("version")
-            rows.coalesce(1).write.parquet(store.folder(name, folder))
+            published(rows, name).coalesce(1).write.parquet(store.folder(name, folder))
             folders[name] = {WHOLE: folder}
     finally:
         store.spark.catalog.clearCache()
@@ -89,7 +90,7 @@ def _by_bucket(store: Store, inputs: Inputs, malformed_events: DataFrame) -> Fol
     folders: Folders = {}
     for name, rows in (facts | unusable(inputs.decoded, malformed_events)).items():
         folder = store.name("version")
-        placed = rows.withColumn(BUCKET, bucket_of(F.col("group")))
+        placed = published(rows, name).withColumn(BUCKET, bucket_of(F.col("group")))
         placed.write.partitionBy(BUCKET).parquet(store.folder(name, folder))
         folders[name] = store.buckets(name, folder)
     return folders

@@ -21,6 +21,7 @@ from muster.pipeline.follow.refresh import refresh
 from muster.pipeline.follow.staging import EVENT, NOT_DECODED, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
 from muster.pipeline.output import write_pages
+from muster.pipeline.published import published
 from muster.pipeline.report.content import About
 from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
@@ -205,7 +206,7 @@ class Follower:
             self._store.show(manifest)
         else:
             for name, table in self._store.tables(manifest).items():
-                write_delta(table, f"{self._store.out}/tables/{name}")
+                write_delta(published(table, name), f"{self._store.out}/tables/{name}")
         self._store.change(lambda latest: latest._replace(shown=manifest.version))
 
     def _shrink(self) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.follow.manifest import Manifest, NotOurs, folders, of_text, to_text
 from muster.pipeline.output import file_system, is_local, plain, remove, write_text
+from muster.pipeline.published import empty
 
 KEPT: Final = ".follow"
 """The folder beside the tables in which all of this lies."""
@@ -166,7 +167,7 @@ class Store:
                     os.link(file, shown / f"{bucket}-{file.name}")
             if not any(shown.iterdir()):
                 # a table without rows is still one that can be read
-                parquet.write_table(TABLES[name].empty_table(), shown / "empty.parquet")
+                parquet.write_table(empty(name), shown / "empty.parquet")
         link = self.local / KEPT / "tables.new"
         link.unlink(missing_ok=True)
         link.symlink_to(view.relative_to(self.local))

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from pyspark.errors.exceptions.captured import SparkRuntimeException
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.build import build, unusable
 from muster.pipeline.facts.comments import comment
-from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.published import MOMENTS, names_of, published
+from muster.pipeline.facts.schema import NEVER_NULL, TABLES
+from muster.pipeline.published import MOMENTS, empty, is_sure, names_of, published
 from muster.pipeline.views import OVERVIEW, register
 from tests.pipeline.facts.rows import table_of
+from tests.pipeline.scoring import read
+
+KEPT = Path(__file__).with_name("facts") / "data"
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
@@ -31,27 +39,76 @@ def test_what_really_happened_is_told_by_what_would_have() -> None:
 def test_times_stand_as_timestamps_beside_and_the_group_under_a_name_for_sql(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    row = {"group": "g", "kind": "restart", "from_ms": 1_750_000_000_123, "until_ms": None, "members": ["a"]}
-    table = published(table_of(spark, "episodes", [row]), "episodes")
-    assert table.columns[: len(TABLES["episodes"].names)] == TABLES["episodes"].names
-    table.coalesce(1).write.parquet(str(tmp_path / "tables" / "episodes"))
-    (file,) = (tmp_path / "tables" / "episodes").glob("*.parquet")
-    (found,) = parquet.read_table(file).select(["group_id", "from", "until"]).to_pylist()
-    assert (found["group_id"], found["until"]) == ("g", None)
-    assert found["from"].astimezone(UTC) == datetime(2025, 6, 15, 15, 6, 40, 123_000, UTC)
-    assert table.schema["from"].metadata == {"comment": "when the first thing of it happened (UTC)"}
+    row = {"group": "g", "generation": 1, "member_count": 1, "source": "log", "start_ms": 1_750_000_000_123}
+    table = published(table_of(spark, "generations", [row]), "generations")
+    assert table.columns[: len(TABLES["generations"].names)] == TABLES["generations"].names
+    table.coalesce(1).write.parquet(str(tmp_path / "tables" / "generations"))
+    (file,) = (tmp_path / "tables" / "generations").glob("*.parquet")
+    (found,) = parquet.read_table(file).select(["group_id", "start_time", "end_time"]).to_pylist()
+    assert (found["group_id"], found["end_time"]) == ("g", None)
+    assert found["start_time"].astimezone(UTC) == datetime(2025, 6, 15, 15, 6, 40, 123_000, UTC)
+    assert table.schema["start_time"].metadata == {"comment": "when it began (UTC)"}
     assert MOMENTS.keys() >= {"from_ms", "until_ms"}
+
+
+def comments_of(schema: pa.Schema) -> list[tuple[str, str]]:
+    """The columns, and what Spark knows of each."""
+    told = json.loads(schema.metadata[b"org.apache.spark.sql.parquet.row.metadata"])
+    return [(one["name"], one["metadata"]["comment"]) for one in told["fields"]]
+
+
+def test_what_a_real_kafkas_tables_say_is_never_null_never_is(spark: SparkSession, tmp_path: Path) -> None:
+    """Logs of a real Kafka with groups of every kind; the partitions of each have other numbers."""
+    for archive in KEPT.glob("kafka-4.3-*.tar.xz"):
+        if archive.name != "kafka-4.3-epochs.tar.xz":
+            with tarfile.open(archive) as files:
+                files.extractall(tmp_path / "log", filter="data")
+    inputs = read(spark, tmp_path / "log")
+    tables = build(inputs) | unusable(inputs.decoded, None)
+    filled = set()
+    for name, rows in tables.items():
+        # at once: what is never null fails where it is not so
+        published(rows, name).coalesce(1).write.parquet(str(tmp_path / name))
+        (file,) = (tmp_path / name).glob("*.parquet")
+        written = parquet.read_table(file)
+        for field in written.schema:
+            # Spark finds out by itself that some others are never null
+            assert not (field.nullable and is_sure(name, field.name)), (name, field.name)
+            assert field.nullable or not written.column(field.name).null_count
+        filled |= {name} if written.num_rows else set()
+        # a follower's table without rows is the same as one with rows
+        assert comments_of(empty(name).schema) == comments_of(written.schema)
+        assert [one for one in empty(name).schema if not one.nullable] == [
+            one.with_nullable(False) for one in written.schema if is_sure(name, one.name)
+        ]
+    assert filled >= {"commits", "generations", "rebalances", "moves", "regressions", "episodes", "verdicts", "lag"}
+
+
+def test_a_row_without_what_is_never_null_is_an_error(spark: SparkSession) -> None:
+    table = published(table_of(spark, "verdicts", [{"group": "g", "verdict": "fine"}]), "verdicts")
+    with pytest.raises(SparkRuntimeException, match="the table verdicts has a row without level"):
+        table.collect()
+    assert {name: set(NEVER_NULL[name]) - set(TABLES[name].names) for name in NEVER_NULL} == {
+        name: set() for name in TABLES
+    }
 
 
 def test_a_view_for_dashboards(spark: SparkSession, tmp_path: Path) -> None:
     rows = {
-        "verdicts": [{"group": "g", "level": "look", "verdict": "a died", "cost_ms": 2_500}],
-        "flapping": [{"group": "g", "score": 12.0}],
-        "lag": [{"group": "g", "topic": "t", "partition": one, "lag": 5, "behind_ms": 1_000} for one in (0, 1)],
-        "episodes": [{"group": "g", "kind": kind, "from_ms": at_ms} for at_ms, kind in enumerate(("restart", "other"))],
+        "verdicts": [{"level": "look", "verdict": "a died", "cost_ms": 2_500, "episodes": 2, "rebalances": 3}],
+        "flapping": [{"rebalances": 3, "score": 12.0}],
+        "lag": [
+            {"topic": "t", "partition": one, "committed_offset": 1, "lag": 5, "behind_ms": 1_000} for one in (0, 1)
+        ],
+        "episodes": [
+            {"kind": kind, "from_ms": at_ms, "until_ms": at_ms, "rebalances": 1, "told": kind}
+            for at_ms, kind in enumerate(("restart", "other"))
+        ],
     }
     for name, some in rows.items():
-        published(table_of(spark, name, some), name).write.parquet(str(tmp_path / "tables" / name))
+        published(table_of(spark, name, ({"group": "g", **row} for row in some)), name).write.parquet(
+            str(tmp_path / "tables" / name)
+        )
     names = register(spark, str(tmp_path), prefix="of_test_")
     assert sorted(names) == sorted(f"of_test_{name}" for name in (*rows, OVERVIEW))
     (row,) = spark.table(f"of_test_{OVERVIEW}").collect()

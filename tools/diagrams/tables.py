@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from muster.pipeline.facts.comments import comment
 from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.published import GROUP_ID, MOMENTS
+from muster.pipeline.published import GROUP_ID, MOMENTS, is_sure
 from tools.diagrams.pages import Parts
 
 _TYPES = {"int64": "long", "int32": "int", "int16": "short", "bool": "boolean"}
@@ -18,12 +18,13 @@ def reference() -> str:
 
 
 def _table(name: str, schema: pa.Schema) -> str:
-    lines = ["| column | type | meaning |", "|---|---|---|"]
+    lines = ["| column | type | always | meaning |", "|---|---|---|---|"]
     for field in schema:
         also = MOMENTS.get(field.name) or (GROUP_ID if field.name == "group" else None)
         names = f"`{field.name}`" + (f", `{also}`" if also else "")
         kind = _type(field.type) + (", timestamp" if field.name in MOMENTS else "")
-        lines.append(f"| {names} | {kind} | {comment(name, field.name) or ''} |")
+        sure = "yes" if is_sure(name, field.name) else ""
+        lines.append(f"| {names} | {kind} | {sure} | {comment(name, field.name) or ''} |")
     return "\n".join(lines)
 
 

@@ -1,0 +1,82 @@
+"""What comes to the driver: rows that Python collects, and tables that Spark is told to send to every task. None of it
+grows with the log; each place says by what it is bounded.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from muster.pipeline.facts import log_times
+from muster.pipeline.facts.log_times import with_sound_times
+from tests.pipeline.raw import commit
+from tests.pipeline.sources.logs import batch, write_segment
+
+ROOM = Path(log_times.__file__).parents[1]
+COLLECTING = {"collect", "toPandas", "toLocalIterator", "toArrow", "first", "take", "head", "tail", "foreach"}
+SENDING = {"broadcast"}
+
+BOUNDED = {
+    ("facts/log_times.py", "_suspect", "collect"): "MOST_DAYS, and then the number of partitions of the log",
+    ("facts/epoch_states.py", "topic_names", "collect"): "the number of topics",
+    ("facts/stalls.py", "stalls", "broadcast"): "one row",
+    ("facts/episodes.py", "_with_common", "broadcast"): "one row",
+    ("facts/flapping.py", "observed", "broadcast"): "one row",
+    ("facts/comparison.py", "comparison", "broadcast"): "one row",
+    ("whatif/job.py", "what_if", "broadcast"): "one row",
+    ("report/select.py", "_rows", "collect"): "the limits of the page: every caller sets one, or groups by few values",
+    ("follow/staging.py", "_counts", "collect"): "the number of kinds",
+    ("follow/refresh.py", "_ends", "collect"): "the number of partitions in the cluster",
+    ("stage.py", "_ends", "collect"): "the number of partitions in the cluster",
+    ("stage.py", "_nothing", "first"): "one row",
+    ("write.py", "write_decoded", "collect"): "the number of kinds",
+    ("write.py", "_by_workers", "collect"): "the number of files: tasks x kinds",
+}
+
+
+def calls() -> Iterator[tuple[str, str, str]]:
+    """File, function and name of each call that brings rows to the driver."""
+    for path in sorted(ROOM.rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef):
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_of_spark(node):
+                        yield path.relative_to(ROOM).as_posix(), function.name, node.func.attr
+
+
+def is_of_spark(node: ast.Call) -> bool:
+    """Not F.first, an aggregate, nor pc.take and the like of Arrow, which are given what they work on."""
+    assert isinstance(node.func, ast.Attribute)
+    of = node.func.value
+    name = of.id if isinstance(of, ast.Name) else ""
+    if node.func.attr in SENDING:
+        return name == "F"
+    return node.func.attr in COLLECTING and name not in ("F", "pc", "story", "data", "laid", "found") and not node.args
+
+
+def test_what_comes_to_the_driver_does_not_grow_with_the_log() -> None:
+    assert set(calls()) == BOUNDED.keys()
+    assert all(BOUNDED.values())
+
+
+@pytest.mark.parametrize("most", [1, 50_000])
+def test_times_of_more_days_than_are_looked_at_are_all_looked_at(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    day = log_times.DAY_MS
+    times = [20_000 * day, 20_001 * day, 1, 20_002 * day]
+    for partition, some in enumerate((times, sorted(times[:2]))):
+        data = [batch([commit()], offset, timestamp_ms=at_ms) for offset, at_ms in enumerate(some)]
+        write_segment(tmp_path, data, partition)
+    monkeypatch.setattr(log_times, "MOST_DAYS", most)
+    decoded = spark.read.format("muster").option("path", str(tmp_path)).option("rows", "decoded").load()
+    rows, changed = with_sound_times(decoded, 20_003 * day)
+    assert changed is not None
+    assert [tuple(row) for row in changed.collect()] == [(0, 2, 1, 20_001 * day)]
+    assert sorted(row.log_timestamp_ms for row in rows.collect()) == sorted(
+        [*times[:2], *times[:2], *times[1:2], times[3]]
+    )
