@@ -121,12 +121,10 @@ def _prepare(master: str) -> None:
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    # else Spark's scripts start a Python only to ask it where Spark is: 0.8 s of CPU
-    os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
-    # they make the command for the Java of Spark in a Java of its own, which lives for half a second
-    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1" + " -XX:+UseSerialGC" * _collector_is_free())
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        # else Spark's scripts start a Python only to ask it where Spark is: 0.8 s of CPU
+        os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__file__).parent))
 
 
 def of_a_new_one(*, local: bool) -> dict[str, str]:
