@@ -83,7 +83,7 @@ def buckets(tables: Tables, bucket_ms: int, limit: int) -> list[Row]:
     spans = planned.groupBy("group").agg(F.collect_list(F.struct("from_ms", "until_ms")).alias("spans"))
     within = F.exists("spans", lambda one: F.col("end_ms").between(one["from_ms"], one["until_ms"]))
     start = (F.floor(F.col("start_ms") / bucket_ms) * bucket_ms).cast("long").alias("bucket_ms")
-    rows = tables["rebalances"].where("start_ms is not null").join(F.broadcast(spans), "group", "left")
+    rows = tables["rebalances"].where("start_ms is not null").join(spans, "group", "left")
     counted = rows.groupBy(start, "cause", F.coalesce(within, F.lit(False)).alias("is_planned"))
     return rows_of(counted.agg(F.count("*").alias("rebalances")).orderBy("bucket_ms", "cause").limit(limit))
 
