@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.groups.common.restless import CRASH_LOOP, FLAPPING, SLOW, told
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "words"),
+    [
+        (CRASH_LOOP, {}, "web-1 crash-loops"),
+        (CRASH_LOOP, {"over": True}, "web-1 crash-looped"),
+        (FLAPPING, {}, "web-1 take turns in coming and going"),
+        (FLAPPING, {"over": True}, "web-1 took turns in coming and going"),
+        (SLOW, {}, "web-1 polled too slowly and was put out again and again"),
+        (SLOW, {"again": False}, "web-1 polled too slowly and was put out"),
+    ],
+)
+def test_what_is_said(kind: str, more: dict[str, bool], words: str) -> None:
+    assert told(kind, "web-1", **more) == words
