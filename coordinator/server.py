@@ -45,7 +45,7 @@ from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import PLAINTEXT, WILDCARDS, Listener, ListenerAddress, Security
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.observe.journal import Journal
-from muster.coordinator.observe.observers import Observers
+from muster.coordinator.observe.observers import Observers, warn_restless
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime import placement
@@ -332,7 +332,9 @@ class Server:
     def _observe(self, index: int) -> Observers:
         journal = None
         if self.config.settings(ObserveSettings).muster_group_events_enable:
-            journal = Journal(index, partial(self.topics.open.open_log, GROUP_EVENTS_TOPIC, index), self.clock)
+            journal = Journal(
+                index, partial(self.topics.open.open_log, GROUP_EVENTS_TOPIC, index), self.clock, warn_restless
+            )
         observers = Observers(journal)
         self._observers.append(observers)
         return observers

@@ -48,8 +48,14 @@ _FENCED: Final = {
 class Journal:
     """See the module."""
 
-    def __init__(self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock) -> None:
-        """`open_log`: see `EventWriter`."""
+    def __init__(
+        self,
+        partition: int,
+        open_log: Callable[[], tuple[EventLog, int]],
+        clock: Clock,
+        restless: Callable[[Event], object] = lambda _: None,
+    ) -> None:
+        """`open_log`: see `EventWriter`; `restless` is told when members of a group begin to come and go in a loop."""
         self.partition = partition
         self._clock = clock
         self._writer = EventWriter(partition, open_log, clock)
@@ -57,6 +63,7 @@ class Journal:
         self._ended = TransactionCounts()
         self._pending = PendingRows(self._cannot_be_said)
         self._loops = Loops()
+        self._restless = restless
         self._is_asked = False
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
@@ -81,7 +88,7 @@ class Journal:
         told = self._loops.see(event, wall_ms)
         if told is not None:
             self._pending.add(told, wall_ms)
-            log.warning("a group is restless", group=told.group_id, what=told.facts["text"])
+            self._restless(told)
 
     def flush(self) -> None:
         """Write all events, because an answer is about to show them; harmless if there are none."""

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import structlog
+
 from muster.coordinator.core.interface import Now
 from muster.coordinator.group_coordinator.log_lines import log_event
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe.journal import Journal
+
+log = structlog.get_logger("muster.groups")
+
+
+def warn_restless(event: Event) -> None:
+    """Members of a group come and go in a loop: for `Journal`, which finds that out."""
+    log.warning("a group is restless", group=event.group_id, what=event.facts["text"])
 
 
 class Observers:

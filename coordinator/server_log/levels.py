@@ -15,6 +15,7 @@ LOGGERS: Final = (
     ROOT,
     "muster",
     "muster.api",
+    "muster.authorizer",
     "muster.config",
     "muster.events",
     "muster.groups",

@@ -84,7 +84,10 @@ async def test_a_group_is_listed_described_and_its_offsets_are_told(
         if os.environ.get("MUSTER_TEST_SERVER") == "kafka":  # it keeps no events
             assert (described[4:], whole["verdict"]) == ([], None)
         else:
-            assert (described[4:], whole["verdict"]) == (["verdict: fine"], {"level": "fine", "text": "fine"})
+            # where metadata came late, a client has joined again: that is told, and is fine
+            assert whole["verdict"]["level"] == "fine"
+            assert whole["verdict"]["text"].startswith("fine")
+            assert described[4:] == [f"verdict: {whole['verdict']['text']}"]
         owners = {member["client_id"]: member["assignment"] for member in whole["members"]}
         assert (whole["state"], owners) == ("Stable", {"a": {topic: [0, 2]}, "b": {topic: [1, 3]}})
 

@@ -50,7 +50,8 @@ class Desk:
         self.clock = ManualClock()
         self.log = FakeLog()
         self.opened = 0
-        self.journal = Journal(7, self._open, self.clock)
+        self.restless: list[Event] = []
+        self.journal = Journal(7, self._open, self.clock, self.restless.append)
 
     def _open(self) -> tuple[FakeLog, int]:
         self.opened += 1

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.groups.common import events, restless
 from muster.coordinator.groups.common.events import Event, MemberFacts
 from muster.coordinator.observe.loops import GROUP_RESTLESS, MOST_PLACES, Loops
+from muster.coordinator.observe.observers import warn_restless
 from muster.coordinator.observe.timeline import Timeline
 from muster.pipeline.episodes.verdict import verdict
 from tests.coordinator.observe.test_journal import Desk
@@ -126,3 +128,9 @@ def test_the_journal_writes_it_after_what_led_to_it_and_a_timeline_tells_it() ->
     assert [row["kind"] for _, row in desk.log.rows[-2:]] == ["member_joined", GROUP_RESTLESS]
     assert (value["what"], value["times"], value["members"]) == ("crash_loop", 3, ["web-1"])
     assert Timeline(dates=False).feed(value)[0].endswith(" web-1 crash-loops: 3 times")
+    assert [one.facts["text"] for one in desk.restless] == ["web-1 crash-loops"]
+    with capture_logs() as lines:
+        warn_restless(desk.restless[0])
+    assert lines == [
+        {"event": "a group is restless", "log_level": "warning", "group": "g", "what": "web-1 crash-loops"}
+    ]

@@ -115,7 +115,9 @@ def test_a_group_that_commits_to_the_end_is_never_late(
         monkeypatch.setattr(module, name, and_goes_on)
 
     # the tables that this is about, and what they are made of
-    monkeypatch.setattr(refresh, "MADE", ("commits", "generations", "memberships", "rebalances", *refresh.OF_NOW))
+    monkeypatch.setattr(
+        refresh, "MADE", ("commits", "generations", "memberships", "rebalances", "regressions", *refresh.OF_NOW)
+    )
     after(run, "look")
     after(refresh, "staged")
     follower = Follower(
@@ -147,7 +149,9 @@ def test_a_group_that_commits_no_more_gets_later(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
-    monkeypatch.setattr(refresh, "MADE", ("commits", "generations", "memberships", "rebalances", *refresh.OF_NOW))
+    monkeypatch.setattr(
+        refresh, "MADE", ("commits", "generations", "memberships", "rebalances", "regressions", *refresh.OF_NOW)
+    )
     group = Healthy(live)
     following = Following(live.client, str(tmp_path), Wanted(groups=("healthy",)), once=True, page_every=0)
     Follower(spark, following).run()
