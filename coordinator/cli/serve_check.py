@@ -62,7 +62,7 @@ def _tls(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
     settings = tls_settings(listener, live)
     made = build(settings)
     versions = sorted({made.context.minimum_version.name, made.context.maximum_version.name})
-    spoken = " to ".join(one.replace("_", ".", 1).replace("TLSv1.", "TLSv1.") for one in versions)
+    spoken = " to ".join(one.replace("_", ".", 1) for one in versions)
     yield f"  It is encrypted ({spoken}); its certificate is that of {subject(made.certificate)}."
     if listener.has_sasl and settings.ssl_client_auth != "none":
         yield "  Clients may need a certificate too (ssl.client.auth), but it does not name them."

@@ -36,14 +36,20 @@ NAMES_AT_ONCE = 200
 """Topics that are looked at between two steps of a search."""
 
 
-class _Nobody:
-    """In place of a client: a group waits for the work, whoever has asked."""
+class Nobody:
+    """In place of a client: groups wait for the work, whoever has asked.
+
+    `failed`: the log line if there is no result.
+    """
 
     closed = False
 
+    def __init__(self, failed: str) -> None:
+        self._failed = failed
+
     def fault(self, error: Exception) -> None:
-        """The core is told that there is no result."""
-        log.error("work for a consumer group failed", error=repr(error))
+        """There is no result."""
+        log.error(self._failed, error=repr(error))
 
 
 def helpers(
@@ -57,7 +63,7 @@ def helpers(
     """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
-        slices.run(job(wanted), tell, _Nobody())
+        slices.run(job(wanted), tell, Nobody("work for a consumer group failed"))
 
     def later(what: Message) -> None:
         if call_soon is not None:

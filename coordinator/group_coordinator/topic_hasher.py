@@ -5,24 +5,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-import structlog
-
+from muster.coordinator.group_coordinator.helpers import Nobody
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.slices import Job, Slices
-
-log = structlog.get_logger("muster.groups")
 
 FEW_TOPICS: Final = 500
 """So many new topics are left to the group that asks for them: 2 ms."""
 HASHED_AT_ONCE: Final = 50
 """Topics between two steps of the job."""
-
-
-class _Nobody:
-    closed = False
-
-    def fault(self, error: Exception) -> None:
-        log.error("topics could not be hashed; groups do it when they need it", error=repr(error))
 
 
 class TopicHasher:
@@ -40,7 +30,9 @@ class TopicHasher:
         self._seen = min(self._seen, count)
         if count - self._seen > FEW_TOPICS:
             self._seen = count
-            self._slices.run(self._hash(image), _done, _Nobody())
+            self._slices.run(
+                self._hash(image), _done, Nobody("topics could not be hashed; groups do it when they need it")
+            )
 
     def _hash(self, image: TopicsImage) -> Job[None]:
         # imported here: a server with few topics and without such groups does not need it

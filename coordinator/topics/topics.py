@@ -274,8 +274,8 @@ class Topics:
         callback(self.state.acls.values())
 
     def write_acls(self, records: Sequence[Message]) -> None:
-        """Write records of access control entries that come or go; they are in force at once. Raises `ApiError`."""
-        self._write(records)
+        """`write_records` of access control entries that come or go; they are in force at once. Raises `ApiError`."""
+        self.write_records(records)
         for callback in self._acl_subscribers:
             callback(records)
 

@@ -52,7 +52,7 @@ def _whole_stop(of: History) -> Found:
             gone.append(one)
         if not gone:
             continue
-        after = came[bisect_right(came_at, ms) :] or []
+        after = came[bisect_right(came_at, ms) :]
         soon = bool(after) and (after[0].back_ms or 0) - ms <= limits.RETURN_MS
         if len(gone) < 2 and soon:  # the only member was started anew
             continue

@@ -43,7 +43,7 @@ def handle_create_acls(
     """Make the entries that are right and not there already; one answer for each that was sent."""
     rows = request.creations
     for row in rows:
-        if closes(context, row.resource_type, row.resource_pattern_type, row.operation, row.permission_type):
+        if closes(context, _acl(row)):
             return None
         yield None
     found = authorizer_for(node, context, Operation.ALTER)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes
+from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes, filter_of
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, to_the_end
@@ -16,7 +16,6 @@ from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -40,8 +39,9 @@ def handle_delete_acls(
     node: Node, context: RequestContext, request: DeleteAclsRequest
 ) -> Job[DeleteAclsResponse | None]:
     """What each filter selects goes, and is told under each filter that selects it."""
-    for row in request.filters:
-        if closes(context, row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type):
+    filters = [filter_of(row) for row in request.filters]
+    for wanted in filters:
+        if closes(context, wanted):
             return None
         yield None
     authorizer = authorizer_for(node, context, Operation.ALTER)
@@ -52,8 +52,7 @@ def handle_delete_acls(
     answers: list[DeleteAclsFilterResult] = []
     doomed: dict[Acl, None] = {}
     told = 0
-    for row in request.filters:
-        wanted = _filter(row)
+    for wanted in filters:
         fault = _fault(wanted)
         if fault is not None:
             answers.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=fault))
@@ -73,18 +72,6 @@ def handle_delete_acls(
     _delete(node, authorizer, doomed, answers)
     yield from until_durable(node, [answer for answer in answers if not answer.error_code])
     return DeleteAclsResponse(filter_results=answers)
-
-
-def _filter(row: DeleteAclsFilter) -> AclFilter:
-    return AclFilter(
-        row.resource_type_filter,
-        row.resource_name_filter,
-        row.pattern_type_filter,
-        row.principal_filter,
-        row.host_filter,
-        row.operation,
-        row.permission_type,
-    )
 
 
 def _fault(wanted: AclFilter) -> str | None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes
+from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes, filter_of
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.security.acls import AclFilter
 from muster.coordinator.security.authorizer import Operation
 from muster.coordinator.slices import Job
 from muster.protocol.messages.describe_acls import (
@@ -23,16 +22,8 @@ def handle_describe_acls(
     node: Node, context: RequestContext, request: DescribeAclsRequest
 ) -> Job[DescribeAclsResponse | None]:
     """The entries by resource. A code that Kafka does not know selects none."""
-    wanted = AclFilter(
-        request.resource_type_filter,
-        request.resource_name_filter,
-        request.pattern_type_filter,
-        request.principal_filter,
-        request.host_filter,
-        request.operation,
-        request.permission_type,
-    )
-    if closes(context, wanted.resource_type, wanted.pattern_type, wanted.operation, wanted.permission_type):
+    wanted = filter_of(request)
+    if closes(context, wanted):
         return None
     found = authorizer_for(node, context, Operation.DESCRIBE, _DISABLED)
     if isinstance(found, Refusal):

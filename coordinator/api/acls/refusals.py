@@ -7,10 +7,12 @@ from typing import Final, NamedTuple
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
-from muster.coordinator.security.acls import UNKNOWN
+from muster.coordinator.security.acls import UNKNOWN, Acl, AclFilter
 from muster.coordinator.security.authorizer import CLUSTER_NAME, ResourceType
 from muster.coordinator.security.standard_authorizer import StandardAuthorizer
 from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.messages.delete_acls import DeleteAclsFilter
+from muster.protocol.messages.describe_acls import DescribeAclsRequest
 
 NO_AUTHORIZER: Final = "No Authorizer is configured."
 
@@ -42,9 +44,22 @@ def authorizer_for(
     return authorizer
 
 
-def closes(context: RequestContext, *codes: int) -> bool:
+def filter_of(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+    """What a client selects entries by: both requests name it alike."""
+    return AclFilter(
+        row.resource_type_filter,
+        row.resource_name_filter,
+        row.pattern_type_filter,
+        row.principal_filter,
+        row.host_filter,
+        row.operation,
+        row.permission_type,
+    )
+
+
+def closes(context: RequestContext, given: Acl | AclFilter) -> bool:
     """Close the connection, as Kafka does, when a code is 0, which no client may send (IllegalArgumentException)."""
-    if UNKNOWN not in codes:
+    if UNKNOWN not in (given.resource_type, given.pattern_type, given.operation, given.permission_type):
         return False
     context.channel.end(CloseConnection("its request has the code 0 (UNKNOWN) in an access control entry or filter"))
     return True

@@ -67,7 +67,7 @@ def sparing(held: Held, target: Share, shared: Callable[[tuple[int, ...]], tuple
     return tuple(made)
 
 
-def epochs_of(held: Iterable[tuple[bytes, tuple[int, ...], tuple[int, ...]]]) -> dict[bytes, Epochs]:
+def epochs_of(held: Iterable[Row]) -> dict[bytes, Epochs]:
     """What `held_of` was made from."""
     return {topic_id: dict(zip(partitions, epochs, strict=True)) for topic_id, partitions, epochs in held}
 

@@ -31,18 +31,6 @@ def entry(
     return AclCreation(kind, name, pattern, principal, host, operation, permission)
 
 
-def described(
-    kind: int = 1,
-    name: str | None = None,
-    pattern: int = 1,
-    principal: str | None = None,
-    host: str | None = None,
-    operation: int = 1,
-    permission: int = 1,
-) -> DescribeAclsRequest:
-    return DescribeAclsRequest(kind, name, pattern, principal, host, operation, permission)
-
-
 def selected(
     kind: int = 1,
     name: str | None = None,
@@ -53,6 +41,12 @@ def selected(
     permission: int = 1,
 ) -> DeleteAclsFilter:
     return DeleteAclsFilter(kind, name, pattern, principal, host, operation, permission)
+
+
+def described(*given: Any, **named: Any) -> DescribeAclsRequest:
+    """By what `selected` selects."""
+    row = selected(*given, **named)
+    return DescribeAclsRequest(*(getattr(row, name) for name in row.__slots__))
 
 
 def create(*rows: AclCreation) -> CreateAclsRequest:
