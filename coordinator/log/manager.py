@@ -299,11 +299,13 @@ class LogManager:
         for log in self.logs():
             log.sync_if_older(mono_ms)
 
-    def checkpoint(self) -> None:
-        """Write recovery points and start offsets, those of logs that are not open (yet) as they were."""
+    def checkpoint(self, *, sync: bool = False) -> None:
+        """Write recovery points and start offsets, those of logs that are not open (yet) as they were. `sync`: wait
+        until they would survive a power cut.
+        """
         for key, log in self._logs.items():
             self._last_stops.note(key, log.recovery_point, log.start_offset)
-        self._last_stops.save()
+        self._last_stops.save(sync=sync)
 
     def flush(self) -> None:
         """Sync all logs, waiting for the disk."""
@@ -324,7 +326,7 @@ class LogManager:
             if clean:
                 for log in self.logs():
                     log.close()
-                self.checkpoint()
+                self.checkpoint(sync=True)
                 # a log that is offline is to be checked from end to end again; and one that was not opened since the
                 # process was killed is as that left it
                 unseen = self.needs_recovery and not self._logs.keys() >= set(self.folders.on_disk())

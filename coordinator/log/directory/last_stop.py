@@ -70,11 +70,11 @@ class LastStops:
         noted = self._recovery_points.pop(partition, 0) + self._start_offsets.pop(partition, 0)
         return noted > 0
 
-    def save(self) -> None:
-        """Write recovery points and start offsets. Raises OSError."""
+    def save(self, *, sync: bool = False) -> None:
+        """Write recovery points and start offsets; `sync`: so that they survive a power cut. Raises OSError."""
         starts = {key: offset for key, offset in self._start_offsets.items() if offset > 0}
-        self._storage.save(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(self._recovery_points))
-        self._storage.save(checkpoints.START_OFFSETS, checkpoints.encode_offsets(starts))
+        self._storage.save(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(self._recovery_points), sync=sync)
+        self._storage.save(checkpoints.START_OFFSETS, checkpoints.encode_offsets(starts), sync=sync)
 
 
 def read_last_stops(storage: Storage) -> dict[Partition, LastStop]:

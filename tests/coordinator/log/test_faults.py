@@ -145,6 +145,21 @@ def test_a_clean_stop_is_only_noted_when_new_folders_would_survive_a_power_cut(s
     assert again.folders.topic_id_on_disk("t", 0) == TOPIC_ID
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_clean_stop_noted_survives_a_power_cut(seed: int) -> None:
+    """Records that a client has deleted do not come back."""
+    disk = FaultyStorage(seed, 1_000)
+    manager = manage(disk)
+    log = manager.open_log("t", 0, config=CONFIG)
+    for number in range(3):
+        log.append(0, batch(b"%d" % number), wall_ms=NOW)
+    log.delete_records_before(2)
+    manager.close()
+    again = manage(disk.left_behind(power_cut=True))
+    assert not again.needs_recovery
+    assert again.open_log("t", 0, config=CONFIG).start_offset == 2
+
+
 def test_after_a_failed_sync_of_new_folders_no_stop_is_a_clean_one() -> None:
     later, failures = Later(), []
     disk = FaultyStorage(1, 1_000)
