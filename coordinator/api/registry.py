@@ -78,6 +78,8 @@ _TABLE = (
     _api(44, 0, 1, "configs.alter_configs:handle_incremental_alter_configs"),
     _api(46, 0, 0, "topics.reassignments:handle_list_partition_reassignments"),
     _api(47, 0, 0, "groups.offset_delete:handle_offset_delete"),
+    _api(48, 0, 1, "quotas.describe_client_quotas:handle_describe_client_quotas"),
+    _api(49, 0, 1, "quotas.alter_client_quotas:handle_alter_client_quotas"),
     _api(50, 0, 0, "security.scram_credentials:handle_describe_user_scram_credentials"),
     _api(51, 0, 0, "security.scram_credentials:handle_alter_user_scram_credentials"),
     _api(60, 0, 2, "cluster.describe_cluster:handle_describe_cluster"),

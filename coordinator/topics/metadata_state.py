@@ -24,6 +24,7 @@ from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
+    from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord
     from muster.protocol.messages.metadata_records.remove_access_control_entry_record import (
         RemoveAccessControlEntryRecord,
     )
@@ -97,6 +98,7 @@ class MetadataState:
         "deleted",
         "features",
         "next_producer_id",
+        "quotas",
         "scram",
         "starts",
         "topics",
@@ -115,6 +117,8 @@ class MetadataState:
         """Topics that there were: name by id."""
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
+        """The quotas of clients, by types and names of an entity, in the order of the types."""
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """The credentials of SCRAM, by user and type of the mechanism."""
         self.starts = 0
@@ -253,6 +257,18 @@ class MetadataState:
     def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
         self.acls.pop(record.id, None)
 
+    def _quota(self, record: ClientQuotaRecord) -> None:
+        names = {part.entity_type: part.entity_name for part in record.entity}
+        entity = tuple(sorted(names.items(), key=lambda row: row[0]))
+        if not record.remove:
+            self.quotas.setdefault(entity, {})[record.key] = record.value
+            return
+        quotas = self.quotas.get(entity)
+        if quotas is not None:
+            quotas.pop(record.key, None)
+            if not quotas:
+                del self.quotas[entity]
+
     def _scram(self, record: UserScramCredentialRecord) -> None:
         self.scram[record.name, record.mechanism] = record
 
@@ -275,6 +291,7 @@ _EVOLVE: dict[type[Message], Callable[[MetadataState, Message], None]] = {
 }
 _EVOLVE_BY_NAME: dict[str, Callable[[MetadataState, Message], None]] = {
     "AccessControlEntryRecord": MetadataState._acl,  # type: ignore[dict-item]  # as above
+    "ClientQuotaRecord": MetadataState._quota,  # type: ignore[dict-item]  # as above
     "RemoveAccessControlEntryRecord": MetadataState._remove_acl,  # type: ignore[dict-item]  # as above
     "RemoveUserScramCredentialRecord": MetadataState._remove_scram,  # type: ignore[dict-item]  # as above
     "UserScramCredentialRecord": MetadataState._scram,  # type: ignore[dict-item]  # as above

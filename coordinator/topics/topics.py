@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
@@ -44,6 +45,9 @@ from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
 from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
 from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
+
+if TYPE_CHECKING:
+    from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord
 
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
@@ -93,6 +97,7 @@ class Topics:
         self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
         self._acl_subscribers: list[Callable[[Iterable[Message]], object]] = []
+        self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
         self._changes = OneByOne()
         """Of topics: what one has begun, another one does not see half of."""
         self._producer_ids = range(0)
@@ -277,6 +282,16 @@ class Topics:
         """`write_records` of access control entries that come or go; they are in force at once. Raises `ApiError`."""
         self.write_records(records)
         for callback in self._acl_subscribers:
+            callback(records)
+
+    def subscribe_quotas(self, callback: Callable[[Iterable[ClientQuotaRecord]], object]) -> None:
+        """Call back with the records of quotas that change; those that there are now are in `state`."""
+        self._quota_subscribers.append(callback)
+
+    def write_quotas(self, records: Sequence[ClientQuotaRecord]) -> None:
+        """`write_records` of quotas of clients; they are in force at once. Raises `ApiError`."""
+        self.write_records(records)
+        for callback in self._quota_subscribers:
             callback(records)
 
     def write_records(self, records: Sequence[Message]) -> None:

@@ -15,6 +15,7 @@ from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_client_quotas,
     alter_configs,
     alter_user_scram_credentials,
     consumer_group_describe,
@@ -27,6 +28,7 @@ from muster.protocol.messages import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -291,6 +293,16 @@ WRONG_SCRAM = alter_user_scram_credentials.AlterUserScramCredentialsRequest(
     ],
 )
 
+QUOTAS_ASKED = describe_client_quotas.DescribeClientQuotasRequest([describe_client_quotas.ComponentData("", 9, None)])
+QUOTAS_SET = alter_client_quotas.AlterClientQuotasRequest(
+    [
+        alter_client_quotas.AlterClientQuotasRequestEntryData(
+            [alter_client_quotas.AlterClientQuotasRequestEntityData("user", "a")],
+            [alter_client_quotas.OpData("producer_byte_rate", 1e9, False)],
+        )
+    ]
+)
+
 CASES = [
     Case("produce", lambda t: records_for(t, batch()), ((O.WRITE, T, "t"),), ((O.WRITE, T, "t"),), produced, [(NO_TOPIC, None)]),
     Case("produce to a topic that is not there", lambda t: produce_by_name("no"), ((O.WRITE, T, "no"),), ((O.WRITE, T, "no"),), produced, [(NO_TOPIC, None)], 12),
@@ -378,4 +390,6 @@ CASES = [
     Case("alter users in ways that are wrong", lambda t: SCRAM, (of_cluster(O.ALTER),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("a", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"), ("b", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")]),
     Case("alter users otherwise wrong", lambda t: WRONG_SCRAM, (of_cluster(O.ALTER),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"), ("a", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"), ("b", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"), ("c", ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"), ("d", ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")]),
     Case("describe users that there are not", lambda t: described_users("a", "b", "a"), (of_cluster(O.DESCRIBE),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("a", ErrorCode.DUPLICATE_RESOURCE, "Cannot describe SCRAM credentials for the same user twice in a single request: a"), ("b", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to describe a user credential that does not exist: b")]),
+    Case("quotas told", lambda t: QUOTAS_ASKED, (of_cluster(O.DESCRIBE_CONFIGS),), (of_cluster(O.DESCRIBE_CONFIGS),), lambda a: (a.error_code, a.error_message, a.entries), (NO_CLUSTER, None, None)),
+    Case("quotas set", lambda t: QUOTAS_SET, (of_cluster(O.ALTER_CONFIGS),), (of_cluster(O.ALTER_CONFIGS),), lambda a: [(r.error_code, r.error_message, [(e.entity_type, e.entity_name) for e in r.entity]) for r in a.entries], [(NO_CLUSTER, error_message(NO_CLUSTER), [("user", "a")])]),
 ]  # fmt: skip

@@ -1,0 +1,1 @@
+"""The quotas of clients: who has which, and their changes."""

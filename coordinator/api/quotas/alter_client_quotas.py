@@ -1,0 +1,189 @@
+"""AlterClientQuotas: set and remove quotas (ControllerApis, ClientQuotaControlManager)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import Final
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.quotas.entities import (
+    IP,
+    Entity,
+    entity_of,
+    fault_of_entity,
+    fault_of_quota,
+    in_javas_order,
+    is_same,
+    shown,
+    unresolvable,
+)
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.slices import Apart, Job
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntryData,
+    AlterClientQuotasResponse,
+    AlterClientQuotasResponseEntityData,
+    AlterClientQuotasResponseEntryData,
+    OpData,
+)
+from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+
+MOST_RECORDS: Final = 10_000
+"""Changes of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+MOST_ENTITIES: Final = 20_000
+"""Entities with quotas. Kafka has no limit; here an answer that tells of all of them is to stay small."""
+MOST_NAME_BYTES: Final = 1_024
+"""Of a user, a client id or an address."""
+WRITTEN_AT_ONCE: Final = 500
+"""Quotas that come into force in one turn of the event loop."""
+MOST_LOOKED_UP: Final = 20
+"""Host names of one request that are resolved."""
+
+_Answer = AlterClientQuotasResponseEntryData
+
+
+@to_the_end
+def handle_alter_client_quotas(
+    node: Node, context: RequestContext, request: AlterClientQuotasRequest
+) -> Job[AlterClientQuotasResponse]:
+    """Make the changes that are right. Of an entity that is named twice the first changes count, and the answer says
+    that it was named twice: so on Kafka.
+    """
+    if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return AlterClientQuotasResponse(entries=(yield from _all(request, code, error_message(code))))
+    answers: dict[Entity, _Answer] = {}
+    records: list[ClientQuotaRecord] = []
+    there = node.topics.state.quotas
+    new = 0
+    hosts = _Hosts()
+    for row in request.entries:
+        names = {part.entity_type: part.entity_name for part in row.entity}
+        entity = entity_of(names)
+        ops = {op.key: op for op in row.ops}
+        is_twice = entity in answers or len(ops) < len(row.ops)
+        answer = answers.setdefault(entity, _answer(row))
+        try:
+            if is_twice:
+                raise _refused(f"Ignoring duplicate entity {shown(names)}")
+            yield from _check(names, hosts)
+            changes = yield from _changes(names, entity, ops, there.get(entity, {}))
+            if changes and entity not in there:
+                new += 1
+                if len(there) + new > MOST_ENTITIES:
+                    raise _refused(f"There are {MOST_ENTITIES} entities with quotas already: remove some before.")
+            records += changes
+        except ApiError as refusal:
+            answer.error_code, answer.error_message = refusal.error_code, refusal.message
+        yield None
+    if len(records) > MOST_RECORDS:
+        code = ErrorCode.POLICY_VIOLATION
+        return AlterClientQuotasResponse(entries=(yield from _all(request, code, error_message(code))))
+    rows = list(answers.values())
+    if records and not request.validate_only:
+        yield from _write(node, records, rows)
+    return AlterClientQuotasResponse(entries=rows)
+
+
+def _answer(row: AlterClientQuotasRequestEntryData) -> _Answer:
+    names = {part.entity_type: part.entity_name for part in row.entity}
+    return _Answer(0, None, [AlterClientQuotasResponseEntityData(*one) for one in names.items()])
+
+
+def _all(request: AlterClientQuotasRequest, code: int, message: str) -> Job[list[_Answer]]:
+    """The same error for every row."""
+    rows: list[_Answer] = []
+    for row in request.entries:
+        answer = _answer(row)
+        answer.error_code, answer.error_message = code, message
+        rows.append(answer)
+        yield None
+    return rows
+
+
+def _refused(fault: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, fault)
+
+
+def _check(names: dict[str, str | None], hosts: _Hosts) -> Job[None]:
+    """Raises `ApiError`."""
+    fault = fault_of_entity(names)
+    if fault is not None:
+        raise _refused(fault)
+    if any(name is not None and len(name.encode()) > MOST_NAME_BYTES for name in names.values()):
+        raise _refused(f"A name may have {MOST_NAME_BYTES} bytes.")
+    address = names.get(IP)
+    if address is not None and not (yield from hosts.has(address)):
+        raise _refused(unresolvable(address))
+
+
+def _changes(
+    names: dict[str, str | None], entity: Entity, ops: dict[str, OpData], now: dict[str, float]
+) -> Job[list[ClientQuotaRecord]]:
+    """The records of one entity's changes. Removals are not checked, as on Kafka. Raises `ApiError`."""
+    records: list[ClientQuotaRecord] = []
+    for key in in_javas_order(ops, len(ops)):
+        op = ops[key]
+        if op.remove:
+            if key in now:
+                records.append(_record(entity, key, 0.0, is_removed=True))
+        else:
+            fault = fault_of_quota(names, key, op.value)
+            if fault is not None:
+                raise _refused(fault)
+            if not is_same(now.get(key), op.value):
+                records.append(_record(entity, key, op.value, is_removed=False))
+        yield None
+    return records
+
+
+def _record(entity: Entity, key: str, value: float, *, is_removed: bool) -> ClientQuotaRecord:
+    return ClientQuotaRecord([EntityData(*part) for part in entity], key, value, is_removed)
+
+
+def _write(node: Node, records: Sequence[ClientQuotaRecord], rows: Sequence[_Answer]) -> Job[None]:
+    for start in range(0, len(records), WRITTEN_AT_ONCE):
+        try:
+            node.topics.write_quotas(records[start : start + WRITTEN_AT_ONCE])
+        except ApiError as refusal:
+            for row in rows:
+                row.error_code, row.error_message = refusal.error_code, refusal.message
+            return
+        yield None
+    yield from until_durable(node, [row for row in rows if not row.error_code])
+
+
+class _Hosts:
+    """Whether there are such hosts. Names are resolved in the thread, for that may take seconds."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {}
+
+    def has(self, host: str) -> Job[bool]:
+        """An address as such, or a name that can be resolved."""
+        try:
+            ip_address(host.removeprefix("[").removesuffix("]"))
+        except ValueError:
+            pass
+        else:
+            return True
+        if host not in self._known:
+            if len(self._known) >= MOST_LOOKED_UP:
+                return False
+            self._known[host] = yield Apart(lambda: resolve(host) is not None)
+        return self._known[host]
+
+
+def resolve(host: str) -> str | None:
+    """The address of a host; None: there is none. May take seconds."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except (OSError, UnicodeError):
+        return None

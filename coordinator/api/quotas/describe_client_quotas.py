@@ -1,0 +1,88 @@
+"""DescribeClientQuotas: the quotas of the entities that a filter selects (ClientQuotasImage)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.quotas.entities import CLIENT_ID, IP, TYPES, USER, EntityFilter
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+_EXACT: Final = 0
+_DEFAULT: Final = 1
+_SPECIFIED: Final = 2
+_SAID: Final = {_DEFAULT: "DEFAULT", _SPECIFIED: "SPECIFIED"}
+_IP_ALONE: Final = (
+    "Invalid entity filter component combination. "
+    "IP filter component should not be used with user or clientId filter component."
+)
+
+
+@in_slices
+def handle_describe_client_quotas(
+    node: Node, context: RequestContext, request: DescribeClientQuotasRequest
+) -> Job[DescribeClientQuotasResponse]:
+    """All that the filter selects; without a filter, all there are."""
+    if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        # without a message, as on Kafka
+        return DescribeClientQuotasResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, None)
+    try:
+        wanted = yield from _filter_of(request)
+    except ApiError as refusal:
+        return DescribeClientQuotasResponse(error_code=refusal.error_code, error_message=refusal.message, entries=None)
+    rows: list[EntryData] = []
+    for entity, quotas in list(node.topics.state.quotas.items()):
+        if wanted.selects(entity):
+            rows.append(
+                EntryData(
+                    [EntityData(kind, name) for kind, name in entity],
+                    [ValueData(key, value) for key, value in quotas.items()],
+                )
+            )
+        yield None
+    return DescribeClientQuotasResponse(error_message="", entries=rows)
+
+
+def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
+    """Raises `ApiError`, in Kafka's words and order."""
+    exact: dict[str, str | None] = {}
+    types: dict[str, None] = {}
+    for row in request.components:
+        kind, how = row.entity_type, row.match_type
+        if not kind:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "Invalid empty entity type.")
+        if kind in exact or kind in types:
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Entity type {kind} cannot appear more than once in the filter.")
+        if kind not in TYPES:
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
+        if how not in (_EXACT, _DEFAULT, _SPECIFIED):
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown match type {how}")
+        if how == _EXACT and row.match is None:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "Request specified MATCH_TYPE_EXACT, but set match string to null."
+            )
+        if how != _EXACT and row.match is not None:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"Request specified MATCH_TYPE_{_SAID[how]}, but also specified a match string.",
+            )
+        if how == _SPECIFIED:
+            types[kind] = None
+        else:
+            exact[kind] = row.match
+        yield None
+    named = {*exact, *types}
+    if IP in named and named & {USER, CLIENT_ID}:
+        raise ApiError(ErrorCode.INVALID_REQUEST, _IP_ALONE)
+    return EntityFilter(exact, list(types), is_strict=request.strict)

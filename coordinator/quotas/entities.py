@@ -1,0 +1,134 @@
+"""Whom a quota is for, and what it may say: the checks of Kafka's ClientQuotaControlManager, in its words and order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+TYPES: Final = (USER, CLIENT_ID, IP)
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+
+Entity = tuple[tuple[str, str | None], ...]
+"""Types and names, by type; the name None stands for all that have no quota of their own (Kafka's default)."""
+
+_LONG: Final = "LONG", 2.0**63
+_INT: Final = "INT", float(2**31 - 1)
+_KEYS_OF_CLIENTS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyType(
+    {
+        PRODUCER_BYTE_RATE: _LONG,
+        CONSUMER_BYTE_RATE: _LONG,
+        REQUEST_PERCENTAGE: None,
+        CONTROLLER_MUTATION_RATE: None,
+    }
+)
+"""Quotas of users and client ids -> the type of a whole number and its largest value; None: any number."""
+_KEYS_OF_IPS: Final[Mapping[str, tuple[str, float] | None]] = MappingProxyType({CONNECTION_CREATION_RATE: _INT})
+_ALMOST_WHOLE: Final = 1e-6
+EMPTY: Final = "Invalid empty client quota entity"
+
+
+def entity_of(names: Mapping[str, str | None]) -> Entity:
+    """Names by type as an entity."""
+    return tuple(sorted(names.items(), key=lambda row: row[0]))
+
+
+def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
+    """Different texts in the order in which a Java HashMap made for `most` of them gives them back: it decides which
+    of several faults a client is told.
+    """
+    given = list(texts)
+    size = 1
+    while size < most or len(given) > size * 0.75:
+        size *= 2
+    return sorted(given, key=lambda text: _spread(text) & (size - 1))
+
+
+def _spread(text: str) -> int:
+    code = 0
+    units = text.encode("utf-16-be")
+    for at in range(0, len(units), 2):
+        code = (31 * code + int.from_bytes(units[at : at + 2], "big")) & 0xFFFF_FFFF
+    return code ^ (code >> 16)
+
+
+def shown(names: Mapping[str, str | None]) -> str:
+    """An entity as Java shows it in messages."""
+    rows = ", ".join(f"{kind}={_or_null(names[kind])}" for kind in in_javas_order(names, len(names)))
+    return f"ClientQuotaEntity(entries={{{rows}}})"
+
+
+def _or_null(name: str | None) -> str:
+    return "null" if name is None else name
+
+
+def fault_of_entity(names: Mapping[str, str | None]) -> str | None:
+    """What is wrong with an entity, whether its address can be resolved or not; None: nothing."""
+    if not names:
+        return EMPTY
+    for kind in in_javas_order(names, len(names)):
+        if kind not in TYPES:
+            return f"Unhandled client quota entity type: {kind}"
+        if names[kind] == "":
+            return f"Empty {kind} not supported"
+    if IP in names and len(names) > 1:
+        # the missing space is Kafka's
+        return "Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId"
+    return None
+
+
+def unresolvable(address: str) -> str:
+    """What Kafka says of a host that there is not."""
+    return f"{address} is not a valid IP or resolvable host."
+
+
+def fault_of_quota(names: Mapping[str, str | None], key: str, value: float) -> str | None:
+    """What is wrong with a quota for a right entity; None: nothing."""
+    keys = _KEYS_OF_IPS if IP in names else _KEYS_OF_CLIENTS
+    if key not in keys:
+        return f"Invalid configuration key {key}"
+    if value <= 0.0:
+        return f"Quota {key} must be greater than 0"
+    whole = keys[key]
+    if whole is None:
+        return None
+    kind, most = whole
+    if value > most:
+        return f"Proposed value for {key} is too large for {'an' if kind == 'INT' else 'a'} {kind}."
+    if math.fmod(value, 1.0) > _ALMOST_WHOLE:
+        return f"{key} cannot be a fractional value."
+    return None
+
+
+def is_same(one: float | None, other: float | None) -> bool:
+    """As Java compares boxed doubles: NaN is itself."""
+    return one == other or (one is not None and other is not None and math.isnan(one) and math.isnan(other))
+
+
+class EntityFilter:
+    """Which entities a client asks for: by name, by the default, by type alone (ClientQuotasImage)."""
+
+    __slots__ = ("_exact", "_is_strict", "_types")
+
+    def __init__(self, exact: Mapping[str, str | None], types: Sequence[str], *, is_strict: bool) -> None:
+        self._exact = exact
+        self._types = types
+        self._is_strict = is_strict
+
+    def selects(self, entity: Entity) -> bool:
+        """Whether it is asked for; a strict filter names all types of the entity."""
+        if self._is_strict and len(entity) != len(self._exact) + len(self._types):
+            return False
+        names = dict(entity)
+        return all(kind in names and names[kind] == name for kind, name in self._exact.items()) and all(
+            kind in names for kind in self._types
+        )

@@ -1,0 +1,76 @@
+"""Who has which quotas, as clients ask and set it: each answer as Kafka's, and what is left after a start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.api.quotas import alter_client_quotas
+from muster.coordinator.server import Server
+from muster.protocol.errors import ErrorCode
+from tests.coordinator.api.quotas.exchanges import ALICE, EXCHANGES, RATE, alter, ask, change, kafkas, told
+from tests.support.muster import connected, running
+
+
+async def test_every_answer_is_kafkas() -> None:
+    async with running() as server, connected(server) as client:
+        answers = [told(await client.ask(exchange.request, exchange.version)) for exchange in EXCHANGES]
+    for exchange, answer, known in zip(EXCHANGES, answers, kafkas(), strict=True):
+        assert answer == known, exchange.name
+
+
+async def test_quotas_are_there_after_a_start(tmp_path: Path) -> None:
+    pair = (("client-id", None), ("user", "bob"))
+    async with running(data_dir=tmp_path) as server, connected(server) as client:
+        await client.ask(alter(change(ALICE, (RATE, 1024.0)), change(pair, ("request_percentage", 12.5))))
+        await client.ask(alter(change(ALICE, ("consumer_byte_rate", 2048.0), (RATE, None))))
+    async with running(data_dir=tmp_path) as server, connected(server) as client:
+        assert told(await client.ask(ask()))[2] == [
+            [[["client-id", None], ["user", "bob"]], [["request_percentage", "12.5"]]],
+            [[["user", "alice"]], [["consumer_byte_rate", "2048.0"]]],
+        ]
+
+
+async def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alter_client_quotas, "MOST_ENTITIES", 2)
+    async with running() as server, connected(server) as client:
+        long = "x" * (alter_client_quotas.MOST_NAME_BYTES + 1)
+        names = ("a", "b", "c", long)
+        answer = await client.ask(alter(*[change((("user", name),), (RATE, 1.0)) for name in names]))
+        assert [row.error_code for row in answer.entries] == [0, 0, *[ErrorCode.INVALID_REQUEST] * 2]
+        again = alter(change((("user", "a"),), (RATE, None)), change((("user", "c"),), (RATE, 1.0)))
+        assert [row.error_code for row in (await client.ask(again)).entries] == [0, ErrorCode.INVALID_REQUEST]
+        assert (await client.ask(alter(change((("user", "c"),), (RATE, 1.0))))).entries[0].error_code == 0
+
+
+async def test_hosts_that_cannot_be_resolved_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def resolve(host: str) -> str | None:
+        asked.append(host)
+        return "10.0.0.1" if host == "known.example" else None
+
+    monkeypatch.setattr(alter_client_quotas, "resolve", resolve)
+    async with running() as server, connected(server) as client:
+        rows = [
+            change((("ip", name),), ("connection_creation_rate", 5.0))
+            for name in ("known.example", "unknown.example", "::1")
+        ]
+        answer = await client.ask(alter(*rows))
+    assert [row.error_message for row in answer.entries] == [
+        None, "unknown.example is not a valid IP or resolvable host.", None,
+    ]  # fmt: skip
+    assert asked == ["known.example", "unknown.example"]
+
+
+async def test_a_change_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    async with running(data_dir=tmp_path) as server, connected(server) as client:
+        break_disk(server)
+        answer = await client.ask(alter(change(ALICE, (RATE, 1.0))))
+        assert [row.error_code for row in answer.entries] == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert told(await client.ask(ask()))[2] == []
+
+
+def break_disk(server: Server) -> None:
+    server.topics.metadata_log.log.go_offline("a test", OSError("the disk is gone"))

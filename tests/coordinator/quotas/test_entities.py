@@ -1,0 +1,59 @@
+"""Whom quotas are for, and what they may say. Kafka's answers to some two hundred requests are in tests of the API."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.coordinator.quotas.entities import (
+    EntityFilter,
+    entity_of,
+    fault_of_entity,
+    fault_of_quota,
+    in_javas_order,
+    is_same,
+    shown,
+)
+
+
+def test_the_order_is_that_of_javas_hash_maps() -> None:
+    # jshell: new HashMap<>(4) of these, its keySet()
+    assert in_javas_order(["user", "client-id"], 2) == ["client-id", "user"]
+    assert in_javas_order(["ip", "user", "client-id"], 3) == ["client-id", "user", "ip"]
+    assert in_javas_order(["producer_byte_rate", "nope"], 2) == ["nope", "producer_byte_rate"]
+    assert in_javas_order([], 0) == []
+
+
+def test_an_entity_is_shown_as_java_shows_it() -> None:
+    assert shown({"user": None, "client-id": "c"}) == "ClientQuotaEntity(entries={client-id=c, user=null})"
+
+
+def test_an_entity_does_not_depend_on_the_order_of_its_parts() -> None:
+    assert entity_of({"user": "a", "client-id": None}) == entity_of({"client-id": None, "user": "a"})
+
+
+@pytest.mark.parametrize("names", [{"user": None}, {"client-id": "c", "user": "u"}, {"ip": None}, {"ip": "::1"}])
+def test_right_entities(names: dict[str, str | None]) -> None:
+    assert fault_of_entity(names) is None
+
+
+def test_each_kind_of_entity_has_its_quotas() -> None:
+    assert fault_of_quota({"ip": None}, "producer_byte_rate", 1.0) == "Invalid configuration key producer_byte_rate"
+    assert fault_of_quota({"user": None}, "producer_byte_rate", 1.0) is None
+    assert fault_of_quota({"ip": None}, "connection_creation_rate", 1.0) is None
+
+
+def test_equal_values_are_no_change() -> None:
+    nan = float("nan")
+    assert is_same(nan, nan)
+    assert is_same(None, None)
+    assert not is_same(None, nan)
+    assert not is_same(1.0, nan)
+
+
+def test_a_strict_filter_names_all_types() -> None:
+    alone, pair = entity_of({"user": "a"}), entity_of({"user": "a", "client-id": None})
+    for is_strict, found in ((False, [True, True]), (True, [True, False])):
+        one = EntityFilter({"user": "a"}, [], is_strict=is_strict)
+        assert [one.selects(alone), one.selects(pair)] == found
+    assert EntityFilter({}, ["client-id", "user"], is_strict=True).selects(pair)
+    assert not EntityFilter({"user": None}, [], is_strict=False).selects(alone)
