@@ -1,4 +1,4 @@
-"""Quotas of clients on a real Kafka: the answers that the unit tests hold Muster to, and how long clients have to wait."""
+"""Quotas of clients on a real Kafka: the answers that the unit tests hold Muster to, and how long clients wait."""
 
 from __future__ import annotations
 
