@@ -130,6 +130,8 @@ class Server:
         self._tls: list[Callable[[], object]] = []
         """Each reads the certificates of a listener anew if they are others."""
         self._next_look: Timer | None = None
+        self._stops: list[Callable[[], object]] = []
+        """Of parts that only some servers have."""
         self._maintenance: Maintenance | None = None
         self._cleaner: Cleaner | None = None
         self._loader: Loader
@@ -369,10 +371,7 @@ class Server:
     def _secured(self, listener: ConfiguredListener) -> Security:
         # imported here: most servers have neither TLS nor SASL
         room = import_module("muster.coordinator.config.security")
-        sasl = None
-        if listener.has_sasl:
-            draw_nonce, secret = self._machine.draw_uuid_text, self._machine.draw_uuid()
-            sasl = room.sasl_listener(room.sasl_settings(listener, self.live), self._credential, draw_nonce, secret)
+        sasl = self._sasl_listener(listener) if listener.has_sasl else None
         if not listener.has_tls:
             return Security(sasl=sasl)
         found = import_module("muster.coordinator.net.tls.renewal").ListenerTls(
@@ -388,6 +387,18 @@ class Server:
         self.live.checks.append(check)
         self._tls.append(lambda: found.renew(room.tls_settings(listener, self.live)))
         return Security(found, sasl)
+
+    def _sasl_listener(self, listener: ConfiguredListener) -> Any:
+        room = import_module("muster.coordinator.config.sasl")
+        settings, begin_bearer = room.sasl_settings(listener, self.live), None
+        if settings.bearer is not None:
+            bearer = import_module("muster.coordinator.config.oauthbearer").Bearer(
+                listener.name, settings.bearer, self.clock, self._post
+            )
+            self._stops.append(bearer.stop)
+            begin_bearer = bearer.begin
+        secret = self._machine.draw_uuid()
+        return room.sasl_listener(settings, self._credential, self._machine.draw_uuid_text, secret, begin_bearer)
 
     def _credential(self, user: str, kind: int) -> Any:
         """Of SCRAM, by the type of the mechanism."""
@@ -412,6 +423,8 @@ class Server:
             listener.close()
         if self._next_look is not None:
             self._next_look.cancel()
+        for stop in self._stops:
+            stop()
         self.slices.stop()
         if hasattr(self, "routing"):
             self._loader.stop()

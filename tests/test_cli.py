@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 
 from muster.coordinator.cli import main
 from muster.coordinator.cli.failure import sentence
-from muster.coordinator.config import load
+from muster.coordinator.config import ConfigError, load
 from muster.version import VERSION
 from tests.support.certificates import Authority
 
@@ -322,8 +322,8 @@ def test_nothing_of_tls_is_loaded_without_it() -> None:
     """So that a start without security takes no longer than before."""
     look = (
         "import sys; from muster.coordinator.config import load; from muster.coordinator import server; load();"
-        "print([name for name in sys.modules if name.startswith(('cryptography', 'muster.coordinator.net.tls'))"
-        " or name in ('muster.coordinator.config.security', 'muster.coordinator.security.ssl_principal')"
+        "print([name for name in sys.modules if name.startswith(('cryptography', 'jwt', 'muster.coordinator.net.tls'))"
+        " or name in ('muster.coordinator.config.security', 'muster.coordinator.config.sasl', 'muster.coordinator.security.ssl_principal')"
         " or name.startswith('muster.coordinator.security.sasl')])"
     )
     assert subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -374,4 +374,64 @@ def test_check_says_who_comes_in(tmp_path: Path) -> None:
         "Who is connected may do everything: there is no authorizer.class.name.",
         "warning: listener SASL_PLAINTEXT: all can be read on the way that clients send, passwords of PLAIN too; use TLS, "
         "or listen on 127.0.0.1",
+    ]
+
+
+BEARER = "org.apache.kafka.common.security.oauthbearer"
+HANDLER = "listener.name.s.oauthbearer.sasl.server.callback.handler.class"
+JWKS = "sasl.oauthbearer.jwks.endpoint.url"
+UNSIGNED = f"{BEARER}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ([], f"{JWKS} is missing, so no token could be checked; for tokens that nobody has signed, as in tests, say "
+             f"{HANDLER}={UNSIGNED}"),
+        ([f"{HANDLER}=org.example.Checks"],
+         f"{HANDLER}=org.example.Checks is a class of Java, which cannot run here; expected "
+         f"{BEARER}.OAuthBearerValidatorCallbackHandler, or {UNSIGNED} for tokens that nobody has signed"),
+        ([f"{JWKS}=file:///none.json"], f"{JWKS}=file:///none.json cannot be used: No such file or directory"),
+        ([f"{JWKS}=keys.json"], f"{JWKS} is no URL of a file, http or https; expected https://HOST/PATH or file:///PATH"),
+        ([f"{JWKS}=ftp://u:hush@h/"], f"{JWKS} is no URL of a file, http or https; expected https://HOST/PATH or "
+                                      "file:///PATH"),
+        ([f"{JWKS}=https://h", "sasl.oauthbearer.jwt.validator.class=org.example.Checks"],
+         "sasl.oauthbearer.jwt.validator.class=org.example.Checks cannot run here; leave it out"),
+        ([f"{JWKS}=https://h", "sasl.oauthbearer.jwks.endpoint.refresh.ms=0"],
+         "sasl.oauthbearer.jwks.endpoint.refresh.ms=0 is not valid; expected at least 1"),
+        ([f"{JWKS}=https://h", "sasl.oauthbearer.sub.claim.name= "],
+         "sasl.oauthbearer.sub.claim.name is empty; leave it out, or name a claim"),
+        ([f"{JWKS}=https://h", "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms=50000"],
+         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms is less than …retry.backoff.ms"),
+        ([f"{JWKS}=https://h", f"listener.name.s.oauthbearer.sasl.jaas.config={BEARER}.OAuthBearerLoginModule required "
+          'ssl.truststore.type="PEM" ssl.truststore.location="/none.pem";'],
+         f"for {JWKS}: ssl.truststore.location /none.pem cannot be read: No such file or directory"),
+        ([f"{HANDLER}={UNSIGNED}", f"listener.name.s.oauthbearer.sasl.jaas.config={BEARER}.OAuthBearerLoginModule "
+          'required unsecuredValidatorAllowableClockSkewMs="x";'],
+         "unsecuredValidatorAllowableClockSkewMs is not a whole number of at least 0"),
+    ],
+)  # fmt: skip
+def test_tokens_that_could_not_be_checked_are_one_sentence(overrides: list[str], sentence: str) -> None:
+    listener = ["listeners=S://127.0.0.1:0", "listener.security.protocol.map=S:SASL_PLAINTEXT"]
+    with pytest.raises(ConfigError) as caught:
+        load(overrides=[*listener, "sasl.enabled.mechanisms=OAUTHBEARER", *overrides], in_memory=True)
+    assert str(caught.value).removeprefix("listener S: ").removeprefix("listener S, ") == sentence
+    assert "hush" not in str(caught.value)
+
+
+def test_check_says_whose_tokens_are_taken(tmp_path: Path) -> None:
+    overrides = [
+        "listeners=S://127.0.0.1:1,T://127.0.0.1:2", "sasl.enabled.mechanisms=OAUTHBEARER",
+        "listener.security.protocol.map=S:SASL_PLAINTEXT,T:SASL_PLAINTEXT", f"{HANDLER}={UNSIGNED}",
+        f"listener.name.t.{JWKS}=http://idp.example/keys",
+        "listener.name.t.oauthbearer.sasl.oauthbearer.expected.audience=a,b",
+    ]  # fmt: skip
+    said = run("serve", "--check", *[word for one in overrides for word in ("--override", one)], cwd=tmp_path)
+    lines = said.stdout.splitlines()
+    assert said.returncode == 0
+    assert "  Tokens of OAUTHBEARER are signed by any issuer, for a, b." in lines
+    assert lines[-2:] == [
+        "warning: listener S: tokens of OAUTHBEARER need no signature, so whoever comes is who it says it is; only for "
+        "tests",
+        "warning: listener T: the keys for tokens come by http, so they can be exchanged on the way; use https",
     ]

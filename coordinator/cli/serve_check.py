@@ -34,7 +34,7 @@ def sentences(config: Config, file: Path | None) -> Iterator[str]:
         elif not listener.has_sasl:
             yield "  It is not encrypted, and clients are not known: each is User:ANONYMOUS."
         if listener.has_sasl:
-            yield from _sasl(listener, live)
+            yield from _sasl(listener, live, warnings)
         if not listener.has_tls and not _is_loopback(listener.host):
             who = "all can be read on the way that clients send, passwords of PLAIN too"
             if not listener.has_sasl:
@@ -71,8 +71,8 @@ def _tls(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
     warnings += [f"warning: listener {listener.name}: {note}" for note in made.notes]
 
 
-def _sasl(listener: Listener, live: Live) -> Iterator[str]:
-    from muster.coordinator.config.security import sasl_settings
+def _sasl(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
+    from muster.coordinator.config.sasl import sasl_settings
 
     settings = sasl_settings(listener, live)
     if not listener.has_tls:
@@ -80,6 +80,18 @@ def _sasl(listener: Listener, live: Live) -> Iterator[str]:
     yield f"  Clients say who they are by {', '.join(settings.mechanisms)}."
     if settings.users:
         yield f"  PLAIN knows {len(settings.users)} user{'s' * (len(settings.users) != 1)}."
+    bearer = settings.bearer
+    if bearer is not None and bearer.unsecured is not None:
+        what = "tokens of OAUTHBEARER need no signature, so whoever comes is who it says it is"
+        warnings.append(f"warning: listener {listener.name}: {what}; only for tests")
+    elif bearer is not None:
+        expected = bearer.expected
+        issuer = "any issuer" if expected.issuer is None else f"the issuer {expected.issuer}"
+        audiences = ", ".join(sorted(expected.audiences)) or "nobody (tokens that name an audience are refused)"
+        yield f"  Tokens of OAUTHBEARER are signed by {issuer}, for {audiences}."
+        if bearer.is_open:
+            what = "the keys for tokens come by http, so they can be exchanged on the way"
+            warnings.append(f"warning: listener {listener.name}: {what}; use https")
     if any(settings.max_reauth_ms.values()):
         yield f"  They say so again after {max(settings.max_reauth_ms.values())} ms at most."
 

@@ -17,7 +17,6 @@ from muster.coordinator.api.sink import Answer, Sink
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.net.connection import Connection, Requests
 from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE
-from muster.coordinator.security.principal import USER, KafkaPrincipal
 from muster.protocol.api import ApiKey
 
 PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
@@ -105,7 +104,7 @@ class AuthenticationGate:
         self._stop_timer()
         requests.sink = self._connection
         self._connection.authenticated(requests)
-        if self._authentication.lifetime_ms and self._clock is not None:
+        if self._authentication.lifetime_ms is not None and self._clock is not None:
             # imported here: hardly any listener has it
             from muster.coordinator.net.session import Session
 
@@ -130,7 +129,7 @@ class AuthenticationGate:
             clock.call_at(clock.mono_ms() + sasl.failure_delay_ms, lambda: self.fail(reason))
             return
         if exchange.is_complete:
-            complete(authentication, KafkaPrincipal(USER, exchange.user))
+            complete(authentication, exchange, 0 if clock is None else clock.now().wall_ms)
         self.answer(len(answer).to_bytes(4, "big") + answer)
 
     def _too_late(self) -> None:

@@ -5,6 +5,8 @@ While there is time the requests of the connection go to where they always go, s
 
 from __future__ import annotations
 
+from typing import Final
+
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer
@@ -12,6 +14,9 @@ from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.net.connection import Connection, Requests
 from muster.coordinator.security.authentication import REAUTHENTICATE
 from muster.protocol.api import ApiKey
+
+MOST_MS: Final = 10 * 365 * 86_400_000
+"""A timer of the system cannot be set to the end of all times."""
 
 
 class Session:
@@ -31,7 +36,13 @@ class Session:
         if self._timer is not None:
             self._timer.cancel()
         self._connection.handled_by(self._requests)
-        self._timer = self._clock.call_at(self._clock.mono_ms() + self._authentication.lifetime_ms, self._over)
+        lifetime_ms = self._authentication.lifetime_ms
+        if lifetime_ms is None:
+            self._timer = None
+        elif lifetime_ms:
+            self._timer = self._clock.call_at(self._clock.mono_ms() + min(lifetime_ms, MOST_MS), self._over)
+        else:
+            self._over()
 
     def _over(self) -> None:
         self._timer = None

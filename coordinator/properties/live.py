@@ -76,10 +76,21 @@ class Live:
         found = self._values.get(name)
         return self.static.value(name) if found is None else found[1]
 
+    def own_of(self, listener: str, name: str) -> Value:
+        """The value that counts for a listener alone (`listener.name.x.…`); None when there is none."""
+        return self.value(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
+
     def of_listener(self, listener: str, name: str) -> Value:
         """The value that counts for a listener: its own (`listener.name.x.…`), else the broker's."""
-        own = self.value(f"{LISTENER_PREFIX}{listener.lower()}.{name}")
+        own = self.own_of(listener, name)
         return self.value(name) if own is None else own
+
+    def of_mechanism(self, listener: str, mechanism: str, name: str) -> Value:
+        """The value that counts for a mechanism of SASL on a listener (`listener.name.x.plain.…`), else the
+        listener's.
+        """
+        own = self.own_of(listener, f"{mechanism.lower()}.{name}")
+        return self.of_listener(listener, name) if own is None else own
 
     def text(self, name: str) -> str | None:
         """The value that counts, as text; None when there is none."""

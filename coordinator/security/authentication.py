@@ -79,8 +79,8 @@ class Authentication:
         """The one that is under way."""
         self.takes_raw = False
         """Whether tokens come without a request around them, as after SaslHandshake 0."""
-        self.lifetime_ms = 0
-        """After how long the client has to authenticate again; 0: never."""
+        self.lifetime_ms: int | None = None
+        """After how long the client has to authenticate again; None: never."""
         self.began_ms: int | None = None
         """When it last began to authenticate again."""
         self.on_proven: Callable[[], object] | None = None

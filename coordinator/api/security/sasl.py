@@ -6,7 +6,7 @@ waits a moment for the answer, then its connection is closed.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
@@ -27,6 +27,9 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+
+if TYPE_CHECKING:
+    from muster.coordinator.security.sasl.exchange import Exchange
 
 MIN_REAUTH_INTERVAL_MS: Final = 1_000
 """A client cannot authenticate again more often (KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
@@ -98,7 +101,7 @@ def handle_sasl_authenticate(
         respond(SaslAuthenticateResponse(auth_bytes=token))
         return
     before, principal = authentication.principal, KafkaPrincipal(USER, exchange.user)
-    complete(authentication, principal)
+    complete(authentication, exchange, node.clock.now().wall_ms)
     if authentication.state is FAILED:
         told = (
             f"Cannot change principals during re-authentication from {before.type}.{before.name}: "
@@ -106,15 +109,20 @@ def handle_sasl_authenticate(
         )
         _reject(node, context, respond, _failed(told), "the client is another one than before")
         return
-    respond(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=authentication.lifetime_ms))
+    respond(SaslAuthenticateResponse(auth_bytes=token, session_lifetime_ms=authentication.lifetime_ms or 0))
 
 
-def complete(authentication: Authentication, principal: KafkaPrincipal) -> None:
-    """The exchange has come to its end."""
+def complete(authentication: Authentication, exchange: Exchange, wall_ms: int) -> None:
+    """The exchange has come to its end: the client is who it says, until it has to say so again."""
     authentication.exchange = None
-    if authentication.sasl is not None:
-        authentication.lifetime_ms = authentication.sasl.max_reauth_ms.get(authentication.mechanism, 0)
-    authentication.proven(principal)
+    sasl = authentication.sasl
+    lifetime_ms = None if sasl is None else sasl.max_reauth_ms.get(authentication.mechanism) or None
+    if exchange.expires_ms is not None:
+        # what has expired within the skew of clocks counts for this moment only
+        left_ms = max(exchange.expires_ms - wall_ms, 0)
+        lifetime_ms = left_ms if lifetime_ms is None else min(lifetime_ms, left_ms)
+    authentication.lifetime_ms = lifetime_ms
+    authentication.proven(KafkaPrincipal(USER, exchange.user))
 
 
 def _failed(told: str) -> Message:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.net.tls import stores
@@ -47,10 +47,7 @@ def build(settings: TlsSettings) -> TlsContext:
     found = stores.trusted(settings)
     context.verify_mode = _VERIFY[settings.ssl_client_auth]
     if found is not None:
-        try:
-            context.load_verify_locations(cadata=b"".join(found))
-        except ssl.SSLError as error:
-            raise TlsError(f"the certificates of ssl.truststore cannot be used: {error.reason or error}") from error
+        _trust(context, found)
     elif context.verify_mode != ssl.CERT_NONE:
         context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
         notes.append(
@@ -61,6 +58,26 @@ def build(settings: TlsSettings) -> TlsContext:
     except InvalidRules as error:
         raise TlsError(f"ssl.principal.mapping.rules: {error}") from error
     return TlsContext(context, pair.chain[0], mapper, found is not None, tuple(notes))
+
+
+def client_context(settings: TlsSettings) -> ssl.SSLContext:
+    """Of a client: whom it trusts, and its own key if there is one. Raises TlsError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    found = stores.trusted(settings)
+    if found is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        _trust(context, found)
+    if settings.ssl_keystore_location is not None or settings.ssl_keystore_key is not None:
+        _load_key(context, stores.key_pair(settings))
+    return context
+
+
+def _trust(context: ssl.SSLContext, certificates: Sequence[bytes]) -> None:
+    try:
+        context.load_verify_locations(cadata=b"".join(certificates))
+    except ssl.SSLError as error:
+        raise TlsError(f"the certificates of ssl.truststore cannot be used: {error.reason or error}") from error
 
 
 def _set_versions(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str]:

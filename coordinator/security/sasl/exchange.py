@@ -22,6 +22,8 @@ class Exchange(Protocol):
     is_complete: bool
     user: str
     """Who the client is, when it is complete."""
+    expires_ms: int | None
+    """Until when what it has shown is good (wall ms); None: for ever."""
 
     def evaluate(self, token: bytes) -> bytes:
         """Take on the client's next token; return the server's. Raises AuthenticationFailed."""
@@ -34,6 +36,7 @@ class Refused:
     user = ""
 
     def __init__(self, told: str) -> None:
+        self.expires_ms: int | None = None
         self._told = told
 
     def evaluate(self, token: bytes) -> bytes:  # noqa: ARG002 - whatever it is

@@ -110,7 +110,17 @@ def _base36(number: int) -> str:
 class ScramExchange:
     """One client's."""
 
-    __slots__ = ("_bare", "_credential", "_credentials", "_nonce", "_server_first", "_step", "is_complete", "user")
+    __slots__ = (
+        "_bare",
+        "_credential",
+        "_credentials",
+        "_nonce",
+        "_server_first",
+        "_step",
+        "expires_ms",
+        "is_complete",
+        "user",
+    )
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -119,6 +129,7 @@ class ScramExchange:
         self._bare = self._server_first = self._nonce = ""
         self.is_complete = False
         self.user = ""
+        self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
         """See `Exchange`: the client's first message, then its final one."""

@@ -1,0 +1,207 @@
+"""How a listener checks the tokens of OAUTHBEARER. Imported when a listener has that mechanism.
+
+Kafka takes tokens that nobody has signed where its properties do not say otherwise. Here they are only taken where the
+class that takes them is named.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.listeners import Listener
+from muster.coordinator.net.http_get import http_get
+from muster.coordinator.net.jwks_source import MOST_BYTES, Aside, JwksFile, JwksUrl, Pace, read_file
+from muster.coordinator.net.tls.context import client_context
+from muster.coordinator.net.tls.settings import TlsError, TlsSettings
+from muster.coordinator.properties.definition import Value
+from muster.coordinator.properties.live import LISTENER_PREFIX, Live
+from muster.coordinator.security.sasl.jwks import BadKeys
+from muster.coordinator.security.sasl.jwt import Expected, JwtCheck
+from muster.coordinator.security.sasl.oauthbearer import OAUTHBEARER, BearerToken, OAuthBearerExchange
+from muster.coordinator.security.sasl.unsecured_jwt import BadOption, UnsecuredCheck, UnsecuredOptions
+
+log = structlog.get_logger("muster.net")
+
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+SIGNED = f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler"
+UNSECURED = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+_VALIDATORS = (f"{_PACKAGE}.DefaultJwtValidator", f"{_PACKAGE}.BrokerJwtValidator")
+_HANDLER = "sasl.server.callback.handler.class"
+_URL = "sasl.oauthbearer.jwks.endpoint.url"
+_TLS = (
+    "ssl_key_password",
+    *(f"ssl_keystore_{what}" for what in ("type", "location", "password", "key", "certificate_chain")),
+    *(f"ssl_truststore_{what}" for what in ("type", "location", "password", "certificates")),
+)
+
+
+class BearerSettings(NamedTuple):
+    """`unsecured`: tokens need no signature; else what is at `url` has the keys, which `tls` is for."""
+
+    unsecured: UnsecuredOptions | None
+    url: str = ""
+    expected: Expected = Expected()
+    pace: Pace = Pace(0, 0, 0)
+    tls: TlsSettings = TlsSettings()
+
+    @property
+    def path(self) -> str | None:
+        """The file with the keys; None: they are at a URL."""
+        parts = urllib.parse.urlsplit(self.url)
+        return urllib.request.url2pathname(parts.path) if parts.scheme == "file" else None
+
+    @property
+    def is_open(self) -> bool:
+        """The keys come on a way on which they can be exchanged."""
+        parts = urllib.parse.urlsplit(self.url)
+        return parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1")
+
+
+def bearer_settings(listener: Listener, options: Mapping[str, str], live: Live) -> BearerSettings:
+    """Of a listener; `options`: of its login module. Raises ConfigError."""
+    name = f"{LISTENER_PREFIX}{listener.name.lower()}.{OAUTHBEARER.lower()}.{_HANDLER}"
+    handler, url = live.value(name), _of(listener, live, _URL)
+    if handler == UNSECURED:
+        try:
+            return BearerSettings(UnsecuredOptions.read(options))
+        except BadOption as error:
+            raise ConfigError(f"listener {listener.name}: {error}") from error
+    if handler not in (None, SIGNED):
+        raise ConfigError(
+            f"{name}={handler} is a class of Java, which cannot run here; expected {SIGNED}, or {UNSECURED} for tokens "
+            "that nobody has signed"
+        )
+    if not url:
+        raise ConfigError(
+            f"listener {listener.name}: {_URL} is missing, so no token could be checked; for tokens that nobody has "
+            f"signed, as in tests, say {name}={UNSECURED}"
+        )
+    validator = _of(listener, live, "sasl.oauthbearer.jwt.validator.class")
+    if validator not in _VALIDATORS:
+        raise ConfigError(f"sasl.oauthbearer.jwt.validator.class={validator} cannot run here; leave it out")
+    found = BearerSettings(None, str(url), _expected(listener, live), _pace(listener, live), _tls(options))
+    _check(listener, found)
+    return found
+
+
+def _of(listener: Listener, live: Live, name: str) -> Value:
+    return live.of_mechanism(listener.name, OAUTHBEARER, name)
+
+
+def _expected(listener: Listener, live: Live) -> Expected:
+    def text(name: str) -> str:
+        value = str(_of(listener, live, name) or "").strip()
+        if not value:
+            raise ConfigError(f"listener {listener.name}: {name} is empty; leave it out, or name a claim")
+        return value
+
+    audiences = _of(listener, live, "sasl.oauthbearer.expected.audience")
+    issuer = _of(listener, live, "sasl.oauthbearer.expected.issuer")
+    return Expected(
+        frozenset(audiences if isinstance(audiences, tuple) else ()),
+        None if issuer is None else str(issuer),
+        text("sasl.oauthbearer.scope.claim.name"),
+        text("sasl.oauthbearer.sub.claim.name"),
+        _number(listener, live, "sasl.oauthbearer.clock.skew.seconds", 0),
+    )
+
+
+def _pace(listener: Listener, live: Live) -> Pace:
+    prefix = "sasl.oauthbearer.jwks.endpoint."
+    pace = Pace(
+        _number(listener, live, f"{prefix}refresh.ms", 1),
+        _number(listener, live, f"{prefix}retry.backoff.ms", 0),
+        _number(listener, live, f"{prefix}retry.backoff.max.ms", 0),
+    )
+    if pace.backoff_most_ms < pace.backoff_ms:
+        raise ConfigError(f"listener {listener.name}: {prefix}retry.backoff.max.ms is less than …retry.backoff.ms")
+    return pace
+
+
+def _number(listener: Listener, live: Live, name: str, least: int) -> int:
+    value = _of(listener, live, name)
+    if not isinstance(value, int) or value < least:
+        raise ConfigError(f"listener {listener.name}: {name}={value} is not valid; expected at least {least}")
+    return value
+
+
+def _tls(options: Mapping[str, str]) -> TlsSettings:
+    """Kafka takes what is for an endpoint with TLS from the options of the login module."""
+    given: dict[str, Any] = {field: options[name] for field in _TLS if (name := field.replace("_", ".")) in options}
+    return TlsSettings(**given)
+
+
+def _check(listener: Listener, settings: BearerSettings) -> None:
+    """Can the keys be had from there?"""
+    try:
+        parts = urllib.parse.urlsplit(settings.url)
+        is_good = parts.scheme == "file" or (parts.scheme in ("http", "https") and parts.hostname and parts.port != 0)
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise ConfigError(
+            f"listener {listener.name}: {_URL} is no URL of a file, http or https; expected "
+            "https://HOST/PATH or file:///PATH"
+        )
+    try:
+        if settings.path is not None:
+            read_file(settings.path)
+        elif parts.scheme == "https":
+            client_context(settings.tls)
+    except BadKeys as error:
+        raise ConfigError(f"listener {listener.name}: {_URL}={_shown(settings.url)} cannot be used: {error}") from error
+    except TlsError as error:
+        raise ConfigError(f"listener {listener.name}, for {_URL}: {error}") from error
+
+
+def _shown(url: str) -> str:
+    """Without a password that it may have."""
+    parts = urllib.parse.urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+class Bearer:
+    """Begins the exchanges of a listener's clients."""
+
+    def __init__(
+        self,
+        listener: str,
+        settings: BearerSettings,
+        clock: Clock,
+        post: Callable[[Callable[[], object]], object],
+    ) -> None:
+        """`post`: runs a callable on the event loop soon, from any thread."""
+        self._source: JwksFile | JwksUrl | None = None
+        self._refused = partial(log.warning, "a token was refused", listener=listener)
+
+        def wall_ms() -> int:
+            return clock.now().wall_ms
+
+        if settings.unsecured is not None:
+            self._check: Callable[[str], BearerToken] = UnsecuredCheck(settings.unsecured, wall_ms)
+            log.warning("tokens need no signature: whoever comes is who it says it is", listener=listener)
+            return
+        if settings.path is not None:
+            self._source = JwksFile(settings.path)
+        else:
+            context = client_context(settings.tls) if settings.url.lower().startswith("https:") else None
+            fetch = partial(http_get, settings.url, context, MOST_BYTES)
+            self._source = JwksUrl(_shown(settings.url), fetch, settings.pace, clock, Aside(post))
+        self._check = JwtCheck(self._source, settings.expected, wall_ms)
+
+    def begin(self) -> OAuthBearerExchange:
+        """One client's exchange."""
+        return OAuthBearerExchange(self._check, lambda why: self._refused(why=why))
+
+    def stop(self) -> None:
+        """Fetch no more keys."""
+        if self._source is not None:
+            self._source.stop()

@@ -1,0 +1,140 @@
+"""What a listener with SASL asks of its clients, and whether that can be used. Imported when a listener has SASL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.listeners import Listener
+from muster.coordinator.properties.definition import Value
+from muster.coordinator.properties.live import LISTENER_PREFIX, Live
+from muster.coordinator.security.sasl.exchange import Exchange, SaslListener
+from muster.coordinator.security.sasl.jaas import BadJaas, LoginModule, parse
+from muster.coordinator.security.sasl.plain import PLAIN, PlainExchange, PlainUsers
+from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials, ScramCredential, ScramExchange
+
+if TYPE_CHECKING:
+    from muster.coordinator.config.oauthbearer import BearerSettings
+
+MECHANISMS_NAME = "sasl.enabled.mechanisms"
+HANDLER = "sasl.server.callback.handler.class"
+OAUTHBEARER = "OAUTHBEARER"
+SERVED = (PLAIN, *MECHANISMS, OAUTHBEARER)
+_REAUTH = "connections.max.reauth.ms"
+_MODULES = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    **dict.fromkeys(MECHANISMS, "org.apache.kafka.common.security.scram.ScramLoginModule"),
+    OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+}
+
+
+def words(value: Value) -> tuple[str, ...]:
+    """Of a list."""
+    return value if isinstance(value, tuple) else ()
+
+
+class SaslSettings(NamedTuple):
+    """What a listener asks of its clients. `users`: of PLAIN; `bearer`: how tokens are checked."""
+
+    mechanisms: tuple[str, ...]
+    users: PlainUsers
+    max_reauth_ms: dict[str, int]
+    failure_delay_ms: int
+    max_receive_bytes: int
+    bearer: BearerSettings | None = None
+
+
+def sasl_settings(listener: Listener, live: Live) -> SaslSettings:
+    """Of a listener. Raises ConfigError."""
+    mechanisms = words(live.of_listener(listener.name, MECHANISMS_NAME))
+    unknown = [one for one in mechanisms if one not in SERVED]
+    if unknown or not mechanisms:
+        raise ConfigError(
+            f"listener {listener.name}: {MECHANISMS_NAME}={','.join(mechanisms)} has a mechanism that is not served; "
+            f"expected some of {', '.join(SERVED)}"
+        )
+    users, bearer = PlainUsers({}), None
+    reauth: dict[str, int] = {}
+    for mechanism in mechanisms:
+        module = _module(listener, mechanism, live)
+        if mechanism == PLAIN:
+            users = PlainUsers({} if module is None else module.options)
+            if not users:
+                name = _jaas_name(listener, PLAIN)
+                raise ConfigError(
+                    f"{name} names no user, so nobody could come in; expected "
+                    f'{_MODULES[PLAIN]} required user_alice="…";'
+                )
+        elif mechanism == OAUTHBEARER:
+            bearer = _bearer(listener, module, live)
+        reauth[mechanism] = _number(live.of_mechanism(listener.name, mechanism, _REAUTH))
+    return SaslSettings(
+        mechanisms,
+        users,
+        reauth,
+        _number(live.value("connection.failed.authentication.delay.ms")),
+        _number(live.of_listener(listener.name, "sasl.server.max.receive.size")),
+        bearer,
+    )
+
+
+def _bearer(listener: Listener, module: LoginModule | None, live: Live) -> BearerSettings:
+    try:
+        from muster.coordinator.config.oauthbearer import bearer_settings  # hardly any server has tokens
+    except ImportError as error:
+        raise ConfigError(
+            f"listener {listener.name}: {OAUTHBEARER} needs the package PyJWT; pip install 'muster-kafka[secure]'"
+        ) from error
+    return bearer_settings(listener, {} if module is None else module.options, live)
+
+
+def _module(listener: Listener, mechanism: str, live: Live) -> LoginModule | None:
+    name = _jaas_name(listener, mechanism)
+    text = live.value(name)
+    if text is None:
+        return None
+    try:
+        module = parse(str(text))
+    except BadJaas as error:
+        raise ConfigError(f"{name}: {error}; expected {_MODULES[mechanism]} required …;") from error
+    if module.name != _MODULES[mechanism]:
+        raise ConfigError(f"{name} names {module.name}, which cannot run here; expected {_MODULES[mechanism]}")
+    return module
+
+
+def _jaas_name(listener: Listener, mechanism: str) -> str:
+    return f"{LISTENER_PREFIX}{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+
+
+def _number(value: Value) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def sasl_listener(
+    settings: SaslSettings,
+    find: Callable[[str, int], ScramCredential | None],
+    draw_nonce: Callable[[], str],
+    secret: bytes,
+    begin_bearer: Callable[[], Exchange] | None = None,
+) -> SaslListener:
+    """`find`: the credential of a user, by name and type of the mechanism; `secret`: see `scram.Credentials`;
+    `begin_bearer`: an exchange of OAUTHBEARER.
+    """
+    begins: dict[str, Callable[[], Exchange]] = {}
+    for name in settings.mechanisms:
+        if name == PLAIN:
+            begins[name] = partial(PlainExchange, settings.users)
+        elif name == OAUTHBEARER:
+            assert begin_bearer is not None
+            begins[name] = begin_bearer
+        else:
+            mechanism = MECHANISMS[name]
+            known = Credentials(mechanism, partial(_find, find, mechanism.type), draw_nonce, secret)
+            begins[name] = partial(ScramExchange, known)
+    return SaslListener(begins, settings.max_reauth_ms, settings.failure_delay_ms, settings.max_receive_bytes)
+
+
+def _find(find: Callable[[str, int], ScramCredential | None], kind: int, user: str) -> ScramCredential | None:
+    return find(user, kind)

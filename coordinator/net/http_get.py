@@ -1,0 +1,55 @@
+"""One document by HTTP, bounded in size and time; blocks, so it is for a thread."""
+
+from __future__ import annotations
+
+import ssl
+import urllib.error
+import urllib.request
+from typing import Any, Final
+
+from muster.coordinator.clock import mono_ms
+
+TIMEOUT_S: Final = 20
+"""For a connection, and for each answer of the network; as jose4j's."""
+MOST_MS: Final = 60_000
+"""For the whole document."""
+_PIECE: Final = 16 << 10
+
+
+def http_get(url: str, context: ssl.SSLContext | None, most_bytes: int) -> bytes:
+    """The document. Raises OSError."""
+    until_ms = mono_ms() + MOST_MS
+    # neither proxies of the environment nor other protocols
+    opener = urllib.request.OpenerDirector()
+    handlers: list[Any] = [
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(context=context),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _SameProtocol(),
+    ]
+    for handler in handlers:
+        opener.add_handler(handler)
+    request = urllib.request.Request(url, headers={"Accept": "application/json", "User-Agent": "muster"})
+    pieces: list[bytes] = []
+    size = 0
+    with opener.open(request, timeout=TIMEOUT_S) as answer:
+        while piece := answer.read1(_PIECE):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most_bytes:
+                raise OSError(f"the answer has more than {most_bytes} bytes")
+            if mono_ms() > until_ms:
+                raise OSError(f"the answer takes more than {MOST_MS // 1000} s")
+    return b"".join(pieces)
+
+
+class _SameProtocol(urllib.request.HTTPRedirectHandler):
+    """As Java: who asks by https is not sent to http."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if urllib.request.Request(newurl).type != req.type:
+            raise urllib.error.URLError("the answer leads to another protocol")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -1,0 +1,204 @@
+"""Where the keys of an identity provider come from, for the tokens of OAUTHBEARER: a file, or a URL.
+
+A file is read anew when it has changed. What is at a URL is fetched in a thread: at the start, every
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`, and soon when a token names a key that is not there. Whatever cannot be
+had, or is no set of keys, leaves the keys as they were.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.security.sasl.jwks import BadKeys, JwkSet
+from muster.coordinator.security.sasl.oauthbearer import InvalidToken
+from muster.coordinator.slices import Worker, outcome
+
+log = structlog.get_logger("muster.net")
+
+MOST_BYTES: Final = 512 << 10
+"""Of a document with keys, as jose4j reads."""
+MOST_MISSING: Final = 16
+"""Ids of keys that are not there which are remembered, as in Kafka."""
+MISSING_MS: Final = 60_000
+"""How long it is not asked for such a key again."""
+LONGEST_ID: Final = 1_000
+"""Longer ids are not asked for."""
+SOONEST_MS: Final = 5_000
+"""Between two fetches for keys that are missing: clients cannot make the server ask faster, whatever ids they name."""
+
+
+class JwksFile:
+    """A `KeySource`."""
+
+    def __init__(self, path: str) -> None:
+        """Raises BadKeys."""
+        self._path = path
+        self._seen: tuple[int, ...] = _stamp(path)
+        self._keys = read_file(path)
+
+    def now(self) -> JwkSet:
+        """See `KeySource`."""
+        try:
+            stamp = _stamp(self._path)
+            if stamp != self._seen:
+                self._seen = stamp
+                self._keys = read_file(self._path)
+                log.info("the keys for tokens were read anew", file=self._path, keys=len(self._keys.keys))
+        except BadKeys as error:
+            log.error("the new keys for tokens cannot be used, the old ones are kept", file=self._path, why=str(error))
+        return self._keys
+
+    def missing(self, kid: str) -> None:
+        """See `KeySource`: there are no others."""
+
+    def stop(self) -> None:
+        """There is nothing to stop."""
+
+
+def read_file(path: str) -> JwkSet:
+    """Raises BadKeys."""
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise BadKeys(_why(error)) from error
+    if len(data) > MOST_BYTES:
+        raise BadKeys(f"it has more than {MOST_BYTES} bytes")
+    return JwkSet(data)
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+
+
+def _why(error: Exception) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+
+
+class Aside:
+    """A `Worker` whose work nobody waits for, not even the end of the process: a server that does not answer may take
+    its time.
+    """
+
+    def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
+        self._post = post
+        self._closed = False
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        """See `Worker`."""
+        threading.Thread(target=self._run, args=(work, done), name="muster-keys", daemon=True).start()
+
+    def _run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
+        result, error = outcome(work)
+        if not self._closed:
+            self._post(lambda: done(result, error))
+
+    def close(self) -> None:
+        """See `Worker`."""
+        self._closed = True
+
+
+class Pace(NamedTuple):
+    """How often is fetched, and again after a failure: first after `backoff_ms`, then after twice as long, at most for
+    `backoff_most_ms` in all.
+    """
+
+    refresh_ms: int
+    backoff_ms: int
+    backoff_most_ms: int
+
+
+class JwksUrl:
+    """A `KeySource`."""
+
+    def __init__(self, url: str, fetch: Callable[[], bytes], pace: Pace, clock: Clock, worker: Worker) -> None:
+        self._url = url
+        self._fetch = fetch
+        self._pace = pace
+        self._clock = clock
+        self._worker = worker
+        self._keys: JwkSet | None = None
+        self._is_busy = False
+        self._next: Timer | None = None
+        self._missing: OrderedDict[str, int] = OrderedDict()
+        self._not_before_ms = 0
+        self._refresh()
+
+    def now(self) -> JwkSet:
+        """See `KeySource`."""
+        if self._keys is None:
+            raise InvalidToken("the keys for tokens could not be fetched yet")
+        return self._keys
+
+    def missing(self, kid: str) -> None:
+        """See `KeySource`: fetch soon, unless that was done a moment ago."""
+        now_ms = self._clock.mono_ms()
+        if len(kid) > LONGEST_ID or self._missing.get(kid, 0) > now_ms or self._not_before_ms > now_ms:
+            return
+        self._not_before_ms = now_ms + SOONEST_MS
+        self._missing[kid] = now_ms + MISSING_MS
+        self._missing.move_to_end(kid)
+        if len(self._missing) > MOST_MISSING:
+            self._missing.popitem(last=False)
+        self._refresh()
+
+    def stop(self) -> None:
+        """Fetch no more."""
+        self._worker.close()
+        self._is_busy = True
+        if self._next is not None:
+            self._next.cancel()
+
+    def _refresh(self) -> None:
+        if self._is_busy:
+            return
+        self._is_busy = True
+        if self._next is not None:
+            self._next.cancel()
+        self._try(self._clock.mono_ms() + self._pace.backoff_most_ms, self._pace.backoff_ms)
+
+    def _try(self, until_ms: int, wait_ms: int) -> None:
+        def done(keys: JwkSet | None, error: Exception | None) -> None:
+            if keys is not None:
+                self._take(keys)
+            else:
+                self._failed(error or RuntimeError(), until_ms, wait_ms)
+
+        self._worker.run(lambda: JwkSet(self._fetch()), done)
+
+    def _take(self, keys: JwkSet) -> None:
+        self._keys = keys
+        for key in keys.keys:
+            self._missing.pop(key.kid or "", None)
+        log.debug("fetched the keys for tokens", url=self._url, keys=len(keys.keys))
+        self._rest(self._pace.refresh_ms)
+
+    def _failed(self, error: Exception, until_ms: int, wait_ms: int) -> None:
+        log.warning("the keys for tokens cannot be fetched", url=self._url, why=_why(error),
+                    instead="tokens are refused" if self._keys is None else "the keys from before count")  # fmt: skip
+        left_ms = until_ms - self._clock.mono_ms()
+        if left_ms > 0 and wait_ms > 0:
+            self._call_in(min(wait_ms, left_ms), lambda: self._try(until_ms, 2 * wait_ms))
+        else:
+            # without any keys nobody could come in until the next regular time
+            most_ms = max(self._pace.backoff_most_ms, SOONEST_MS)
+            self._rest(self._pace.refresh_ms if self._keys is not None else min(most_ms, self._pace.refresh_ms))
+
+    def _rest(self, ms: int) -> None:
+        self._is_busy = False
+        self._call_in(ms, self._refresh)
+
+    def _call_in(self, ms: int, callback: Callable[[], object]) -> None:
+        self._next = self._clock.call_at(self._clock.mono_ms() + ms, callback)

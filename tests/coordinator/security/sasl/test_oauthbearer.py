@@ -1,0 +1,210 @@
+"""OAUTHBEARER: the exchange, and which tokens are good. What Kafka says to the same is asked by conformance."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.coordinator.security.sasl.exchange import AuthenticationFailed
+from muster.coordinator.security.sasl.jwks import BadKeys, JwkSet
+from muster.coordinator.security.sasl.jwt import Expected, JwtCheck
+from muster.coordinator.security.sasl.oauthbearer import BearerToken, InvalidToken, OAuthBearerExchange
+from muster.coordinator.security.sasl.unsecured_jwt import BadOption, UnsecuredCheck, UnsecuredOptions
+from tests.coordinator.security.sasl.bearer_cases import (
+    ANOTHER_SCHEME,
+    ANYBODY,
+    AUDIENCE,
+    ISSUER,
+    MESSAGES,
+    ONLY_HERE,
+    REFUSED,
+    TOKENS,
+    UNSECURED,
+    UNSECURED_WITH_OPTIONS,
+    Case,
+    Keys,
+    Message,
+)
+
+NOW_S = 1_800_000_000
+KEYS = Keys()
+OPTIONS = {
+    "unsecuredValidatorPrincipalClaimName": "user",
+    "unsecuredValidatorScopeClaimName": " roles ",
+    "unsecuredValidatorRequiredScope": "all  more",
+    "unsecuredValidatorAllowableClockSkewMs": "20000",
+}
+Check = Callable[[str], BearerToken]
+
+
+class Source:
+    """Keys that do not change."""
+
+    def __init__(self, text: str) -> None:
+        self.keys = JwkSet(text)
+        self.asked: list[str] = []
+
+    def now(self) -> JwkSet:
+        """See `KeySource`."""
+        return self.keys
+
+    def missing(self, kid: str) -> None:
+        """See `KeySource`."""
+        self.asked.append(kid)
+
+
+SOURCE = Source(KEYS.jwks())
+
+
+def now() -> int:
+    return NOW_S * 1000
+
+
+STRICT = JwtCheck(SOURCE, Expected(frozenset([AUDIENCE]), ISSUER), now)
+OPEN = JwtCheck(SOURCE, Expected(), now)
+
+
+def told(check: Check, message: str) -> tuple[str | None, str, int | None]:
+    """What a client is told: None if it is let in; its name; until when."""
+    why: list[str] = []
+    exchange = OAuthBearerExchange(check, why.append)
+    token = message.encode("latin-1")
+    try:
+        challenge = exchange.evaluate(token)
+        if exchange.is_complete:
+            assert (challenge, why) == (b"", [])
+            return None, exchange.user, exchange.expires_ms
+        assert len(why) == 1
+        exchange.evaluate(b"\1")
+    except AuthenticationFailed as failure:
+        assert not exchange.is_complete
+        return failure.told or REFUSED, "", None
+    raise AssertionError(challenge)
+
+
+def expected_of(case: Case) -> tuple[str | None, str, int | None]:
+    payload = case.payload(NOW_S)
+    if case.told is not None or isinstance(payload, bytes):
+        return case.told, "", None
+    return None, case.user, int(payload["exp"]) * 1000
+
+
+@pytest.mark.parametrize(
+    ("check", "case"),
+    [
+        *((STRICT, case) for case in (*TOKENS, *ONLY_HERE)),
+        *((OPEN, case) for case in ANYBODY),
+        *((UnsecuredCheck(UnsecuredOptions(), now), case) for case in UNSECURED),
+        *((UnsecuredCheck(UnsecuredOptions.read(OPTIONS), now), case) for case in UNSECURED_WITH_OPTIONS),
+    ],
+    ids=lambda one: one.name if isinstance(one, Case) else type(one).__name__,
+)
+def test_tokens(check: Check, case: Case) -> None:
+    assert told(check, f"n,,\1auth=Bearer {KEYS.token(case, NOW_S)}\1\1") == expected_of(case)
+
+
+@pytest.mark.parametrize("message", [*MESSAGES, ANOTHER_SCHEME], ids=lambda one: one.name)
+def test_messages(message: Message) -> None:
+    text = message.text.replace("{token}", KEYS.token(Case("good"), NOW_S))
+    assert told(STRICT, text)[0] == message.told
+
+
+def test_a_client_may_bring_another_token_after_a_bad_one() -> None:
+    exchange = OAuthBearerExchange(STRICT)
+    assert exchange.evaluate(b"n,,\1auth=Bearer x\1\1") == b'{"status":"invalid_token"}'
+    assert exchange.evaluate(f"n,,\1auth=Bearer {KEYS.token(Case('good'), NOW_S)}\1\1".encode()) == b""
+    assert exchange.is_complete
+
+
+def test_it_is_asked_for_a_key_that_is_not_there() -> None:
+    SOURCE.asked.clear()
+    for case in Case("", kid="new", signer="rsa"), Case("", kid=None, alg="ES512", signer="p256", signed_as="ES256"):
+        with pytest.raises(InvalidToken, match="none of the"):
+            STRICT(KEYS.token(case, NOW_S))
+    assert SOURCE.asked == ["new", ""]
+
+
+def test_names_of_claims_may_be_others() -> None:
+    check = JwtCheck(SOURCE, Expected(frozenset([AUDIENCE]), None, "roles", "email", 0), now)
+    token = KEYS.token(Case("", {"email": "a@b", "scope": "", "roles": "x", "sub": 5}), NOW_S)
+    assert check(token) == BearerToken("a@b", (NOW_S + 300) * 1000)
+    with pytest.raises(InvalidToken, match="a scope \\(roles\\) is empty"):
+        check(KEYS.token(Case("", {"email": "a@b", "roles": ""}), NOW_S))
+    with pytest.raises(InvalidToken, match="it has expired"):
+        check(KEYS.token(Case("", {"email": "a@b", "iat": 5, "exp": NOW_S}), NOW_S))
+
+
+def test_a_reason_has_nothing_of_the_token() -> None:
+    for case in TOKENS:
+        if case.told is not None:
+            token = KEYS.token(case, NOW_S)
+            with pytest.raises(InvalidToken) as caught:
+                STRICT(token)
+            assert not any(part and part in str(caught.value) for part in token.split("."))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is not JSON"),
+        ("[" * 100_000, "it is not JSON"),
+        ("[]", 'it has no list "keys"'),
+        ('{"keys": {}}', 'it has no list "keys"'),
+        ('{"keys": []}', "it has no key that signatures can be checked with"),
+        ('{"keys": [5, {"kty": "other"}, {"kty": "RSA", "use": "enc"}, {"kty": "RSA", "key_ops": ["sign"]}]}',
+         "it has no key that signatures can be checked with"),
+        (json.dumps({"keys": [{}] * 1001}), "it has more than 1000 keys"),
+    ],
+)  # fmt: skip
+def test_a_document_without_keys(text: str, why: str) -> None:
+    with pytest.raises(BadKeys) as caught:
+        JwkSet(text)
+    assert str(caught.value) == why
+
+
+def test_keys_that_cannot_be_used_refuse_tokens() -> None:
+    broken = [{"kty": "RSA", "kid": "rsa", "n": "AQAB", "e": "x!"}, {"kty": "EC", "kid": "p256", "crv": "none"},
+              {"kty": "oct", "kid": "oct", "k": "c2hvcnQ"}, {"kty": "RSA", "kid": "any"}]  # fmt: skip
+    check = JwtCheck(Source(json.dumps({"keys": broken})), Expected(), now)
+    for case in TOKENS:
+        if case.kid in ("rsa", "p256", "oct", "any"):
+            with pytest.raises(InvalidToken):
+                check(KEYS.token(case, NOW_S))
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"RequiredScope": 'a "b'}, "RequiredScope has a scope with a letter that none may have"),
+        ({"AllowableClockSkewMs": "-1"}, "AllowableClockSkewMs is not a whole number of at least 0"),
+        ({"AllowableClockSkewMs": "9999999999"}, "AllowableClockSkewMs is not a whole number of at least 0"),
+    ],
+)
+def test_options_that_cannot_be_used(options: dict[str, str], why: str) -> None:
+    with pytest.raises(BadOption) as caught:
+        UnsecuredOptions.read({f"unsecuredValidator{name}": text for name, text in options.items()})
+    assert str(caught.value) == f"unsecuredValidator{why}"
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_refused_or_challenged(message: bytes) -> None:
+    for check in STRICT, UnsecuredCheck(UnsecuredOptions(), now):
+        exchange = OAuthBearerExchange(check)
+        with contextlib.suppress(AuthenticationFailed):
+            exchange.evaluate(message)
+        assert not exchange.is_complete
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_no_bit_of_a_token_may_be_another(data: st.DataObject) -> None:
+    token = KEYS.token(Case("good"), NOW_S)
+    at = data.draw(st.integers(0, len(token) - 1))
+    other = data.draw(st.sampled_from([letter for letter in "Ab0_-." if letter != token[at]]))
+    with pytest.raises(InvalidToken):
+        STRICT(token[:at] + other + token[at + 1 :])
