@@ -25,6 +25,8 @@ from muster.simulation.world import VirtualClock, World
 
 MOST_TURNS: Final = 5_000
 """An event loop that still has work after so many turns never becomes idle."""
+PORT: Final = 9092
+"""Where a process listens that nobody told another one."""
 JOB_MS: Final = 12
 """A job of a thread begins within so many ms."""
 
@@ -59,16 +61,19 @@ class Process:
         slow_disk: float = 1.0,
         syncs_all: bool = False,
         intercept: Intercept = NO_INTERCEPT,
+        listen: str | None = f"127.0.0.1:{PORT}",
+        users: Sequence[str] = (),
     ) -> None:
         """`slow_disk`: how long a job waits at most, in units of JOB_MS; `syncs_all`: one sync serves all files;
-        `topics`: as `--topic` has them.
+        `topics`, `users`: as `--topic` and `--user` have them; `listen` None: the properties say where.
         """
         self.world, self.storage, self.slow_disk, self.syncs_all = world, storage, slow_disk, syncs_all
         self.alive = True
         self.up = self.stopping = False
         self.wires: list[Any] = []
         """Its connections: `wires.Wire`."""
-        self.listener: VirtualListener | None = None
+        self.listeners: dict[int, VirtualListener] = {}
+        """By port."""
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._met)
         self._owner = owner
@@ -76,7 +81,8 @@ class Process:
         self._task: asyncio.Task[Any]
         config = load(
             file=None, environment={}, overrides=[f"{name}={value}" for name, value in properties.items()],
-            listen="127.0.0.1:9092", advertise=None, data_dir=Path("/virtual"), in_memory=False, topics=list(topics),
+            listen=listen, advertise=None, data_dir=Path("/virtual"), in_memory=False, topics=list(topics),
+            users=list(users),
         )  # fmt: skip
         self.server = Server(config, machine=VirtualMachine(self), intercept=intercept)
 
@@ -267,7 +273,19 @@ class LargeWork(Worker):
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
         process, world = self._process, self._process.world
-        world.later(1 + int(world.random() * JOB_MS), lambda _: process.does(lambda: done(*outcome(work))))
+
+        def begin(_: None) -> None:
+            if process.stands_still:
+                process.does(lambda: done(*outcome(work)))
+            elif process.alive:  # not within a turn of the loop, whose length is watched
+                try:
+                    done_with = outcome(work)
+                except Died:
+                    process.died()
+                else:
+                    process.does(done, *done_with)
+
+        world.later(1 + int(world.random() * JOB_MS), begin)
 
     def close(self) -> None:
         """Nothing of it goes on by itself."""
@@ -287,7 +305,7 @@ class VirtualListener(Listener):
     """Takes connections from the world."""
 
     async def start(self) -> None:
-        self.port = 9092
+        self.port = self.address.port
 
     def close(self) -> None:
         """No more connections."""
@@ -336,5 +354,6 @@ class VirtualMachine(Machine):
         return WholeDisk(self._process.storage) if self._process.syncs_all else None
 
     def listener(self, *arguments: Any) -> Listener:
-        listener = self._process.listener = VirtualListener(*arguments)
+        listener = VirtualListener(*arguments)
+        self._process.listeners[listener.address.port] = listener
         return listener

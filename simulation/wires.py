@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.simulation.faulty_storage import Died
-from muster.simulation.process import Process
+from muster.simulation.process import PORT, Process
 
 
 class Wire:
@@ -16,12 +16,13 @@ class Wire:
     `slow_ms`: how long a piece may be on its way.
     """
 
-    def __init__(self, process: Process, client: Any, slow_ms: int) -> None:
-        """`client`: its `received(data)` and `hung_up()` are called."""
+    def __init__(self, process: Process, client: Any, slow_ms: int, port: int = PORT) -> None:
+        """`client`: its `received(data)` and `hung_up()` are called; `port`: of the listener."""
         self.process = process
         self.world = process.world
         self.client = client
         self.slow_ms = slow_ms
+        self.port = port
         self.open = True
         self._high = 64 * 1024
         self._to_server: deque[bytes] = deque()
@@ -65,7 +66,7 @@ class Wire:
     # ---- the server's side: what asyncio would do
 
     def _connect(self) -> None:
-        listener = self.process.listener
+        listener = self.process.listeners.get(self.port)
         self._protocol = None if listener is None else listener.connect(self)
         if self._protocol is None:
             self._hang_up()
@@ -86,7 +87,7 @@ class Wire:
             self.world.later(0, lambda _: self.client.hung_up(self), None)
 
     def get_extra_info(self, name: str) -> Any:
-        return ("127.0.0.1", 40_000) if name == "peername" else ("127.0.0.1", 9092)
+        return ("127.0.0.1", 40_000) if name == "peername" else ("127.0.0.1", self.port)
 
     def set_write_buffer_limits(self, high: int) -> None:
         self._high = high

@@ -233,7 +233,9 @@ class Connection(asyncio.Protocol):
         """
         if self.core.has_ended or not self._is_reading:
             return -1
-        return int(self._transport.get_extra_info("socket").fileno())
+        sock = self._transport.get_extra_info("socket")
+        # a transport of TLS whose socket is gone tells it in a later turn of the loop, and here it has none already
+        return -1 if sock is None else int(sock.fileno())
 
     def close_idle(self) -> None:
         """Silent for connections.max.idle.ms."""

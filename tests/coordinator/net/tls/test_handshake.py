@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -155,6 +156,36 @@ def test_what_waits_in_the_socket_is_seen_before_it_is_read(certificate: Path, r
             assert not served.limits.input_waits(())
             stream.close()
             await served.until(0)
+
+    run(main())
+
+
+def test_a_client_that_goes_at_once_disturbs_nobody_who_looks(certificate: Path, run: Callable[[Any], None]) -> None:
+    """Its socket is gone a turn of the loop before the connection is told: a fault there would stop all timers."""
+
+    async def main() -> None:
+        async with serving(certificate) as served:
+            loop, looks = asyncio.get_running_loop(), 0
+
+            async def looking() -> None:
+                nonlocal looks
+                while served.limits.connections or not looks:
+                    served.limits.input_waits(())
+                    looks += 1
+                    turned: asyncio.Future[None] = loop.create_future()
+                    loop.call_soon(turned.set_result, None)
+                    await turned
+
+            for rest in b"", frame(b"a"), frame(b"a")[:3]:
+                reader, writer = await served.connect()
+                await until(lambda: served.states == [READY])
+                sock = writer.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                writer.write(rest)
+                writer.transport.abort()
+                await asyncio.wait_for(looking(), 10)
+                with contextlib.suppress(OSError):
+                    await reader.read()
 
     run(main())
 
