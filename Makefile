@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -61,6 +61,9 @@ simulate: venv ## play random histories of many groups, with faults (ARGS='--see
 
 torture: venv ## whole nodes under faults of everything, in virtual time; a server killed under load (ARGS='--nodes 2000 --kills 1000 --seed 7')
 	$(BIN)/python -m tests.torture $(ARGS)
+
+torture-wire: venv ## hostile bytes and crowds: nodes in memory, then a server process (ARGS='--inputs 10000000 --crowd 100000 --seed 7')
+	$(BIN)/python -m tests.torture.wire $(or $(ARGS),--crowd 20000)
 
 exactly-once: venv ## read-process-write with every client under kills of both sides, and a server killed at each write of a commit (ARGS='--kills 50 --clients java,franz-go --seed 7')
 	$(BIN)/python -m tests.exactly_once $(ARGS)
