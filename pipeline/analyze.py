@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline import arguments as args
+from muster.pipeline.compared import check_time, earlier, overlap_ms, sides
 from muster.pipeline.delta import EXTENSION, NoDelta
 from muster.pipeline.facts.build import build, unusable
-from muster.pipeline.facts.comparison import Side, comparison, split
+from muster.pipeline.facts.comparison import comparison
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.failure import reason
 from muster.pipeline.follow.command import follow
@@ -38,7 +39,7 @@ from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.stage import Source, Staged, check, is_small, stage, table_kind
 from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.whatif.job import what_if
-from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
+from muster.pipeline.whatif.settings import DEFAULT_GRID, BadSetting, Setting, parse
 
 STAGE: Final = ".stage"
 
@@ -70,7 +71,7 @@ def run(
 
     `settings`: of the what-if; None: the default grid; empty: none. `compare`: the folder of an earlier analysis, or a
     time (ms) that parts this one. Raises NotUsable (`out`), NoSource, ClusterError,
-    BadOption, ValueError (no Kafka rows), and Spark's own errors.
+    BadArgument (`compare`), BadOption, ValueError (no Kafka rows), and Spark's own errors.
     """
     steps = progress if progress is not None else Progress(0, on=False)
     check_place(spark, out)
@@ -105,16 +106,23 @@ class _Run:
 
     def run(self, wanted: Wanted, settings: Sequence[Setting] | None, compare: str | int | None) -> Analysis:
         self._progress.steps = len(TABLES) + 3
+        # before the work: what makes no sense is to be said at once
+        against = earlier(self._spark, compare) if isinstance(compare, str) else compare
         self._progress.begin(f"reading {self._source.name()}")
         staged = stage(self._spark, self._source, self._stage, wanted)
+        if isinstance(against, int):
+            check_time(against, staged.inputs.decoded)
         facts = build(staged.inputs) | unusable(
             staged.inputs.decoded, staged.malformed_events, staged.inputs.transactions
         )
         for name, rows in facts.items():
             self._keep(name, rows)
         names = self._what_if(staged, settings)
-        if compare is not None:
-            self._keep("comparison", comparison(*self._sides(compare)))
+        overlapping_ms = 0
+        if against is not None:
+            before, after = sides(self._tables, against)
+            self._keep("comparison", comparison(before, after))
+            overlapping_ms = 0 if isinstance(against, int) else overlap_ms(before, after)
         about = About(
             self._source.name(),
             staged.rows,
@@ -125,6 +133,7 @@ class _Run:
             wanted.groups,
             names,
             compare,
+            overlapping_ms,
         )
         self._progress.begin("page")
         chosen = select(self._tables, about)
@@ -147,12 +156,6 @@ class _Run:
         texts = [one for one in self._formats if one not in (PARQUET, HTML)]
         write_table(published(kept, name), f"{self._out}/tables/{name}", texts, large=name in LARGE)
         self._tables[name] = kept
-
-    def _sides(self, compare: str | int) -> tuple[Side, Side]:
-        if isinstance(compare, int):
-            return split(self._tables, compare)
-        earlier = {name: self._read(name, f"{compare}/tables/{name}") for name in ("episodes", "verdicts")}
-        return Side(earlier["episodes"], earlier["verdicts"]), Side(self._tables["episodes"], self._tables["verdicts"])
 
     def _read(self, name: str, folder: str) -> DataFrame:
         return self._spark.read.schema(from_arrow_schema(TABLES[name])).parquet(folder)
@@ -189,7 +192,7 @@ def analyze(options: argparse.Namespace, prog: str) -> int:
         return _fail(prog, error, 2)
     try:
         return _analyze(asked, settings)
-    except (BadOption, NotOurs, NoDelta) as error:
+    except (args.BadArgument, BadOption, NotOurs, NoDelta) as error:
         return _fail(prog, error, 2, verbose=asked.verbose)
     except KeyboardInterrupt:
         return _fail(prog, "stopped", 130)
@@ -241,7 +244,10 @@ def _settings(text: str) -> Sequence[Setting] | None:
         return None
     if text == args.NONE:
         return ()
-    return parse(text)
+    try:
+        return parse(text)
+    except BadSetting as error:
+        raise BadSetting(f"--what-if: {error}") from None
 
 
 def _fail(prog: str, what: object, status: int, *, verbose: bool = False) -> int:

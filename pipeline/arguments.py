@@ -132,7 +132,7 @@ def read(options: argparse.Namespace) -> Arguments:
     groups = tuple(options.group)
     return Arguments(
         options.source, kafka, options.out, formats, master, _what_if(options.what_if), since_ms, until_ms, groups,
-        options.verbose, _compare(options), follow,
+        options.verbose, _compare(options, since_ms, until_ms), follow,
     )  # fmt: skip
 
 
@@ -151,17 +151,43 @@ def _times(options: argparse.Namespace) -> tuple[int | None, int | None]:
     return since_ms, until_ms
 
 
-def _compare(options: argparse.Namespace) -> str | int | None:
+def _compare(options: argparse.Namespace, since_ms: int | None, until_ms: int | None) -> str | int | None:
     given = options.compare
     if given is None:
         return None
     if options.follow:
         raise BadArgument("--compare is for an analysis that ends: leave it out, or --follow")
-    if Path(given).is_dir() or "/" in given:
-        if not _is_url(given) and not (Path(given) / "tables" / "episodes").is_dir():
-            raise BadArgument(f"--compare {given}: the --out of an earlier analysis, with its tables, was expected")
+    if _is_url(given):
+        if given.rstrip("/") == options.out.rstrip("/"):
+            raise BadArgument(_REPLACED)
         return str(given).rstrip("/")
-    return _time("--compare", given)
+    if Path(given).is_dir():
+        return _earlier(given, options.out)
+    try:
+        at_ms = _time("--compare", given)
+    except BadArgument:
+        raise BadArgument(
+            f"--compare {given}: it is neither a folder, the --out of an earlier analysis, nor a time such as "
+            "2026-01-31T12:00 (UTC)"
+        ) from None
+    assert at_ms is not None  # it was given
+    if (since_ms is not None and at_ms <= since_ms) or (until_ms is not None and at_ms >= until_ms):
+        raise BadArgument(f"--compare {given}: a time between --since and --until was expected")
+    return at_ms
+
+
+_REPLACED: Final = "--compare and --out are the same folder, whose tables are replaced: give another --out"
+
+
+def _earlier(folder: str, out: str) -> str:
+    if Path(folder).resolve() == Path(out).resolve():
+        raise BadArgument(_REPLACED)
+    found = Path(folder) / "tables" / "episodes"
+    if not found.is_dir() or (found / "_delta_log").exists():
+        raise BadArgument(
+            f"--compare {folder}: the --out of an earlier analysis, with its tables in Parquet, was expected"
+        )
+    return folder.rstrip("/")
 
 
 def _is_url(text: str) -> bool:

@@ -15,8 +15,20 @@ from typing import Final, NamedTuple
 from muster.pipeline.episodes import model
 
 LIKELY: Final = 0.05
-"""A difference that chance makes at most so often, by the number of groups that are compared, is significant."""
+"""A difference that chance makes at most so often, by the number of groups that are tested, is significant."""
+LEAST: Final = 5
+"""Of a group with fewer happenings in both spans nothing is said."""
+LONG: Final = 0.5
+"""A loop that went on for this share of its span has a rate: each turn counts. A shorter one is one happening."""
 HOUR_MS: Final = 3_600_000
+
+ONE_SIDE: Final = "one_side"
+TOO_FEW: Final = "too_few"
+CHANCE: Final = "chance"
+SIGNIFICANT: Final = "significant"
+JUDGEMENTS: Final = (SIGNIFICANT, CHANCE, TOO_FEW, ONE_SIDE)
+"""What is to be thought of the difference."""
+
 _OUT_AND_BACK: Final = 2
 _LOOPS: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW})
 _CLOSE: Final = 1e-7
@@ -29,6 +41,8 @@ class Episode(NamedTuple):
     kind: str
     rebalances: int
     cost_ms: int
+    lasted_ms: int
+    """Of it, in this span."""
 
 
 class Span(NamedTuple):
@@ -50,15 +64,26 @@ def span(observed_ms: int, episodes: Sequence[Episode]) -> Span:
     return Span(
         max(observed_ms, 0),
         sum(one.rebalances for one in told),
-        sum(map(happenings, told)),
+        sum(happenings(one, observed_ms) for one in told),
         sum(one.cost_ms for one in told),
         tuple(f"{counted[kind]} {kind}" for kind in model.KINDS if counted[kind]),
     )
 
 
-def happenings(episode: Episode) -> int:
-    """An episode happens once; of a loop each time that a member went counts."""
-    return max(1, -(-episode.rebalances // _OUT_AND_BACK)) if episode.kind in _LOOPS else 1
+def happenings(episode: Episode, observed_ms: int) -> int:
+    """An episode happens once; of a loop that goes on and on each time that a member went counts."""
+    if episode.kind not in _LOOPS or episode.lasted_ms < LONG * observed_ms:
+        return 1
+    return max(1, -(-episode.rebalances // _OUT_AND_BACK))
+
+
+def judgement(before: Span, after: Span) -> str:
+    """ONE_SIDE, TOO_FEW; or CHANCE, if the group can be tested: with the number of these it is known which are
+    SIGNIFICANT. Whether it is tested depends on the sum of both spans alone, which favours no outcome.
+    """
+    if not before.observed_ms or not after.observed_ms:
+        return ONE_SIDE
+    return TOO_FEW if before.happenings + after.happenings < LEAST else CHANCE
 
 
 def chance(before: Span, after: Span) -> float | None:

@@ -142,13 +142,14 @@ _EVERYWHERE: Final[Mapping[str, str]] = {
     "episodes": "how many episodes",
     "trouble_ms": "what trouble cost, added up over the partitions",
     "p": "how likely such a difference is by chance; null: the group is on one side only",
-    "is_significant": "p is below 0.05 by the number of groups",
+    "is_significant": "p is below 0.05 by the number of groups that were tested",
+    "judgement": "significant, chance, too_few (below 5 happenings: not tested) or one_side (no time to compare with)",
     **{
         f"{name}_{side}": f"{words}, {side} the change"
         for name, words in {
             "hours": "how long the log tells of the group",
             "rebalances": "rebalances",
-            "happenings": "episodes; of a loop each time that a member went",
+            "happenings": "episodes; of a loop that goes on for half of the time each turn",
             "cost_ms": "how long partitions were not read, added up",
             "episodes": "episodes by their kind",
         }.items()

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.episodes.comparison import LIKELY, Episode, chance, span
+from muster.pipeline.episodes.comparison import CHANCE, LIKELY, SIGNIFICANT, Episode, chance, judgement, span
 from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.persist import keep
@@ -20,7 +20,9 @@ _RESULT: Final = pa.schema([field for field in TABLES["comparison"] if field.nam
 
 
 class Side(NamedTuple):
-    """One of the two: rows of the table `episodes`; and group, first_ms, last_ms of the table `verdicts`."""
+    """One of the two: rows of the table `episodes`; and group, first_ms, last_ms of the table `verdicts`. What of an
+    episode lies outside of first_ms to last_ms does not count for how long it went on.
+    """
 
     episodes: DataFrame
     seen: DataFrame
@@ -37,19 +39,29 @@ def comparison(before: Side, after: Side) -> DataFrame:
             *(F.lit(None).cast(kind).alias(name) for name, kind in _EPISODE.items()),
         )
         some = some.unionByName(
-            side.episodes.select(
-                "group", F.lit(number).alias("side"), F.lit(None).cast("long").alias("observed_ms"), *_EPISODE
+            side.episodes.join(side.seen.select("group", "first_ms", "last_ms"), "group", "left").select(
+                "group",
+                F.lit(number).alias("side"),
+                F.lit(None).cast("long").alias("observed_ms"),
+                *("kind", "rebalances", "cost_ms", _lasted().alias("lasted_ms")),
             )
         )
         rows = some if rows is None else rows.unionByName(some)
     assert rows is not None
     made = keep(by_group(rows, "side", _compare, _RESULT))
-    limit = made.agg((F.lit(LIKELY) / F.greatest(F.count("p"), F.lit(1))).alias("limit"))
-    told = made.crossJoin(F.broadcast(limit)).withColumn("is_significant", F.col("p") < F.col("limit"))
+    is_tested = F.col("judgement") == CHANCE
+    limit = made.agg((F.lit(LIKELY) / F.greatest(F.count_if(is_tested), F.lit(1))).alias("limit"))
+    told = made.crossJoin(F.broadcast(limit)).withColumn("is_significant", is_tested & (F.col("p") < F.col("limit")))
+    told = told.withColumn("judgement", F.when(F.col("is_significant"), SIGNIFICANT).otherwise(F.col("judgement")))
     return conform(told, "comparison")
 
 
-_EPISODE: Final = {"kind": "string", "rebalances": "int", "cost_ms": "long"}
+_EPISODE: Final = {"kind": "string", "rebalances": "int", "cost_ms": "long", "lasted_ms": "long"}
+
+
+def _lasted() -> Column:
+    within = F.least("until_ms", "last_ms") - F.greatest("from_ms", "first_ms")
+    return F.greatest(within, F.lit(0)).cast("long")
 
 
 def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
@@ -77,9 +89,9 @@ def _compare(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, A
         if row["kind"] is None:
             observed[row["side"]] = row["observed_ms"] or 0
         else:
-            episodes[row["side"]].append(Episode(row["kind"], row["rebalances"], row["cost_ms"]))
+            episodes[row["side"]].append(Episode(row["kind"], row["rebalances"], row["cost_ms"], row["lasted_ms"] or 0))
     before, after = (span(observed[number], episodes[number]) for number in (0, 1))
-    told: dict[str, Any] = {"group": group, "p": chance(before, after)}
+    told: dict[str, Any] = {"group": group, "p": chance(before, after), "judgement": judgement(before, after)}
     for side, one in zip(_SIDES, (before, after), strict=True):
         told |= {
             f"hours_{side}": one.observed_ms / 3_600_000,

@@ -106,7 +106,7 @@ _COLUMNS: Final = {
     "comparison": (
         "group string, hours_before double, hours_after double, rebalances_before int, rebalances_after int, "
         "happenings_before int, happenings_after int, cost_ms_before long, cost_ms_after long, "
-        "episodes_before strings, episodes_after strings, p double, is_significant boolean"
+        "episodes_before strings, episodes_after strings, p double, is_significant boolean, judgement string"
     ),
     "transactions": (
         "transactional_id string, producer_id long, producer_epoch int, client_id string, host string, start_ms long, "

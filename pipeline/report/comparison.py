@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from muster.pipeline.episodes.comparison import LIKELY
+from typing import Final
+
+from muster.pipeline.episodes.comparison import LEAST, LIKELY, ONE_SIDE, SIGNIFICANT, TOO_FEW
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.groups import Pages, link
 from muster.pipeline.report.markup import Column, Columns, Html, listing, section, tag
@@ -14,14 +16,17 @@ def sections(chosen: Chosen, pages: Pages) -> Html | None:
     if chosen.compared is None:
         return None
     about = (
-        "Happenings are episodes; of a loop each time that a member went. By chance: how often a difference like this "
-        f"comes by itself (exact Poisson test). Significant: less often than {LIKELY} by the number of groups."
+        "Happenings are episodes; of a loop that goes on for half of the time each turn. If nothing has changed, their "
+        "rate stays the same, and a difference comes by chance so often as is told (exact Poisson test). It is more "
+        f"than chance if that is less often than {LIKELY:.0%} by the number of groups that are tested; a group with "
+        f"fewer than {LEAST} happenings is not."
     )
     columns: Columns = {
         Column("group", is_head=True): lambda row: link(row["group"], pages),
         Column("is it chance?"): _significance,
+        Column("happenings", True): lambda row: _pair(row, "happenings", number),
         Column("rebalances", True): lambda row: _pair(row, "rebalances", number),
-        Column("an hour", True): _rates,
+        Column("rebalances in an hour", True): _rates,
         Column("unread", True): lambda row: _pair(row, "cost_ms", duration),
         Column("before"): lambda row: _kinds(row["episodes_before"]),
         Column("after"): lambda row: _kinds(row["episodes_after"]),
@@ -38,12 +43,25 @@ def sections(chosen: Chosen, pages: Pages) -> Html | None:
 def total(chosen: Chosen) -> str:
     """All groups in a sentence."""
     row, since = chosen.compared or {}, chosen.about.compare
-    where = f"since {moment(since)}" if isinstance(since, int) else f"since {since}"
-    return (
-        f"{where}: {_pair(row, 'rebalances', number)} rebalances ({_rates(row)} in an hour of a group), partitions "
-        f"unread for {_pair(row, 'cost_ms', duration)}; {number(row['significant'])} of "
-        f"{plural(row['groups'], 'group')} differ by more than chance"
-    )
+    where = f"before and after {moment(since)} UTC" if isinstance(since, int) else f"{since} (before) and now (after)"
+    parts = [
+        f"{where}: {_pair(row, 'rebalances', number)} rebalances ({_rates(row)} in an hour of a group)",
+        f"partitions unread for {_pair(row, 'cost_ms', duration)}",
+        f"{plural(row['groups'], 'group')}: {_judged(row)}",
+    ]
+    if chosen.about.overlap_ms:
+        parts.append(f"both tell of the same {duration(chosen.about.overlap_ms)}")
+    return "; ".join(parts)
+
+
+def _judged(row: Row) -> str:
+    counts = {
+        f"{plural(row['significant'], 'differs', 'differ')} by more than chance": True,
+        f"{number(row['chance'])} may differ by chance": row["chance"],
+        f"{number(row['too_few'])} with too few happenings to tell": row["too_few"],
+        f"{number(row['one_side'])} on one side only": row["one_side"],
+    }
+    return ", ".join(told for told, is_so in counts.items() if is_so)
 
 
 def sentence(row: Row) -> str:
@@ -55,10 +73,26 @@ def sentence(row: Row) -> str:
 
 
 def _significance(row: Row) -> str:
-    if row["p"] is None:
-        return "there on one side only"
-    often = f"p = {row['p']:.2g}"
-    return f"significant ({often})" if row["is_significant"] else f"may be chance ({often})"
+    if row["judgement"] == ONE_SIDE:
+        return "only before" if row["hours_before"] else "only after"
+    if row["judgement"] == TOO_FEW:
+        return f"too few happenings to tell ({_pair(row, 'happenings', number)})"
+    often = f"by chance {_often(row['p'])}"
+    return f"more than chance ({often})" if row["judgement"] == SIGNIFICANT else f"may be chance ({often})"
+
+
+def _often(p: float) -> str:
+    """A probability in words: `once in 40 times`."""
+    if p >= _OFTEN:
+        return "in most cases"
+    times = 1 / p if p > _NEVER else 1 / _NEVER
+    digits = 10 ** max(len(f"{times:.0f}") - 2, 0)
+    told = f"once in {round(times / digits) * digits:,.0f}"
+    return told if p > _NEVER else f"less than {told}"
+
+
+_OFTEN: Final = 0.5
+_NEVER: Final = 1e-6
 
 
 def _pair(row: Row, name: str, shown: object) -> str:

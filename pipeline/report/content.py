@@ -30,6 +30,8 @@ class About(NamedTuple):
     """The settings that were tried, by name."""
     compare: str | int | None = None
     """What it is compared with: the folder of an earlier analysis, or a time (ms) that parts this one."""
+    overlap_ms: int = 0
+    """For how long an earlier analysis and this one tell of the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,8 @@ class Chosen:
     comparison: Some = field(default_factory=Some)
     """Rows of the table `comparison`: the significant ones first, then the greatest differences of cost."""
     compared: Row | None = None
-    """The sums of all groups: rebalances, cost_ms, happenings and hours, each with _before and _after; significant:
-    how many groups differ by more than chance."""
+    """The sums of all groups: rebalances, cost_ms, happenings and hours, each with _before and _after; groups; and how
+    many of these are of each judgement (episodes.comparison)."""
     odd_rows: Mapping[str, int] = field(default_factory=dict)
     """How many rows of the log were malformed or unknown."""
     odd_reasons: Sequence[Row] = ()

@@ -7,6 +7,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.episodes.comparison import JUDGEMENTS
 from muster.pipeline.report.content import About, Chosen, Row, Some
 from muster.pipeline.report.select_groups import buckets, groups, stories
 from muster.pipeline.report.selecting import LINES, Tables, row_of, rows_of, some_of
@@ -151,12 +152,12 @@ def _comparison(tables: Tables) -> dict[str, Any]:
         for name in ("rebalances", "happenings", "cost_ms", "hours")
         for side in ("before", "after")
     ]
-    significant = F.count_if("is_significant").alias("significant")
+    judged = (F.count_if(F.col("judgement") == name).alias(name) for name in JUDGEMENTS)
     changed = F.abs(F.col("cost_ms_after") - F.col("cost_ms_before"))
-    order = (F.desc_nulls_last("is_significant"), F.desc_nulls_last(changed), F.asc_nulls_last("p"), F.asc("group"))
+    order = (F.desc("is_significant"), F.desc_nulls_last(changed), F.asc_nulls_last("p"), F.asc("group"))
     return {
         "comparison": some_of(rows, *order, limit=SETTINGS),
-        "compared": row_of(rows.agg(*sums, significant, F.count("*").alias("groups"))),
+        "compared": row_of(rows.agg(*sums, *judged, F.count("*").alias("groups"))),
     }
 
 

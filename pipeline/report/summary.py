@@ -89,9 +89,9 @@ def _cause(row: Row) -> str:
 def _compared(chosen: Chosen) -> list[str]:
     if chosen.compared is None:
         return []
-    sure = [row for row in chosen.comparison.rows if row["is_significant"]]
-    sums = [_wrapped(comparison.total(chosen))] if chosen.comparison.rows else []
-    return ["", "before and after", *(line for lines in sums for line in lines), *_block("", sure, _change)[2:]]
+    told = [row for row in chosen.comparison.rows if row["happenings_before"] or row["happenings_after"]]
+    sums = _wrapped(comparison.total(chosen)) if chosen.comparison.rows else []
+    return ["", "before and after", *sums, *_block("", told, _change)[2:]]
 
 
 def _change(row: Row) -> str:

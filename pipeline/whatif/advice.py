@@ -11,8 +11,7 @@ from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.history import CONSUMER, EVENTS, LOG, History
 from muster.pipeline.whatif.leader import is_cooperative
 from muster.pipeline.whatif.processes import polled_too_late
-from muster.pipeline.whatif.schedule import ON_THE_SERVER
-from muster.pipeline.whatif.settings import Setting
+from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 from muster.pipeline.wording import duration, plural
 
 UNSURE: Final = {EVENTS: 0.05, LOG: 0.30}

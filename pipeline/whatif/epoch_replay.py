@@ -29,7 +29,8 @@ from muster.pipeline.whatif.history import FAR, Generation, Owned
 from muster.pipeline.whatif.leader import NoAssignment
 from muster.pipeline.whatif.playing import GONE, deletion, gone, replaced
 from muster.pipeline.whatif.replay import STEPS, STEPS_FOR_EACH, Made, NoRest, Outcome
-from muster.pipeline.whatif.schedule import ON_THE_SERVER, Act, Fact, Schedule
+from muster.pipeline.whatif.schedule import Act, Fact, Schedule
+from muster.pipeline.whatif.settings import ON_THE_SERVER
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
 )

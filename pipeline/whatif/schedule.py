@@ -12,14 +12,10 @@ from typing import Final, NamedTuple
 from muster.pipeline.whatif.deploys import GAP_MS, shifted
 from muster.pipeline.whatif.history import AFTER, BEFORE, CLASSIC, CONSUMER, FAR, Offer, Offers
 from muster.pipeline.whatif.processes import LEAVES, SILENT, SLOW, Absence, Cast, Process
-from muster.pipeline.whatif.settings import Setting
+from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 
 USUAL_STRATEGY: Final = "range"
 """The one by which classic consumers assign that were not told another."""
-
-
-ON_THE_SERVER: Final = ("uniform", "range")
-"""What a server assigns by."""
 
 
 class Act(Enum):

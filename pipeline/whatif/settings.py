@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from itertools import product
 from typing import Any, Final
 
@@ -100,7 +101,12 @@ def parse(text: str) -> list[Setting]:
             raise BadSetting(
                 f"{text!r} has an empty part; key=value with commas between was expected, as in {_EXAMPLE}"
             )
-        told |= _in_short(key, value.strip() if equals else None)
+        meant = _in_short(key, value.strip() if equals else None)
+        if meant.keys() & told.keys():
+            raise BadSetting(f"{text!r} says {', '.join(meant)} twice; for several settings give a JSON list")
+        told |= meant
+    if told.get("group.protocol") == CONSUMER and told.get("assignor") == _QUESTIONS["assignor"][1]:
+        told["assignor"] = list(ON_THE_SERVER)
     return from_json(told)
 
 
@@ -114,8 +120,13 @@ _QUESTIONS: Final[Mapping[str, tuple[str, Any]]] = {
     "deploy": ("deploy", ["rolling:1", "all"]),
 }
 """Short words for a setting, and the values that are tried if none is given."""
-_TIME: Final = re.compile(r"(\d+) *(ms|s|min)")
-_UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000}
+_TIME: Final = re.compile(r"(\d{1,9}) *(ms|s|min|m|h)")
+_UNITS: Final = {"ms": 1, "s": 1_000, "min": 60_000, "m": 60_000, "h": 3_600_000}
+_WITHOUT_UNIT_MS: Final = 1_000
+"""A smaller number without a unit was hardly meant in ms."""
+_TIMES_AS: Final = "a time such as 60s, 5min or 45000ms"
+ON_THE_SERVER: Final = ("uniform", "range")
+"""What a server assigns a KIP-848 group by."""
 
 
 def _in_short(key: str, value: str | None) -> dict[str, Any]:
@@ -123,15 +134,35 @@ def _in_short(key: str, value: str | None) -> dict[str, Any]:
     if key in _PROTOCOLS and value is None:
         return {"group.protocol": key}
     name, usual = _QUESTIONS.get(key, (key, True))
+    if name not in _FIELDS:
+        raise BadSetting(_unknown(key))
     if value is None:
+        if name.endswith(".ms") and name == key:
+            raise BadSetting(f"{key} has no value; {_TIMES_AS} was expected")
         return {name: usual}
-    time = _TIME.fullmatch(value) if name.endswith(".ms") else None
-    return {name: value if time is None else int(time[1]) * _UNITS[time[2]]}
+    if not name.endswith(".ms"):
+        return {name: value}
+    time = _TIME.fullmatch(value)
+    if time is not None:
+        return {name: int(time[1]) * _UNITS[time[2]]}
+    is_number = value.isascii() and value.isdigit()
+    if not is_number or (name != key and 0 < int(value) < _WITHOUT_UNIT_MS):
+        raise BadSetting(f"{key} {value!r}: {_TIMES_AS} was expected")
+    return {name: value}
+
+
+def _unknown(key: str) -> str:
+    words = (*_PROTOCOLS, *_QUESTIONS, *(name for name in _FIELDS if name not in _QUESTIONS))
+    near = get_close_matches(key.lower(), words, 1)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    return f"{key!r} is no setting of a what-if{meant}; it is one of {', '.join(words)}"
 
 
 def from_json(value: Any) -> list[Setting]:
     """The settings of a JSON object or a list of them, each once. Raises BadSetting."""
     objects = value if isinstance(value, list) else [value]
+    if not objects:
+        raise BadSetting("the list of settings is empty; give one at least, or none instead of the list")
     found: list[Setting] = []
     for one in objects:
         if not isinstance(one, dict):
@@ -156,12 +187,17 @@ def _combinations(told: Mapping[str, Any]) -> list[Setting]:
     values_of = {key: value if isinstance(value, list) else [value] for key, value in told.items() if key != "name"}
     unknown = next((key for key in values_of if key not in _FIELDS), None)
     if unknown is not None:
-        raise BadSetting(f"{unknown!r} is no setting of a what-if; it is one of {', '.join(_FIELDS)}")
+        raise BadSetting(_unknown(unknown))
     given = _given_name(told)
     several = [_FIELDS[key] for key, values in values_of.items() if len(values) > 1]
     found = []
     for values in product(*values_of.values()):
         filled = {_FIELDS[key]: _value(key, value) for key, value in zip(values_of, values, strict=True)}
+        if filled.get("protocol") == CONSUMER and filled.get("assignor") not in (None, *ON_THE_SERVER):
+            raise BadSetting(
+                f"in a group of the consumer protocol the server assigns, by {' or '.join(ON_THE_SERVER)}: "
+                f"{filled['assignor']!r} cannot be with it"
+            )
         name = given or _name(filled)
         if given and several:
             name = f"{given}, {_name({field: filled[field] for field in several})}"

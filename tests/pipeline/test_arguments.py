@@ -69,6 +69,13 @@ def test_settings_of_a_what_if_from_a_file(tmp_path: Path) -> None:
         (["d", "-X", "kafka.a=b"], "-X kafka.a=b is for a live cluster"),
         (["--bootstrap-server", "one:9092", "-X", "a=b"], "-X a=b: kafka.NAME=VALUE was expected"),
         (["--bootstrap-server", "one:9092", "-X", "kafka.a"], "-X kafka.a: kafka.NAME=VALUE was expected"),
+        (["d", "--compare", "last-week"], "--compare last-week: it is neither a folder, the --out of an earlier"),
+        (["d", "--compare", "here/last-week"], "--compare here/last-week: it is neither a folder, the --out of"),
+        (["d", "--compare", "/"], "--compare /: the --out of an earlier analysis, with its tables in Parquet, was"),
+        (["d", "--compare", ".", "--out", "."], "--compare and --out are the same folder, whose tables are replaced"),
+        (["d", "--compare", "s3://b/r/", "--out", "s3://b/r"], "--compare and --out are the same folder"),
+        (["d", "--compare", "2026-01-31T12:00", "--since", "2026-01-31T12:00"], "a time between --since and --until"),
+        (["d", "--compare", "2026-01-31T12:00", "--until", "2026-01-31"], "a time between --since and --until"),
         (["d", "--what-if", "no.json"], "--what-if no.json: there is no such file"),
     ],
 )

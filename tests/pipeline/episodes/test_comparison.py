@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import comb
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.pipeline.episodes.comparison import HOUR_MS, Episode, Span, chance, happenings, span
+from muster.pipeline.episodes.comparison import (
+    CHANCE,
+    HOUR_MS,
+    LIKELY,
+    ONE_SIDE,
+    TOO_FEW,
+    Episode,
+    Span,
+    chance,
+    happenings,
+    judgement,
+    span,
+)
 
 
 def of(happened: int, hours: float) -> Span:
@@ -42,6 +55,18 @@ def test_without_time_on_one_side_nothing_is_told() -> None:
     assert chance(of(3, 1), of(0, 0)) is None
 
 
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.01])
+@pytest.mark.parametrize("count", [5, 17, 60])
+def test_without_a_change_it_seldom_says_that_there_is_one(count: int, share: float) -> None:
+    """All outcomes by their probability: what would be called significant comes at most so often as is said."""
+    wrong = sum(
+        comb(count, one) * share**one * (1 - share) ** (count - one)
+        for one in range(count + 1)
+        if (chance(of(one, 100 * share), of(count - one, 100 * (1 - share))) or 0) < LIKELY
+    )
+    assert wrong <= LIKELY
+
+
 @given(st.integers(0, 300), st.integers(0, 300), st.integers(1, 50), st.integers(1, 50))
 def test_it_is_a_probability_and_the_sides_do_not_matter(one: int, other: int, hours: int, more: int) -> None:
     found = chance(of(one, hours), of(other, more))
@@ -50,14 +75,35 @@ def test_it_is_a_probability_and_the_sides_do_not_matter(one: int, other: int, h
     assert chance(of(other, more), of(one, hours)) == pytest.approx(found, rel=1e-6)
 
 
-def test_sums_without_the_formation_and_a_loop_by_its_turns() -> None:
+def test_sums_without_the_formation_and_a_long_loop_by_its_turns() -> None:
     episodes = [
-        Episode("first_formation", 2, 9), Episode("rolling_restart", 8, 40), Episode("rolling_restart", 8, 2),
-        Episode("crash_loop", 211, 100),
+        Episode("first_formation", 2, 9, 1), Episode("rolling_restart", 8, 40, 4), Episode("rolling_restart", 8, 2, 4),
+        Episode("crash_loop", 211, 100, 3),
     ]  # fmt: skip
-    assert [happenings(one) for one in episodes[1:]] == [1, 1, 106]
+    assert [happenings(one, 5) for one in episodes[1:]] == [1, 1, 106]
     assert span(5, episodes) == Span(5, 227, 108, 142, ("2 rolling_restart", "1 crash_loop"))
 
 
+def test_a_loop_that_was_soon_over_is_one_happening() -> None:
+    """One bad build: its turns are no rate."""
+    assert [happenings(Episode("crash_loop", 40, 100, lasted), 100) for lasted in (49, 50)] == [1, 20]
+
+
 def test_a_static_restart_without_a_rebalance_happens_once() -> None:
-    assert happenings(Episode("crash_loop", 0, 0)) == happenings(Episode("restart", 0, 0)) == 1
+    assert happenings(Episode("crash_loop", 0, 0, 9), 9) == happenings(Episode("restart", 0, 0, 9), 9) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ((2, 1), (0, 100), TOO_FEW),  # however unlikely
+        ((4, 1), (0, 100), TOO_FEW),
+        ((5, 1), (0, 100), CHANCE),
+        ((0, 12), (9, 0), ONE_SIDE),
+        ((0, 0), (9, 12), ONE_SIDE),
+    ],
+)
+def test_of_a_few_happenings_nothing_is_said(
+    before: tuple[int, float], after: tuple[int, float], expected: str
+) -> None:
+    assert judgement(of(*before), of(*after)) == expected

@@ -13,11 +13,13 @@ from tests.pipeline.facts.rows import ms, table_of
 HOUR_S = 3_600
 
 
-def side(spark: SparkSession, seen: dict[str, float], episodes: list[tuple[str, str, int]]) -> Side:
-    """`seen`: hours of each group; `episodes`: group, kind, rebalances."""
+def side(spark: SparkSession, seen: dict[str, float], episodes: list[tuple[str, str, int, int]]) -> Side:
+    """`seen`: hours of each group; `episodes`: group, kind, rebalances, how long it lasted in seconds."""
     rows = [
-        {"group": group, "kind": kind, "rebalances": count, "cost_ms": 10 * count} for group, kind, count in episodes
-    ]
+        {"group": group, "kind": kind, "rebalances": count, "cost_ms": 10 * count, "from_ms": ms(0),
+         "until_ms": ms(lasted_s)}
+        for group, kind, count, lasted_s in episodes
+    ]  # fmt: skip
     spans = [{"group": group, "first_ms": ms(0), "last_ms": ms(hours * HOUR_S)} for group, hours in seen.items()]
     return Side(table_of(spark, "episodes", rows), table_of(spark, "verdicts", spans))
 
@@ -27,9 +29,11 @@ def rows_of(table: DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def test_what_is_chance_and_what_is_not(spark: SparkSession) -> None:
-    loop = ("wild", "crash_loop", 40)
-    before = side(spark, {"wild": 12, "calm": 12, "gone": 1}, [loop, ("calm", "scale_out", 2), ("gone", "other", 1)])
-    after = side(spark, {"wild": 12, "calm": 6, "new": 3}, [("wild", "first_formation", 3)])
+    loops = [("wild", "crash_loop", 40, 12 * HOUR_S), ("bad-build", "crash_loop", 40, HOUR_S)]
+    others = [("calm", "scale_out", 2, 9), ("gone", "other", 1, 9), *[("busy", "scale_out", 1, 9)] * 3]
+    before = side(spark, {"wild": 12, "calm": 12, "gone": 1, "busy": 12, "bad-build": 12}, loops + others)
+    formed = [("wild", "first_formation", 3, 9), *[("busy", "scale_in", 1, 9)] * 3]
+    after = side(spark, {"wild": 12, "calm": 6, "new": 3, "busy": 12, "bad-build": 12}, formed)
     table = comparison(before, after)
     assert table.columns == TABLES["comparison"].names
     found = rows_of(table)
@@ -39,6 +43,11 @@ def test_what_is_chance_and_what_is_not(spark: SparkSession) -> None:
     assert (wild["episodes_before"], wild["episodes_after"], wild["is_significant"]) == (["1 crash_loop"], [], True)
     assert wild["p"] < 1e-5
     assert (found["calm"]["p"], found["calm"]["is_significant"]) == (1.0, False)
+    judged = {name: row["judgement"] for name, row in found.items()}
+    assert judged == {
+        "wild": "significant", "busy": "chance", "calm": "too_few", "bad-build": "too_few", "gone": "one_side",
+        "new": "one_side",
+    }  # fmt: skip
     assert [found[name]["p"] for name in ("gone", "new")] == [None, None]
 
 
