@@ -33,8 +33,10 @@ def earlier(spark: SparkSession, folder: str) -> Side:
 def check_time(at_ms: int, decoded: DataFrame) -> None:
     """There must be something on both sides of a time. Raises BadArgument."""
     found = decoded.agg(F.min("log_timestamp_ms"), F.max("log_timestamp_ms")).first()
-    first_ms, last_ms = (None, None) if found is None else found
-    if first_ms is not None and not first_ms < at_ms <= last_ms:
+    if found is None or found[0] is None:
+        return  # whoever reads an empty log is told so elsewhere
+    first_ms, last_ms = int(found[0]), int(found[1])
+    if not first_ms < at_ms <= last_ms:
         raise BadArgument(
             f"--compare {moment(at_ms)} (UTC): a time between {moment(first_ms)} and {moment(last_ms)} was expected, "
             "which is what the log tells of"
@@ -50,11 +52,12 @@ def sides(tables: dict[str, DataFrame], compare: Side | int) -> tuple[Side, Side
 
 def overlap_ms(before: Side, after: Side) -> int:
     """For how long both tell of the same time."""
-    spans = []
-    for side in (before, after):
-        found = side.seen.agg(F.min("first_ms"), F.max("last_ms")).first()
-        spans.append((None, None) if found is None else tuple(found))
-    (first_ms, last_ms), (again_ms, until_ms) = spans
-    if first_ms is None or again_ms is None:
+    one, other = _span(before), _span(after)
+    if one is None or other is None:
         return 0
-    return max(0, min(last_ms, until_ms) - max(first_ms, again_ms))
+    return max(0, min(one[1], other[1]) - max(one[0], other[0]))
+
+
+def _span(side: Side) -> tuple[int, int] | None:
+    found = side.seen.agg(F.min("first_ms"), F.max("last_ms")).first()
+    return None if found is None or found[0] is None else (int(found[0]), int(found[1]))

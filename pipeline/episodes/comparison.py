@@ -19,7 +19,7 @@ LIKELY: Final = 0.05
 LEAST: Final = 5
 """Of a group with fewer happenings in both spans nothing is said."""
 LONG: Final = 0.5
-"""A loop that went on for this share of its span has a rate: each turn counts. A shorter one is one happening."""
+"""Loops that went on for this share of their span have a rate: each turn counts. A shorter one is one happening."""
 HOUR_MS: Final = 3_600_000
 
 ONE_SIDE: Final = "one_side"
@@ -51,7 +51,11 @@ class Span(NamedTuple):
     observed_ms: int
     """How long the log tells of it."""
     rebalances: int
-    happenings: int
+    episodes: int
+    turns: int
+    """As `episodes`, but of a loop each time that a member went."""
+    looped_ms: int
+    """How long loops went on."""
     cost_ms: int
     kinds: tuple[str, ...]
     """`2 rolling_restart`, …"""
@@ -64,36 +68,46 @@ def span(observed_ms: int, episodes: Sequence[Episode]) -> Span:
     return Span(
         max(observed_ms, 0),
         sum(one.rebalances for one in told),
-        sum(happenings(one, observed_ms) for one in told),
+        len(told),
+        sum(map(turns, told)),
+        sum(one.lasted_ms for one in told if one.kind in _LOOPS),
         sum(one.cost_ms for one in told),
         tuple(f"{counted[kind]} {kind}" for kind in model.KINDS if counted[kind]),
     )
 
 
-def happenings(episode: Episode, observed_ms: int) -> int:
-    """An episode happens once; of a loop that goes on and on each time that a member went counts."""
-    if episode.kind not in _LOOPS or episode.lasted_ms < LONG * observed_ms:
-        return 1
-    return max(1, -(-episode.rebalances // _OUT_AND_BACK))
+def turns(episode: Episode) -> int:
+    """An episode happens once; of a loop each time that a member went counts."""
+    return max(1, -(-episode.rebalances // _OUT_AND_BACK)) if episode.kind in _LOOPS else 1
+
+
+def happenings(before: Span, after: Span) -> tuple[int, int]:
+    """How much happened in both spans, counted in the same way: by turns, if loops went on for long in the span that
+    has more of them; else by episodes.
+    """
+    worse = max(before, after, key=lambda one: one.turns / max(one.observed_ms, 1))
+    if worse.looped_ms < LONG * worse.observed_ms:
+        return before.episodes, after.episodes
+    return before.turns, after.turns
 
 
 def judgement(before: Span, after: Span) -> str:
     """ONE_SIDE, TOO_FEW; or CHANCE, if the group can be tested: with the number of these it is known which are
-    SIGNIFICANT. Whether it is tested depends on the sum of both spans alone, which favours no outcome.
+    SIGNIFICANT.
     """
     if not before.observed_ms or not after.observed_ms:
         return ONE_SIDE
-    return TOO_FEW if before.happenings + after.happenings < LEAST else CHANCE
+    return TOO_FEW if sum(happenings(before, after)) < LEAST else CHANCE
 
 
 def chance(before: Span, after: Span) -> float | None:
     """How likely a difference of happenings like this one, or a greater one, is if nothing has changed; None: a span
     has no time.
     """
-    count, time_ms = before.happenings + after.happenings, before.observed_ms + after.observed_ms
     if not before.observed_ms or not after.observed_ms:
         return None
-    return _two_sided(before.happenings, count, before.observed_ms / time_ms)
+    seen, others = happenings(before, after)
+    return _two_sided(seen, seen + others, before.observed_ms / (before.observed_ms + after.observed_ms))
 
 
 def _two_sided(seen: int, count: int, share: float) -> float:

@@ -9,7 +9,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.episodes.comparison import CHANCE, LIKELY, SIGNIFICANT, Episode, chance, judgement, span
+from muster.pipeline.episodes.comparison import (
+    CHANCE,
+    LIKELY,
+    SIGNIFICANT,
+    Episode,
+    chance,
+    happenings,
+    judgement,
+    span,
+)
 from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.persist import keep
@@ -92,11 +101,11 @@ def _compare(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, A
             episodes[row["side"]].append(Episode(row["kind"], row["rebalances"], row["cost_ms"], row["lasted_ms"] or 0))
     before, after = (span(observed[number], episodes[number]) for number in (0, 1))
     told: dict[str, Any] = {"group": group, "p": chance(before, after), "judgement": judgement(before, after)}
-    for side, one in zip(_SIDES, (before, after), strict=True):
+    for side, one, count in zip(_SIDES, (before, after), happenings(before, after), strict=True):
         told |= {
             f"hours_{side}": one.observed_ms / 3_600_000,
             f"rebalances_{side}": one.rebalances,
-            f"happenings_{side}": one.happenings,
+            f"happenings_{side}": count,
             f"cost_ms_{side}": one.cost_ms,
             f"episodes_{side}": list(one.kinds),
         }

@@ -65,6 +65,8 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
         return Comparison(withheld(history, str(error)), actual)
     if fidelity.withheld:
         return Comparison(fidelity, actual)
+    if history.note is not None:
+        fidelity = replace(fidelity, why=history.note if fidelity.why is None else f"{history.note}; {fidelity.why}")
     known: dict[tuple[object, ...], Outcome] = {as_it_was.key(): base}
     rows = []
     for setting in settings:

@@ -7,6 +7,7 @@ while the group is not.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -17,7 +18,7 @@ from muster.coordinator.groups.consumer.member import AWAY, LEAVING
 from muster.coordinator.groups.core import GroupCore
 from muster.pipeline.whatif.epoch_costs import EpochCosts
 from muster.pipeline.whatif.history import FAR
-from muster.pipeline.whatif.processes import SILENT, SLOW
+from muster.pipeline.whatif.processes import SILENT, SLOW, Cast
 from muster.pipeline.whatif.schedule import Part
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -27,6 +28,8 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 
 REVOKE_MS: Final = 100
 """From being told to give partitions up until that is done: the next poll, a commit, and the heartbeat that says so."""
+_SOON_MS: Final = 1_000
+"""What comes so soon after it was told to give partitions up says that it did."""
 _HELD: Final = frozenset({ErrorCode.UNRELEASED_INSTANCE_ID})
 _LOST: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 
@@ -38,6 +41,9 @@ class Stage(Protocol):
     group_id: str
     interval_ms: int
     session_ms: int
+    cast: Cast
+    is_as_it_was: bool
+    """Whether heartbeats come as often as they really did."""
     costs: EpochCosts
     core: GroupCore
     by_member: dict[str, EpochActor]
@@ -55,8 +61,8 @@ class Stage(Protocol):
 class EpochActor:
     """One process of a schedule as a member."""
 
-    __slots__ = ("_asked_ms", "_epoch", "_is_beating", "_number", "_owned", "_stage", "_topics", "_turn", "client",
-                 "is_away", "member_id", "name", "part")  # fmt: skip
+    __slots__ = ("_asked_ms", "_beats", "_epoch", "_is_beating", "_number", "_owned", "_stage", "_topics", "_turn",
+                 "client", "is_away", "member_id", "name", "part")  # fmt: skip
 
     def __init__(self, stage: Stage, part: Part) -> None:
         self._stage = stage
@@ -72,6 +78,9 @@ class EpochActor:
         self._number = 0
         self._asked_ms = stage.ms + part.process.index * 7_919 % stage.interval_ms
         """When it sent its last heartbeat, give or take whole intervals."""
+        beats = stage.cast.history.beats if stage.is_as_it_was else {}
+        self._beats = sorted(ms for spell in part.process.spells for ms in beats.get(spell.member_id, ()))
+        """When its heartbeats really came: those that changed something."""
         self._is_beating = False
         self._turn = 0
         """Counts its lives: what an earlier one has begun is dropped."""
@@ -146,8 +155,14 @@ class EpochActor:
             return
         stage = self._stage
         self._is_beating = True
+        real_ms = self._really(stage.interval_ms)
         wait_ms = stage.interval_ms - (stage.ms - self._asked_ms) % stage.interval_ms
-        stage.later(stage.ms + wait_ms, self._due, self._turn)
+        stage.later(stage.ms + wait_ms if real_ms is None else real_ms, self._due, self._turn)
+
+    def _really(self, within_ms: int) -> int | None:
+        """When its next heartbeat really came, if that was so soon."""
+        ms, at = self._stage.ms, bisect_right(self._beats, self._stage.ms)
+        return self._beats[at] if at < len(self._beats) and self._beats[at] <= ms + within_ms else None
 
     def _due(self, turn: int) -> None:
         self._is_beating = False
@@ -214,7 +229,9 @@ class EpochActor:
         kept = {topic_id: its & given.get(topic_id, set()) for topic_id, its in self._owned.items()}
         self._owned = {topic_id: its for topic_id, its in kept.items() if its}
         stage = self._stage
-        stage.later(self._when_not_slow(stage.ms + REVOKE_MS), self._gave_up, self._turn)
+        real_ms = self._really(_SOON_MS)
+        done_ms = stage.ms + REVOKE_MS if real_ms is None else real_ms
+        stage.later(self._when_not_slow(done_ms), self._gave_up, self._turn)
 
     def _gave_up(self, turn: int) -> None:
         if turn == self._turn and self.member_id in self._stage.by_member:

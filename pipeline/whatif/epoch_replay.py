@@ -53,6 +53,7 @@ class EpochReplay:
         self.group_id = history.group
         self.ms = history.start_ms
         self.interval_ms = setting.heartbeat_interval_ms or EPOCH_HEARTBEAT_MS
+        self.is_as_it_was = setting.heartbeat_interval_ms is None
         self.session_ms = setting.session_timeout_ms or EPOCH_SESSION_MS
         self.costs = EpochCosts(schedule.wanted())
         self.generations: list[Made] = []

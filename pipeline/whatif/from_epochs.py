@@ -51,6 +51,20 @@ def history_of(
     return reader.finish(end_ms, targets)
 
 
+def protocol_changed(rows: Sequence[Row], records: Sequence[Row]) -> tuple[int, bool]:
+    """When a group changed its protocol while it had members, the last time (0: never), and is it classic since?
+    `records`: its classic generations. While it changes, members of both protocols are in it.
+    """
+    classic_ms = max((one["at_ms"] for one in records if not one["is_tombstone"] and one["members"]), default=0)
+    mixed_ms = max((one["at_ms"] for one in rows if any(map(_is_classic, one["members"] or ()))), default=0)
+    consumer_ms = max((one["at_ms"] for one in rows if one["members"]), default=0)
+    return (consumer_ms, True) if classic_ms > consumer_ms else (max(classic_ms, mixed_ms), False)
+
+
+def _is_classic(member: Row) -> bool:
+    return member["session_timeout_ms"] is not None
+
+
 class _Reader:
     def __init__(self, group: str, ends: Mapping[str, str]) -> None:
         self.history = History(group, LOG, CONSUMER)
@@ -68,8 +82,6 @@ class _Reader:
             self._end_of_group(at_ms)
             return
         members = {one["member_id"]: one for one in row["members"] or ()}
-        if any(one["session_timeout_ms"] is not None for one in members.values()):
-            history.unusable = "members of the classic protocol were in it"
         shares = {name: _owned(one["assigned"]) for name, one in members.items()}
         if self._is_first and _is_given(row):
             self._begin(row, members, shares)

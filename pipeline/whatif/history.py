@@ -180,9 +180,13 @@ class History:
     """Of a KIP-848 group."""
     overtaken: set[int] = field(default_factory=set)
     """Epochs of it that another one followed before all members had come to them; in a replay they may."""
+    beats: dict[str, list[int]] = field(default_factory=dict)
+    """By member id: when heartbeats of it came that changed what it has. Of a KIP-848 group."""
     refusals: list[Refusal] = field(default_factory=list)
     initial_delay_ms: int = INITIAL_DELAY_MS
     max_size: int = 2**31 - 1
+    note: str | None = None
+    """What is to be known of it, if it can be replayed."""
     unusable: str | None = None
     """Why nothing can be replayed, in a sentence."""
 

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.coordinator.groups.common import events
-from muster.pipeline.facts.epoch_values import TARGET_EPOCH
+from muster.pipeline.facts.epoch_values import CURRENT, TARGET_EPOCH
 from muster.pipeline.facts.inputs import MEMBER_FIELDS, Inputs
 from muster.pipeline.facts.schema import INFERRED, TABLES, conform
 from muster.pipeline.persist import keep
@@ -31,6 +31,7 @@ from muster.pipeline.whatif.fidelity import withheld
 from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, REPLACED, History
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting
 from muster.pipeline.whatif.silence import SILENT_MS, hear
+from muster.pipeline.wording import moment
 
 LONGEST_HISTORY: Final = 32_000_000
 """Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
@@ -40,6 +41,7 @@ _STARTS: Final = "starts"
 _MADE: Final = ("fidelity", "whatif", "advice")
 _EPOCHS: Final = "epochs"
 _TARGETS: Final = "targets"
+_BEATS: Final = "beats"
 _RESULT: Final = pa.schema(
     [
         ("table", pa.string()),
@@ -106,6 +108,7 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
     ends: dict[str, str] = {}
     epochs: list[dict[str, Any]] = []
     targets: list[int] = []
+    beats: dict[str, list[int]] = {}
     starts: dict[tuple[int, int], int] = {}
     records: list[dict[str, Any]] = []
     for kind, value in zip(rows.column("source"), values, strict=True):
@@ -120,14 +123,23 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
             epochs.append(parsed)
         elif kind.as_py() == _TARGETS:
             targets.append(parsed["at_ms"])
+        elif kind.as_py() == _BEATS:
+            beats.setdefault(parsed["member_id"], []).append(parsed["at_ms"])
         else:
             records.append(parsed)
-    if epochs:
+    if not epochs:
+        return from_log.history_of(group, records, ends, end_ms, starts)
+    changed_ms, is_classic = from_epochs.protocol_changed(epochs, records)
+    if is_classic:
+        records = [one for one in records if one["at_ms"] > changed_ms]
+        history = from_log.history_of(group, records, ends, end_ms, starts)
+    else:
+        epochs = [one for one in epochs if one["at_ms"] > changed_ms]
         history = from_epochs.history_of(group, epochs, ends, end_ms, targets)
-        if any(not one["is_tombstone"] and one["members"] for one in records):
-            history.unusable = "it was a classic group for a time"
-        return history
-    return from_log.history_of(group, records, ends, end_ms, starts)
+        history.beats = {member_id: sorted(times) for member_id, times in beats.items()}
+    if changed_ms:
+        history.note = f"only since it is a group of the {history.protocol} protocol, from {moment(changed_ms)} UTC on"
+    return history
 
 
 def _heard_of(rows: pa.Table) -> dict[str, int]:
@@ -232,7 +244,7 @@ def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
 
 
 def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
-    """The epochs of KIP-848 groups, and when their target assignments were made."""
+    """The epochs of KIP-848 groups, when their target assignments were made, and when members had something else."""
     wanted = ("at_ms", "is_tombstone", "generation", "state_timestamp_ms", "members", "owners", "takes", "change")
     known = epochs.where(F.col("is_tombstone").isNotNull())
     rows = _row(known, _EPOCHS, F.to_json(F.struct(*wanted), {"ignoreNullFields": "false"}))
@@ -242,7 +254,11 @@ def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
         _TARGETS,
         F.to_json(F.struct(F.col("log_timestamp_ms").alias("at_ms"))),
     )
-    return rows.unionByName(made.join(known.select("group").distinct(), "group", "left_semi"))
+    has = table(decoded, CONSUMER_GROUP).where((F.col("key_type") == CURRENT) & ~F.col("is_tombstone"))
+    member_id = F.get_json_object("key_json", "$.memberId").alias("member_id")
+    beats = _row(has, _BEATS, F.to_json(F.struct(F.col("log_timestamp_ms").alias("at_ms"), member_id)))
+    told = made.unionByName(beats)
+    return rows.unionByName(told.join(known.select("group").distinct(), "group", "left_semi"))
 
 
 def _end(inputs: Inputs) -> DataFrame:

@@ -21,11 +21,12 @@ from muster.pipeline.episodes.comparison import (
     happenings,
     judgement,
     span,
+    turns,
 )
 
 
 def of(happened: int, hours: float) -> Span:
-    return Span(round(hours * HOUR_MS), happened, happened, 0, ())
+    return Span(round(hours * HOUR_MS), happened, happened, happened, 0, 0, ())
 
 
 @pytest.mark.parametrize(
@@ -80,17 +81,27 @@ def test_sums_without_the_formation_and_a_long_loop_by_its_turns() -> None:
         Episode("first_formation", 2, 9, 1), Episode("rolling_restart", 8, 40, 4), Episode("rolling_restart", 8, 2, 4),
         Episode("crash_loop", 211, 100, 3),
     ]  # fmt: skip
-    assert [happenings(one, 5) for one in episodes[1:]] == [1, 1, 106]
-    assert span(5, episodes) == Span(5, 227, 108, 142, ("2 rolling_restart", "1 crash_loop"))
+    assert [turns(one) for one in episodes[1:]] == [1, 1, 106]
+    assert span(5, episodes) == Span(5, 227, 3, 108, 3, 142, ("2 rolling_restart", "1 crash_loop"))
 
 
-def test_a_loop_that_was_soon_over_is_one_happening() -> None:
-    """One bad build: its turns are no rate."""
-    assert [happenings(Episode("crash_loop", 40, 100, lasted), 100) for lasted in (49, 50)] == [1, 20]
+@pytest.mark.parametrize(
+    ("lasted", "again", "expected"),
+    [
+        (49, 0, (1, 0)),  # one bad build: its turns are no rate
+        (50, 0, (20, 0)),
+        (50, 10, (20, 15)),  # counted alike on both sides, although the second one was shorter
+        (10, 90, (1, 1)),  # the side with more turns decides
+    ],
+)
+def test_a_loop_that_was_soon_over_is_one_happening(lasted: int, again: int, expected: tuple[int, int]) -> None:
+    before = span(100, [Episode("crash_loop", 40, 100, lasted)])
+    after = span(100, [Episode("crash_loop", 30, 100, again)] if again else [])
+    assert happenings(before, after) == expected
 
 
 def test_a_static_restart_without_a_rebalance_happens_once() -> None:
-    assert happenings(Episode("crash_loop", 0, 0, 9), 9) == happenings(Episode("restart", 0, 0, 9), 9) == 1
+    assert turns(Episode("crash_loop", 0, 0, 9)) == turns(Episode("restart", 0, 0, 9)) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+"""KIP-848 groups as Kafka 4.3 wrote them: their histories come out of the replay as they were."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from muster.pipeline.decode import decode
+from muster.pipeline.facts.epoch_states import rows_of_group
+from muster.pipeline.facts.epoch_values import CLASSIC, CURRENT, TARGET_EPOCH
+from muster.pipeline.sources.segments import read_segments
+from muster.pipeline.whatif.from_epochs import protocol_changed
+from muster.pipeline.whatif.job import played
+from muster.pipeline.whatif.settings import parse
+
+LOG = Path(__file__).parents[1] / "facts" / "data" / "kafka-4.3-epochs.tar.xz"
+DIED = {
+    "confluent-0": (
+        "RvtoUhrcQwSRjzVn/F11QA", "UkYN2CDpTWy/A7pWpfrRRg", "yjPZYxrSTRmIAoVhROIdQA", "6naPSDS4RzmfbWVgqVsmLA",
+        "AiBmkfVaTbSfn6o+aBP4WQ",
+    ),
+    "java-2": ("kP4ocnC_T6ibKVfiNc2wkQ", "DB9_XzdaSy-Z9HHEmdk1vQ"),
+    "st": ("xnwq41dOQQy9LH8n6la1ug",),
+}  # fmt: skip
+"""As the table `memberships` has it."""
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
+    """What the job gives each group's task."""
+    directory = tmp_path_factory.mktemp("log")
+    with tarfile.open(LOG) as files:
+        files.extractall(directory, filter="data")
+    rows: list[dict[str, Any]] = [
+        row for raw in read_segments(str(directory)) for batch in decode(raw) for row in batch.to_pylist()
+    ]
+    end_ms = max(row["log_timestamp_ms"] for row in rows)
+    records = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row["log_offset"]):
+        if row["kind"] == "consumer" or (row["key_type"] == CLASSIC and row["is_tombstone"]):
+            records[row["group"]].append(row)
+    names = {row["topic_id"]: row["topic"] for row in rows if row["topic_id"] is not None}
+    return {group: _histories(group, some, names, end_ms) for group, some in records.items()}
+
+
+def _histories(group: str, records: list[dict[str, Any]], names: dict[str, str], end_ms: int) -> pa.Table:
+    told = [(one["log_offset"], "epochs", one) for one in rows_of_group(group, records, names) if "at_ms" in one]
+    told += [(-1, "ends", {"member_id": member_id}) for member_id in DIED.get(group, ())]
+    for row in records:
+        if row["value_json"] is not None and row["key_type"] in (CURRENT, TARGET_EPOCH):
+            member_id = json.loads(row["key_json"]).get("memberId")
+            source = "targets" if member_id is None else "beats"
+            told.append((row["log_offset"], source, {"at_ms": row["log_timestamp_ms"], "member_id": member_id}))
+    return pa.Table.from_pylist(
+        [
+            {"group": group, "source": source, "log_offset": offset, "value": json.dumps(value), "end_ms": end_ms}
+            for offset, source, value in told
+        ]
+    )
+
+
+@pytest.mark.parametrize("group", ["confluent-0", "g", "java-2", "n", "rt", "sl", "st"])
+def test_every_epoch_comes_out_as_it_was(groups: dict[str, pa.Table], group: str) -> None:
+    """Clients send heartbeats in their own rhythm, and what the server gives to whom depends on whose came first."""
+    (fidelity,) = played(groups[group], ())
+    assert (fidelity["withheld"], fidelity["why"]) == (False, None)
+    assert fidelity["reproduced"] == fidelity["generations"] >= 2
+
+
+def test_another_interval_has_another_rhythm(groups: dict[str, pa.Table]) -> None:
+    """The real times of heartbeats are not used then."""
+    paused = [
+        row["paused_partition_s"]
+        for row in played(groups["confluent-0"], parse('[{}, {"heartbeat.interval.ms": 500}]'))
+        if row["table"] == "whatif"
+    ]
+    assert paused[1] < paused[0] / 2
+
+
+def test_a_group_that_was_classic_is_played_since_it_is_not(groups: dict[str, pa.Table]) -> None:
+    (fidelity,) = played(groups["up"], ())
+    assert (fidelity["withheld"], fidelity["reproduced"], fidelity["generations"]) == (False, 1, 1)
+    assert fidelity["why"].startswith("only since it is a group of the consumer protocol, from 2026-11-22 02:26")
+
+
+def test_when_a_group_changed_its_protocol() -> None:
+    classic = [{"at_ms": at, "is_tombstone": False, "members": [{}]} for at in (1, 2)]
+    told = [
+        {"at_ms": at, "members": [{"session_timeout_ms": session} for session in sessions]}
+        for at, sessions in ((3, [6_000, None]), (4, [None]), (5, []))
+    ]
+    assert protocol_changed(told, []) == (3, False)
+    assert protocol_changed(told[1:], classic) == (2, False)
+    assert protocol_changed(told[1:], []) == (0, False)
+    back = {"at_ms": 6, "is_tombstone": False, "members": [{}]}
+    assert protocol_changed(told, [*classic, back]) == (4, True)
+    assert protocol_changed(told, [*classic, {**back, "members": []}]) == (3, False)
