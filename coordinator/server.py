@@ -10,7 +10,7 @@ import errno
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -41,6 +41,7 @@ from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.addresses import with_port
+from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import PLAINTEXT, WILDCARDS, Listener, ListenerAddress, Security
 from muster.coordinator.net.settings import NetSettings
@@ -125,6 +126,7 @@ class Server:
         self._filesystem: FilesystemSync | None = None
         self._limits: Limits | None = None
         self._unsent: Unsent
+        self._dispatcher: Dispatcher
         self._max_connections: Callable[[], int] | None = None
         self._listeners: list[Listener] = []
         self._tls: list[Callable[[], object]] = []
@@ -208,6 +210,7 @@ class Server:
         self.topics.load()
         self._reconfigured()
         self.topics.dynamic_configs.subscribe(self._reconfigured)
+        self.topics.subscribe_quotas(self._quotas_changed)
         at_once(self.topics.ensuring(GROUP_OFFSETS_TOPIC))
         if config.settings(ObserveSettings).muster_group_events_enable:
             at_once(self.topics.ensuring(GROUP_EVENTS_TOPIC))
@@ -279,6 +282,8 @@ class Server:
             draw_uuid=self._machine.draw_uuid,
             draw_uuid_text=self._machine.draw_uuid_text,
         )
+        if self.topics.state.quotas:
+            self._load_quotas()
         self._loader.run_for(LOAD_BEFORE_LISTENING_MS)
         self.transactions.start(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
@@ -314,6 +319,40 @@ class Server:
         if self._limits is not None:
             self._limits.set_most(config.settings(NetSettings, value))
         self._renew_certificates()
+
+    def _load_quotas(self) -> None:
+        """There are some from before the start."""
+        quotas = self.topics.state.quotas.items()
+        self._take_in_quotas([(entity, key, value) for entity, values in quotas for key, value in values.items()])
+
+    def _quotas_changed(self, records: Iterable[Any]) -> None:
+        entity_of = import_module("muster.coordinator.quotas.entities").entity_of
+        self._take_in_quotas(
+            [
+                (
+                    entity_of({part.entity_type: part.entity_name for part in record.entity}),
+                    record.key,
+                    None if record.remove else record.value,
+                )
+                for record in records
+            ]
+        )
+
+    def _take_in_quotas(self, changes: Sequence[tuple[Any, str, float | None]]) -> None:
+        """Count from the first quota of a user or a client id on, and limit new connections by those of addresses."""
+        # imported here: most servers have none
+        room = import_module("muster.coordinator.quotas.managers")
+        quotas = room.ClientQuotas(self._quota_settings()) if self.node.quotas is None else self.node.quotas
+        quotas.take_in(changes)
+        if self.node.quotas is None and quotas.are_enabled:
+            self.node.quotas = quotas
+            self.slices.meter = import_module("muster.coordinator.api.throttled").meter
+            if self._limits is not None:
+                for connection in self._limits.connections:
+                    cast(Connection, connection).wrap(self._dispatcher.throttled)
+
+    def _quota_settings(self) -> Any:
+        return self.config.settings(import_module("muster.coordinator.quotas.settings").QuotaSettings)
 
     def _groups_loaded(self) -> None:
         groups = [shard.group_ids() for shard in self.routing.shards]
@@ -355,7 +394,7 @@ class Server:
     async def _listen(self) -> None:
         settings = self.config.settings(NetSettings, self.live.value)
         limits = self._limits = Limits(settings, self.clock, self._max_connections, self._unsent)
-        dispatcher = self._open_dispatcher(self.node)
+        dispatcher = self._dispatcher = self._open_dispatcher(self.node)
         for given in self.config.listeners:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
             security = self._secured(given) if given.has_tls or given.has_sasl else PLAINTEXT

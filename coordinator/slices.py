@@ -220,6 +220,8 @@ class Slices:
         self._is_asked = False
         self._is_running = False
         self._stopped = False
+        self.meter: Callable[[Owner, int], object] | None = None
+        """Is told how many microseconds a job took of the event loop; None: nobody asks."""
 
     def run(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
         """Run a job and give its result to `done`: within this call, unless it takes longer than the rest of this
@@ -298,10 +300,13 @@ class Slices:
     def _go_on(self, running: _Running, until_ms: int) -> bool:
         """Run the next steps. False: it has ended, or goes on by itself when its result is there."""
         was_running, self._is_running = self._is_running, True
+        began_us = 0 if self.meter is None else self._clock.mono_us()
         try:
             return self._do_steps(running, until_ms)
         finally:
             self._is_running = was_running
+            if began_us and self.meter is not None:
+                self.meter(running.owner, self._clock.mono_us() - began_us)
 
     def _do_steps(self, running: _Running, until_ms: int) -> bool:
         job, clock = running.job, self._clock

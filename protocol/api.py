@@ -101,6 +101,11 @@ class Api:
         self._response_decoders.update(getattr(module, f"DECODE_{name}_RESPONSE"))
         self._response_encoders.update(getattr(module, f"ENCODE_{name}_RESPONSE"))
 
+    def new_response(self) -> Message:
+        """A response whose fields have Kafka's defaults."""
+        made: Message = getattr(import_module(f"muster.protocol.messages.{self._module}"), f"{self.name}Response")()
+        return made
+
     def request_decoder(self, version: int) -> Decode:
         """The bare function behind decode_request, for callers that keep it: it raises REFUSALS of `wire` instead.
 

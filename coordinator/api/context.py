@@ -6,6 +6,7 @@ May not reach the node, a shard or a socket.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -14,6 +15,9 @@ from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.core.interface import Client
 from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
 from muster.coordinator.security.principal import KafkaPrincipal
+
+if TYPE_CHECKING:
+    from muster.coordinator.api.throttled import ThrottledRequests
 
 log = structlog.get_logger("muster.api")
 
@@ -37,6 +41,7 @@ class Channel:
         "peer",
         "software_name",
         "software_version",
+        "throttle",
     )
 
     def __init__(
@@ -53,6 +58,8 @@ class Channel:
         self.host = host
         self.authentication = authentication
         self.closed = False
+        self.throttle: ThrottledRequests | None = None
+        """What counts its requests while there are quotas."""
         self.software_name = ""
         self.software_version = ""
         self._on_close: list[Callable[[], object]] = []
@@ -121,3 +128,9 @@ class RequestContext:
     def principal(self) -> KafkaPrincipal:
         """Who the client is, as the connection knows by now."""
         return self.channel.authentication.principal
+
+
+def charge_of(context: RequestContext) -> Callable[[int], object] | None:
+    """What is told how many partitions a client makes or deletes, and may refuse that; None: nothing is counted."""
+    throttle = context.channel.throttle
+    return None if throttle is None else throttle.change

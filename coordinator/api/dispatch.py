@@ -9,6 +9,7 @@ no socket: it is given a `Sink`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -53,12 +54,12 @@ class ConnectionRequests:
     """The requests of one connection, one at a time. `context` is that of the request at hand, or of the last one."""
 
     __slots__ = (
-        "_channel",
         "_dispatcher",
         "_intercept",
         "_node",
         "_route",
         "_routes",
+        "channel",
         "context",
         "current",
         "is_reading",
@@ -83,7 +84,7 @@ class ConnectionRequests:
         self._dispatcher = dispatcher
         self._node = dispatcher.node
         self._intercept = dispatcher.intercept
-        self._channel = channel
+        self.channel = channel
         self._route: ConnectionRoute | None = None
         self._routes: dict[bytes, ConnectionRoute] = {}
 
@@ -160,6 +161,10 @@ class ConnectionRequests:
         if self._route is not None:
             log.error("a request was answered twice", **route.facts())
 
+    def wrapped(self, wrap: Callable[[Any, Any], Any]) -> Any:
+        """See `net.connection.Requests`."""
+        return self if self.sink is None else wrap(self, self.sink)
+
     def closed(self) -> None:
         """The connection has ended. An exchange that is parked elsewhere keeps nothing else of it in memory."""
         self.current = self.sink = self.note_response = self.prepared = self._route = None
@@ -226,7 +231,7 @@ class ConnectionRequests:
 
     def _fault(self, route: Route, error: Exception) -> None:
         """A bug in one handler costs the connection that met it, not the server."""
-        log.error("a handler failed", peer=self._channel.peer, exc_info=error, **route.facts())
+        log.error("a handler failed", peer=self.channel.peer, exc_info=error, **route.facts())
         self.current = None
         if self.sink is not None:
             self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
@@ -242,8 +247,8 @@ class ConnectionRequests:
             route = self._find_route(data, start, end)
             if route is None:
                 return None
-            client = Client(route.client_id, self._channel.host)
-            context = RequestContext(self._channel, client, route.api.key, route.version)
+            client = Client(route.client_id, self.channel.host)
+            context = RequestContext(self.channel, client, route.api.key, route.version)
             if type(self._node.authorizer) is not AllowAll:
                 client.seen = partial(
                     self._node.authorizer.allowed, context, Operation.DESCRIBE, ResourceType.TOPIC, log_denied=False
@@ -311,11 +316,24 @@ class Dispatcher:
         self._observer = observer
         self._routes: BoundedNames[bytes, Route] = BoundedNames(_MAX_ROUTES, _MAX_ROUTES_BYTES)
 
-    def open(self, channel: Channel, sink: Sink) -> ConnectionRequests | ObservedRequests:
+    def open(self, channel: Channel, sink: Sink) -> Any:
         """The requests of a connection that was just made."""
         if self._observer is None:
-            return ConnectionRequests(self, channel, sink)
-        return ObservedRequests(partial(ConnectionRequests, self, channel), sink, self._observer, self.node.clock)
+            return self._open(channel, sink)
+        return ObservedRequests(partial(self._open, channel), sink, self._observer, self.node.clock)
+
+    def _open(self, channel: Channel, sink: Sink) -> Any:
+        requests = ConnectionRequests(self, channel, sink)
+        return requests if self.node.quotas is None else self.throttled(requests, sink)
+
+    def throttled(self, requests: ConnectionRequests, sink: Any) -> Any:
+        """`requests` with what counts them, when there are quotas."""
+        # imported here: most servers have none
+        from muster.coordinator.api.throttled import ThrottledRequests
+
+        quotas = self.node.quotas
+        assert quotas is not None
+        return ThrottledRequests(requests, sink, requests.channel, quotas, self.node.clock)
 
     def route(self, head: bytes, client_bytes: bytes, key: int, version: int, client_id: str) -> Route:
         """The route of one kind of request: see `Route`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.coordinator import uuids
 from muster.coordinator.api.context import Channel, RequestContext
@@ -22,6 +22,7 @@ from muster.protocol.message import Message
 
 if TYPE_CHECKING:
     from muster.coordinator.group_coordinator.shard import GroupShard
+    from muster.coordinator.quotas.managers import ClientQuotas
     from muster.coordinator.runtime.routing import Routing
     from muster.coordinator.topics.topics import Topics
     from muster.coordinator.transaction_coordinator.transactions import Transactions
@@ -58,11 +59,17 @@ def to_the_end(job: JobOfRequest[Request]) -> Handle[Request]:
 class _Staying:
     """In place of a client: its request is worked on to the end, also when the client has gone."""
 
-    __slots__ = ("fault",)
+    __slots__ = ("channel", "fault")
     closed = False
 
     def __init__(self, channel: Channel) -> None:
+        self.channel = channel
         self.fault = channel.fault
+
+    @property
+    def throttle(self) -> Any:
+        """See `Channel`."""
+        return self.channel.throttle
 
 
 class Node:
@@ -75,6 +82,7 @@ class Node:
         "config",
         "draw_uuid",
         "draw_uuid_text",
+        "quotas",
         "routing",
         "serves_consumer_groups",
         "short_ways",
@@ -115,6 +123,8 @@ class Node:
         self.cluster = cluster
         self.slices = slices or Slices(clock)
         self.unsent = unsent or Unsent(clock)
+        self.quotas: ClientQuotas | None = None
+        """The quotas of users and client ids; None: there were none since the start."""
         self.serves_consumer_groups: bool | None = None
         """Whether the new protocol is served (KIP-848); None: nobody has asked yet."""
         self.short_ways = True

@@ -90,6 +90,11 @@ class ObservedRequests:
         """The connection has ended."""
         self._requests.closed()
 
+    def wrapped(self, wrap: Callable[[Any, Any], Any]) -> ObservedRequests:
+        """See `net.connection.Requests`."""
+        self._requests = self._requests.wrapped(wrap)
+        return self
+
     # ---- the requests' calls: a sink ----
 
     def answer(self, answer: Answer | None) -> None:
@@ -105,6 +110,10 @@ class ObservedRequests:
         """The bytes of a large request at hand are of no more use."""
         self.sink.was_read()
 
+    def mute(self, throttle_ms: int) -> None:
+        """Nothing more is handled for so long."""
+        self.sink.mute(throttle_ms)
+
     # ---- inside ----
 
     def _note_response(self, response: Message | None) -> None:
@@ -118,8 +127,9 @@ class ObservedRequests:
         size = 0 if answer is None else len(answer) if isinstance(answer, bytes) else sum(map(len, answer))
         handled_us = self._handled_us or answered_us
         told = AnsweredRequest(
-            *self._api, counts or {}, self._request_bytes, size, self._arrived_us, handled_us, answered_us
-        )
+            *self._api, counts or {}, self._request_bytes, size, self._arrived_us, handled_us, answered_us,
+            getattr(self._requests, "throttle_ms", 0),
+        )  # fmt: skip
         self._observer.observe(told)
 
 

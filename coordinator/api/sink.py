@@ -20,5 +20,8 @@ class Sink(Protocol):
     def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered: end the connection."""
 
+    def mute(self, throttle_ms: int) -> None:
+        """After an answer: handle nothing more for so long."""
+
     def was_read(self) -> None:
         """The bytes of the large request at hand are no longer needed."""

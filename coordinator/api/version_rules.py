@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from muster.protocol.api import ApiKey
+
 SPECIAL_TIMESTAMPS: Final[Mapping[int, int]] = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
 """Timestamps of ListOffsets that stand for something else, and the version that brought each."""
 
@@ -74,3 +76,17 @@ NEW_TRANSACTIONS: Final = 2
 def transaction_version(is_new: bool) -> int:
     """Of a client that has sent a request of transactions as old ones do, or as new ones."""
     return NEW_TRANSACTIONS if is_new else NO_TRANSACTION_VERSION
+
+
+_REFUSES_CHANGES: Final[Mapping[int, int]] = {
+    ApiKey.CREATE_TOPICS: 6,
+    ApiKey.DELETE_TOPICS: 5,
+    ApiKey.CREATE_PARTITIONS: 3,
+}
+
+
+def refuses_changes(api_key: int, version: int) -> bool:
+    """Whether a client knows THROTTLING_QUOTA_EXCEEDED (KIP-599): what is too much for its quota is refused. The
+    changes of an older one are made, and it has to wait afterwards.
+    """
+    return version >= _REFUSES_CHANGES[api_key]

@@ -135,6 +135,8 @@ _ASKED_HERE = (
     "authorizer.class.name",
     "broker.id",
     "broker.rack",
+    "controller.quota.window.num",
+    "controller.quota.window.size.seconds",
     "group.consumer.max.assignment.interval.ms",
     "group.consumer.max.heartbeat.interval.ms",
     "group.consumer.max.session.timeout.ms",
@@ -149,6 +151,8 @@ _ASKED_HERE = (
     "log.dirs",
     "muster.cluster.id",
     "node.id",
+    "quota.window.num",
+    "quota.window.size.seconds",
     "super.users",
 )
 

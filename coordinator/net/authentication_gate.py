@@ -15,7 +15,7 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer, Sink
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.net.connection import Connection, Requests
+from muster.coordinator.net.connection import Connection, Requests, Wrap
 from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE
 from muster.protocol.api import ApiKey
 
@@ -37,6 +37,9 @@ class RequestsWithSink(Requests, Protocol):
     """What is behind the gate (`api.dispatch`); `sink`: where its answers go."""
 
     sink: Sink
+
+    def wrapped(self, wrap: Wrap) -> RequestsWithSink:
+        """See `Requests`."""
 
 
 class AuthenticationGate:
@@ -88,6 +91,11 @@ class AuthenticationGate:
     def closed(self) -> None:
         """See `Requests`."""
         self._requests.closed()
+
+    def wrapped(self, wrap: Wrap) -> Requests:
+        """See `Requests`."""
+        self._requests = self._requests.wrapped(wrap)
+        return self
 
     # ---- the calls of the requests behind the gate
 
@@ -144,6 +152,10 @@ class AuthenticationGate:
     def fail(self, reason: CloseConnection) -> None:
         """The request cannot be answered."""
         self._connection.fail(reason)
+
+    def mute(self, throttle_ms: int) -> None:
+        """See `Connection.mute`."""
+        self._connection.mute(throttle_ms)
 
     def was_read(self) -> None:
         """See `Connection.was_read`."""

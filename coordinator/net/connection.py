@@ -17,8 +17,11 @@ from muster.coordinator.api.sink import Answer
 from muster.coordinator.net.connection_core import (
     ANSWERING,
     HANDSHAKE,
+    MUTE,
+    MUTED,
     OUTPUT_HIGH_BYTES,
     READY,
+    UNMUTE,
     WAITING,
     ConnectionCore,
 )
@@ -33,6 +36,9 @@ _LENGTH_BYTES: Final = 4
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _length: Final = Struct(">i").unpack_from
+
+
+Wrap = Callable[[Any, Any], Any]
 
 
 class Requests(Protocol):
@@ -51,6 +57,9 @@ class Requests(Protocol):
 
     def closed(self) -> None:
         """The connection has ended: no request is owed an answer any more."""
+
+    def wrapped(self, wrap: Wrap) -> Requests:
+        """What handles the requests of the connection when `wrap(requests, sink)` is put before those of the API."""
 
 
 class Shared(NamedTuple):
@@ -254,6 +263,17 @@ class Connection(asyncio.Protocol):
         )
         self.abort()
 
+    def unmute(self) -> None:
+        """The time that its client had to wait is over."""
+        if self.core.state is MUTED:
+            self.core.happens(UNMUTE)
+            self._pump()
+
+    def wrap(self, wrap: Wrap) -> None:
+        """From now on `wrap(requests, sink)` stands before the requests of the API."""
+        if self._requests is not None:
+            self._requests = self._requests.wrapped(wrap)
+
     def memory_granted(self) -> None:
         """There may be memory for the unfinished request now."""
         self._account()
@@ -295,10 +315,22 @@ class Connection(asyncio.Protocol):
             self.core.open()
             self._requests = requests
 
-    def handled_by(self, requests: Requests) -> None:
-        """`requests` handles what the client sends from now on."""
-        if not self.core.has_ended:
-            self._requests = requests
+    def handled_by(self, requests: Requests) -> Requests | None:
+        """`requests` handles what the client sends from now on. Returns what did so until now; None: nothing does."""
+        if self.core.has_ended:
+            return None
+        before: Requests | None = self._requests
+        self._requests = requests
+        return before
+
+    def mute(self, throttle_ms: int) -> None:
+        """Handle nothing more for so long: what was sent was too much for a quota."""
+        core = self.core
+        if core.state is not READY:
+            return  # it has ended
+        core.happens(MUTE)
+        self._limits.mute(self, throttle_ms)
+        self._settle()
 
     def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered, and so the connection cannot go on."""

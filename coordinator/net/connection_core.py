@@ -34,16 +34,21 @@ READY: Final = "ready"
 """The next request may be handled."""
 ANSWERING: Final = "answering"
 """A request is being answered."""
+MUTED: Final = "muted"
+"""The last request was answered, and said how long the client has to wait (quotas): until then nothing is handled, and
+nothing is read."""
 CLOSING: Final = "closing"
 """Nothing is handled any more; what was written is still sent."""
 CLOSED: Final = "closed"
-STATES: Final = (WAITING, HANDSHAKING, AUTHENTICATING, VERIFYING, READY, ANSWERING, CLOSING, CLOSED)
+STATES: Final = (WAITING, HANDSHAKING, AUTHENTICATING, VERIFYING, READY, ANSWERING, MUTED, CLOSING, CLOSED)
 
 HANDSHAKE: Final = "admitted, TLS first"
 AUTHENTICATION: Final = "admitted, authentication first"
 OPENED: Final = "admitted or authenticated"
 REQUEST: Final = "a request is handled"
 ANSWERED: Final = "it is answered"
+MUTE: Final = "its client has to wait"
+UNMUTE: Final = "the time is over"
 CLOSE: Final = "one side closes"
 LOST: Final = "the transport has ended"
 
@@ -55,6 +60,8 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         REQUEST: {AUTHENTICATING: VERIFYING, READY: ANSWERING},
         # what is answered after the end goes nowhere
         ANSWERED: {VERIFYING: AUTHENTICATING, ANSWERING: READY, CLOSING: CLOSING, CLOSED: CLOSED},
+        MUTE: {READY: MUTED},
+        UNMUTE: {MUTED: READY},
         CLOSE: dict.fromkeys(STATES[:-1], CLOSING),
         LOST: dict.fromkeys(STATES[:-1], CLOSED),
     }
@@ -127,8 +134,8 @@ class ConnectionCore:
 
     @property
     def is_answering(self) -> bool:
-        """A request is at hand: the next one waits for its answer, and the client has a reason to be silent."""
-        return self.state is ANSWERING or self.state is VERIFYING
+        """A request is at hand, or the client has to wait: it has a reason to be silent."""
+        return self.state is ANSWERING or self.state is VERIFYING or self.state is MUTED
 
     # ---- its beginning and its end
 
@@ -204,7 +211,7 @@ class ConnectionCore:
     @property
     def wants_input(self) -> bool:
         """Whether more should be read from the peer now."""
-        if self.waits_for & MEMORY:
+        if self.waits_for & MEMORY or self.state is MUTED:
             return False
         if self.state in _AFTER_REQUEST and not self.waits_for & PEER:
             return True

@@ -39,6 +39,9 @@ class LimitedConnection(Holder, Reader, Protocol):
     def admit_or_wait(self) -> None:
         """There may be a place for it now, which waits for one."""
 
+    def unmute(self) -> None:
+        """The time that its client had to wait is over."""
+
     def close(self) -> None:
         """The server stops: send what is ready, then end."""
 
@@ -63,6 +66,8 @@ class Limits:
         """
         self._max_files = max_files
         self._waiting: deque[LimitedConnection] = deque()
+        self._muted: dict[LimitedConnection, Timer] | None = None
+        """Those that a quota has muted; None: there was none yet."""
         self._idle_steps: dict[LimitedConnection, int] = {}
         self.set_most(settings)
         self.clock = clock
@@ -131,6 +136,10 @@ class Limits:
     def leave(self, connection: LimitedConnection) -> None:
         """A connection has ended; harmless for one that was never admitted."""
         self.memory.leave(connection)
+        if self._muted:
+            muted = self._muted.pop(connection, None)
+            if muted is not None:
+                muted.cancel()
         self.unsent.release(connection)
         if self._idle_steps.pop(connection, None) is None:
             if connection in self._waiting:
@@ -149,6 +158,18 @@ class Limits:
         """Let those that wait be admitted in their order, while there may be more."""
         while self._waiting and len(self._idle_steps) < self.max_connections:
             self._waiting.popleft().admit_or_wait()
+
+    def mute(self, connection: LimitedConnection, throttle_ms: int) -> None:
+        """Call `unmute` of a connection after that time, unless it has ended."""
+        muted = self._muted
+        if muted is None:
+            muted = self._muted = {}
+
+        def unmute() -> None:
+            muted.pop(connection, None)
+            connection.unmute()
+
+        muted[connection] = self.clock.call_at(self.clock.mono_ms() + throttle_ms, unmute)
 
     def input_waits(self, listening: Iterable[int]) -> bool:
         """Whether clients have sent anything that is not read or handled yet; `listening`: descriptors of the sockets

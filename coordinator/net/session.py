@@ -11,7 +11,7 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.net.connection import Connection, Requests
+from muster.coordinator.net.connection import Connection, Requests, Wrap
 from muster.coordinator.security.authentication import REAUTHENTICATE
 from muster.protocol.api import ApiKey
 
@@ -28,6 +28,7 @@ class Session:
         self._requests = requests
         self._clock = clock
         self._timer: Timer | None = None
+        self._is_over = False
         self._authentication.on_proven = self._renew
         channel.on_close(self._end)
         self._renew()
@@ -35,7 +36,9 @@ class Session:
     def _renew(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._connection.handled_by(self._requests)
+        if self._is_over:
+            self._is_over = False
+            self._connection.handled_by(self._requests)
         lifetime_ms = self._authentication.lifetime_ms
         if lifetime_ms is None:
             self._timer = None
@@ -46,7 +49,10 @@ class Session:
 
     def _over(self) -> None:
         self._timer = None
-        self._connection.handled_by(self)
+        before = self._connection.handled_by(self)
+        if before is not None:
+            self._requests = before
+            self._is_over = True
 
     def _end(self) -> None:
         if self._timer is not None:
@@ -71,3 +77,8 @@ class Session:
     def closed(self) -> None:
         """See `Requests`."""
         self._requests.closed()
+
+    def wrapped(self, wrap: Wrap) -> Requests:
+        """See `Requests`."""
+        self._requests = self._requests.wrapped(wrap)
+        return self

@@ -49,6 +49,8 @@ from muster.protocol.messages.metadata_records.remove_topic_record import Remove
 if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord
 
+Charge = Callable[[int], object]
+
 PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 
@@ -190,34 +192,41 @@ class Topics:
 
     # -- changing: jobs, which `slices.at_once` runs here and now
 
-    def creating(self, topic: NewTopic, *, validate_only: bool = False) -> Job[int]:
-        """Create a topic; the result is how many partitions it gets. Raises `ApiError`."""
-        return self._changes.run(self._creating(topic, validate_only))
+    def creating(self, topic: NewTopic, *, validate_only: bool = False, charge: Charge | None = None) -> Job[int]:
+        """Create a topic; the result is how many partitions it gets. Raises `ApiError`.
 
-    def _creating(self, topic: NewTopic, validate_only: bool) -> Job[int]:
+        `charge`: is told how many partitions are to come (here) or to go (below), when nothing else is in the way; may
+        raise `ApiError`.
+        """
+        return self._changes.run(self._creating(topic, validate_only, charge))
+
+    def _creating(self, topic: NewTopic, validate_only: bool, charge: Charge | None) -> Job[int]:
         settings = self.settings
         check_name(self.state, topic.name)
         self.configs.check(topic.configs)
         records = decide_creation(topic, self.home, settings.num_partitions, settings.default_replication_factor)
+        count = sum(type(record) is PartitionRecord for record in records)
+        if charge is not None:
+            charge(count)
         if not validate_only:
             yield from self._make(topic.name, topic.topic_id, records)
-        return sum(type(record) is PartitionRecord for record in records)
+        return count
 
-    def ensuring(self, name: str, partitions: int = USE_DEFAULT) -> Job[Topic]:
+    def ensuring(self, name: str, partitions: int = USE_DEFAULT, charge: Charge | None = None) -> Job[Topic]:
         """The topic, created when it is not there; an internal one gets its own configs and number of partitions.
         Raises `ApiError` when it cannot be created.
         """
         topic = self.by_name.get(name)
         if topic is None:
-            topic = yield from self._changes.run(self._ensuring(name, partitions))
+            topic = yield from self._changes.run(self._ensuring(name, partitions, charge))
         return topic
 
-    def _ensuring(self, name: str, partitions: int) -> Job[Topic]:
+    def _ensuring(self, name: str, partitions: int, charge: Charge | None) -> Job[Topic]:
         if name not in self.by_name:  # another request may have made it meanwhile
             wanted = self._internal(name) or NewTopic(name, self.draw_uuid())
             if partitions != USE_DEFAULT:
                 wanted.partitions = partitions
-            yield from self._creating(wanted, validate_only=False)
+            yield from self._creating(wanted, validate_only=False, charge=charge)
         return self.by_name[name]
 
     def _internal(self, name: str) -> NewTopic | None:
@@ -228,27 +237,42 @@ class Topics:
         return internal_topic(name, self.draw_uuid(), self.settings, count)
 
     def growing(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool = False,
+        charge: Charge | None = None,
     ) -> Job[None]:
         """Give a topic more partitions. Raises `ApiError`."""
-        return self._changes.run(self._growing(name, count, assignments, validate_only))
+        return self._changes.run(self._growing(name, count, assignments, validate_only, charge))
 
     def _growing(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, validate_only: bool
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        validate_only: bool,
+        charge: Charge | None,
     ) -> Job[None]:
         records = decide_growth(self.state, name, count, assignments, self.home)
+        if charge is not None:
+            charge(len(records))
         if not validate_only:
             yield from self._make(name, self.by_name[name].topic_id, records)
 
-    def deleting(self, topic: Topic) -> Job[None]:
+    def deleting(self, topic: Topic, charge: Charge | None = None) -> Job[None]:
         """Delete a topic, and its records once that is durable. Raises `ApiError` when the metadata log cannot be
         written, or another request has deleted it.
         """
-        return self._changes.run(self._deleting(topic))
+        return self._changes.run(self._deleting(topic, charge))
 
-    def _deleting(self, topic: Topic) -> Job[None]:
+    def _deleting(self, topic: Topic, charge: Charge | None) -> Job[None]:
         if self.by_id.get(topic.topic_id) is not topic:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if charge is not None:
+            charge(len(topic.partitions))
         self._append([RemoveTopicRecord(topic_id=topic.topic_id)])
         self.open.forget(topic)
         doomed: list[str] = []

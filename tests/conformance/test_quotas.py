@@ -76,3 +76,11 @@ def test_kafkas_own_tool_on_muster(tmp_path: Path) -> None:
         assert configs("--describe", "--entity-type", "users") == []
     finally:
         server.stop()
+
+
+def test_rates_and_credits_of_kafkas_classes() -> None:
+    """The figures that the unit tests compare with are what Kafka's classes say."""
+    command = [KAFKA_SCRIPTS / "kafka-tool.sh", Path(__file__).with_name("Rates.java")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    known = Path(__file__).parents[1] / "coordinator" / "quotas" / "java-rates.json"
+    assert json.loads(done.stdout) == json.loads(known.read_text())

@@ -148,7 +148,9 @@ class _Asked:
     def _create(self, name: str) -> Job[Topic]:
         """Raises `ApiError`."""
         try:
-            return (yield from self._node.topics.ensuring(name))
+            throttle = self._context.channel.throttle
+            charge = None if throttle is None or name in INTERNAL_TOPICS else throttle.create
+            return (yield from self._node.topics.ensuring(name, charge=charge))
         except ApiError as refusal:
             # what cannot be made is simply not there; that the disk is to blame may be told
             storage = refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR

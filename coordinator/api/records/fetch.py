@@ -26,6 +26,10 @@ from muster.protocol.messages.fetch import (
 )
 
 READ_COMMITTED = 1
+_ANSWER_BYTES = 20
+_TOPIC_BYTES = 2
+_PARTITION_BYTES = 39
+"""What surrounds the records in an answer."""
 
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
@@ -60,6 +64,12 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     if fetch.error_code:
         return FetchResponse(error_code=fetch.error_code)
     most_bytes = min(request.max_bytes, node.topics.settings.fetch_max_bytes)
+    throttle = context.channel.throttle
+    if throttle is not None:
+        if _is_from_follower(request):
+            throttle.exempt()
+        else:
+            most_bytes = min(most_bytes, throttle.most_fetched())
     committed = request.isolation_level == READ_COMMITTED
     room = node.unsent.room()
     min_bytes = min(request.min_bytes, most_bytes, room or most_bytes)
@@ -121,6 +131,11 @@ def _answer(
 ) -> Job[FetchResponse]:
     session_id = fetch.session_id
     results = read.results
+    throttle = context.channel.throttle
+    if throttle is not None:
+        size = yield from _size_of(fetch, results, context.api_version)
+        if throttle.fetched(size):
+            return FetchResponse(session_id=session_id)  # what was read is not told, and is read again
     if fetch.wants_session:
         told = [row for row, _ in results]
         session_id = node.topics.sessions.create(told, by_id, node.clock.now().mono_ms)
@@ -137,6 +152,23 @@ def _answer(
             if broker.broker_id in moved_to
         ]
     return response
+
+
+def _size_of(fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]], version: int) -> Job[int]:
+    """About how many bytes the answer will have: a quota counts them before it is known whether they are sent."""
+    by_id = fetch_by_topic_id(version)
+    size = _ANSWER_BYTES
+    last: tuple[str, bytes] | None = None
+    for row, data in results:
+        if fetch.incremental and not (data.records or data.error_code):
+            continue
+        name, topic_id, _ = row.key
+        if (name, topic_id) != last:
+            last = name, topic_id
+            size += _TOPIC_BYTES + (len(topic_id) if by_id else len(name))
+        size += _PARTITION_BYTES + len(data.records or b"")
+        yield None
+    return size
 
 
 def _worth_telling(

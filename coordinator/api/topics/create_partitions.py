@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.security.authorizer import Operation, ResourceType
@@ -64,7 +64,9 @@ def _grow(
                 ErrorCode.INVALID_PARTITIONS,
                 f"The number of partitions of {topic.name} says where {_PLACES[topic.name]} are kept and stays.",
             )
-        yield from node.topics.growing(topic.name, topic.count, assignments, validate_only=validate_only)
+        yield from node.topics.growing(
+            topic.name, topic.count, assignments, validate_only=validate_only, charge=charge_of(context)
+        )
     except ApiError as refusal:
         return CreatePartitionsTopicResult(topic.name, refusal.error_code, refusal.message)
     return CreatePartitionsTopicResult(topic.name)

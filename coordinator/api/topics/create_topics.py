@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.properties import describe
@@ -121,7 +121,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
             [(assignment.partition_index, assignment.broker_ids) for assignment in row.assignments],
             configs,
         )
-        partitions = yield from topics.creating(wanted, validate_only=validate_only)
+        partitions = yield from topics.creating(wanted, validate_only=validate_only, charge=charge_of(context))
     except ApiError as refusal:
         return _refused(row, refusal)
     answer = CreatableTopicResult(name=row.name, topic_id=wanted.topic_id, error_message=None)

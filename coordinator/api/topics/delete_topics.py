@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable
 
-from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.api.version_rules import tells_deletion_disabled
@@ -90,7 +90,7 @@ def _row(
             raise ApiError(ErrorCode.INVALID_REQUEST, _ID_TOO)
         if topic.internal:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Topic {topic.name} is internal: the coordinator needs it.")
-        yield from node.topics.deleting(topic)
+        yield from node.topics.deleting(topic, charge_of(context))
     except ApiError as refusal:
         answer.error_code, answer.error_message = refusal.error_code, refusal.message
         return answer

@@ -20,6 +20,8 @@ from muster.coordinator.net.connection_core import (
     INPUT,
     INPUT_HIGH_BYTES,
     LOST,
+    MUTE,
+    MUTED,
     OPENED,
     PEER,
     READY,
@@ -42,6 +44,7 @@ WAYS: dict[str, tuple[str, ...]] = {
     VERIFYING: (AUTHENTICATION, REQUEST),
     READY: (OPENED,),
     ANSWERING: (OPENED, REQUEST),
+    MUTED: (OPENED, MUTE),
     CLOSING: (OPENED, CLOSE),
     CLOSED: (OPENED, LOST),
 }
@@ -106,7 +109,7 @@ class TestStates:
         core = core_in(state)
         core.receive_data(frame(b"next"))
         assert next_content(core) == (b"next" if state in TRANSITIONS[REQUEST] else None)
-        assert core.is_answering == (core.state in (ANSWERING, VERIFYING))
+        assert core.is_answering == (core.state in (ANSWERING, VERIFYING, MUTED))
 
     @pytest.mark.parametrize("end", [ConnectionCore.close, ConnectionCore.abort, ConnectionCore.lost])
     def test_nothing_goes_in_or_out_after_the_end(self, end: Callable[[ConnectionCore], None]) -> None:

@@ -1,0 +1,179 @@
+"""Who has used how much of a quota, and how long it has to wait (ClientQuotaManager and those made from it).
+
+A quota is for a user, a client id, or both; whose it is decides who counts together. Kafka's order, the first counts:
+
+    user and client id, user and any client id, user, any user and client id, any user and any client id, any user,
+    client id, any client id
+
+Pure: times come in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from muster.coordinator.quotas.entities import (
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    Entity,
+)
+from muster.coordinator.quotas.rate import Rate, TokenBucket, Windows
+from muster.coordinator.quotas.settings import QuotaSettings
+
+MOST_SENSORS: Final = 20_000
+"""Clients whose use of one quota is remembered: a client can take a new id with each request."""
+UNUSED_MS: Final = 3_600_000
+"""Who used nothing for so long is forgotten, as on Kafka."""
+
+_NONE: Final = 0
+_CLIENTS: Final = 1
+_USERS: Final = 2
+_PAIRS: Final = 4
+
+_ANY: Final = None
+"""In place of a name: whoever has no quota of its own."""
+_ABSENT: Final = ""
+"""In place of a name: the quota is not by this type. (No quota is for an empty name.)"""
+
+_Names = tuple[str | None, str | None]
+
+
+class Sensor:
+    """What those use who count together. `bound`: their quota; None: they have none, and are counted all the same."""
+
+    __slots__ = ("bound", "meter", "names", "version")
+
+    def __init__(self, names: tuple[str, str], meter: Any) -> None:
+        self.names = names
+        self.meter = meter
+        self.bound: float | None = None
+        self.version = -1
+
+
+class QuotaManager:
+    """One kind of quota: `producer_byte_rate` and so on."""
+
+    __slots__ = ("_kinds", "_quotas", "_sensors", "make", "version", "windows")
+
+    def __init__(self, windows: Windows, make: Callable[[Windows, int], Any] = Rate) -> None:
+        self.windows = windows
+        self.make = make
+        self.version = 0
+        """Another one after each change of a quota; then sensors are to be looked up anew."""
+        self._quotas: dict[_Names, float] = {}
+        """By user and client id."""
+        self._kinds = _NONE
+        self._sensors: dict[tuple[str, str], Sensor] = {}
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there was any quota since the start: from then on all are counted, as on Kafka."""
+        return self._kinds != _NONE
+
+    def set(self, entity: Entity, value: float | None) -> None:
+        """A quota has come, changed or gone (None)."""
+        parts = dict(entity)
+        names = parts.get(USER, _ABSENT), parts.get(CLIENT_ID, _ABSENT)
+        self._kinds |= _PAIRS if len(parts) == 2 else _USERS if USER in parts else _CLIENTS
+        if value is None:
+            self._quotas.pop(names, None)
+        else:
+            self._quotas[names] = value
+        self.version += 1
+
+    def sensor(self, user: str, client_id: str, now_ms: int) -> Sensor:
+        """Of those who count together with this client."""
+        names = self._names(user, client_id)
+        sensor = self._sensors.get(names)
+        if sensor is None:
+            if len(self._sensors) >= MOST_SENSORS:
+                self._forget(now_ms)
+            sensor = self._sensors[names] = Sensor(names, self.make(self.windows, now_ms))
+        if sensor.version != self.version:
+            sensor.version = self.version
+            sensor.bound = self._bound(names)
+        return sensor
+
+    def _names(self, user: str, client_id: str) -> tuple[str, str]:
+        """By which names the client is counted."""
+        kinds, quotas = self._kinds, self._quotas
+        if kinds in (_NONE, _CLIENTS):
+            return _ABSENT, client_id
+        if kinds == _USERS:
+            return user, _ABSENT
+        if kinds == _PAIRS:
+            return user, client_id
+        for names, counted in (
+            ((user, client_id), (user, client_id)),
+            ((user, _ANY), (user, client_id)),
+            ((user, _ABSENT), (user, _ABSENT)),
+            ((_ANY, client_id), (user, client_id)),
+            ((_ANY, _ANY), (user, client_id)),
+            ((_ANY, _ABSENT), (user, _ABSENT)),
+        ):
+            if names in quotas:
+                return counted
+        return _ABSENT, client_id
+
+    def _bound(self, names: tuple[str, str]) -> float | None:
+        """The quota of those who are counted by these names."""
+        user, client_id = names
+        if user and client_id:
+            order: tuple[_Names, ...] = (names, (user, _ANY), (_ANY, client_id), (_ANY, _ANY))
+        elif user:
+            order = names, (_ANY, _ABSENT)
+        elif client_id:
+            order = names, (_ABSENT, _ANY)
+        else:
+            return None
+        for one in order:
+            found = self._quotas.get(one)
+            if found is not None:
+                return found if math.isfinite(found) else None
+        return None
+
+    def _forget(self, now_ms: int) -> None:
+        """Those who used nothing for an hour; else the half that used nothing for the longest time."""
+        by_age = sorted(self._sensors.values(), key=lambda sensor: sensor.meter.last_ms)
+        stale = sum(now_ms - sensor.meter.last_ms >= UNUSED_MS for sensor in by_age)
+        for sensor in by_age[: stale or len(by_age) // 2]:
+            del self._sensors[sensor.names]
+        self.version += 1  # connections know sensors that are not there any more
+
+
+class ClientQuotas:
+    """The quotas of users and client ids."""
+
+    __slots__ = ("_managers", "consumer", "mutation", "producer", "request")
+
+    def __init__(self, settings: QuotaSettings) -> None:
+        windows = Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
+        of_changes = Windows(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds * 1000)
+        self.producer = QuotaManager(windows)
+        self.consumer = QuotaManager(windows)
+        self.request = QuotaManager(windows)
+        self.mutation = QuotaManager(of_changes, TokenBucket)
+        self._managers = {
+            PRODUCER_BYTE_RATE: self.producer,
+            CONSUMER_BYTE_RATE: self.consumer,
+            REQUEST_PERCENTAGE: self.request,
+            CONTROLLER_MUTATION_RATE: self.mutation,
+        }
+
+    def take_in(self, changes: Iterable[tuple[Entity, str, float | None]]) -> None:
+        """Quotas that have come, changed or gone (None); those of addresses are none of these."""
+        for entity, key, value in changes:
+            manager = self._managers.get(key)
+            if manager is not None:
+                manager.set(entity, value)
+
+    @property
+    def are_enabled(self) -> bool:
+        """Whether any request has to be counted."""
+        return any(manager.is_enabled for manager in self._managers.values())

@@ -1,0 +1,49 @@
+"""The arithmetic of rates and credits, against figures that Kafka's own classes give for the same uses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.quotas.rate import Rate, TokenBucket, Windows
+
+JAVAS = json.loads(Path(__file__).with_name("java-rates.json").read_text())
+
+
+@pytest.mark.parametrize("case", JAVAS["rates"], ids=lambda case: case["name"])
+def test_rates_are_javas(case: dict[str, object]) -> None:
+    number, size_ms, bound, uses, expected = (case[key] for key in ("number", "size_ms", "bound", "uses", "expected"))
+    rate: Rate | None = None
+    found = []
+    for now_ms, value in uses:  # type: ignore[attr-defined]  # of a file
+        rate = rate or Rate(Windows(number, size_ms), now_ms)  # type: ignore[arg-type]  # of a file
+        rate.record(value, now_ms)
+        found.append(rate.excess_ms(bound, now_ms))  # type: ignore[arg-type]  # of a file
+    assert found == expected
+
+
+@pytest.mark.parametrize("case", JAVAS["buckets"], ids=lambda case: case["name"])
+def test_credits_are_javas(case: dict[str, object]) -> None:
+    number, size_ms, bound, uses, expected = (case[key] for key in ("number", "size_ms", "bound", "uses", "expected"))
+    bucket: TokenBucket | None = None
+    found = []
+    for now_ms, value in uses:  # type: ignore[attr-defined]  # of a file
+        bucket = bucket or TokenBucket(Windows(number, size_ms), now_ms)  # type: ignore[arg-type]  # of a file
+        bucket.record(value, bound, now_ms)  # type: ignore[arg-type]  # of a file
+        found.append(bucket.excess_ms(bound, now_ms))  # type: ignore[arg-type]  # of a file
+    assert found == expected
+
+
+def test_a_use_that_is_taken_back_leaves_nothing() -> None:
+    rate = Rate(Windows(11, 1000), 0)
+    rate.record(5000.0, 0)
+    rate.record(-5000.0, 0)
+    assert rate.excess_ms(1.0, 0) == 0
+
+
+def test_the_longest_time_fits_into_an_answer() -> None:
+    rate = Rate(Windows(2, 1000), 0)
+    rate.record(1e18, 0)
+    assert rate.excess_ms(1e-3, 0) == 2**31 - 1
