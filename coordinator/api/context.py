@@ -6,7 +6,7 @@ May not reach the node, a shard or a socket.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import structlog
 
@@ -16,10 +16,29 @@ from muster.coordinator.core.interface import Client
 from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
 from muster.coordinator.security.principal import KafkaPrincipal
 
-if TYPE_CHECKING:
-    from muster.coordinator.api.throttled import ThrottledRequests
-
 log = structlog.get_logger("muster.api")
+
+
+class Throttle(Protocol):
+    """What counts the requests of one connection while there are quotas (`api.throttled`)."""
+
+    def exempt(self) -> None:
+        """The request at hand is not counted."""
+
+    def most_fetched(self) -> int:
+        """More bytes than this would always be too much at once."""
+
+    def fetched(self, size: int) -> int:
+        """A Fetch is to be answered with so many bytes: 0, or for how many ms it may not."""
+
+    def change(self, partitions: int) -> None:
+        """So many partitions are to come or to go. Raises `ApiError`."""
+
+    def create(self, partitions: int) -> None:
+        """So many are to come because somebody asked about their topic. Raises `ApiError`."""
+
+    def used(self, used_us: int) -> None:
+        """A job of the request at hand took so long."""
 
 
 class Channel:
@@ -58,7 +77,7 @@ class Channel:
         self.host = host
         self.authentication = authentication
         self.closed = False
-        self.throttle: ThrottledRequests | None = None
+        self.throttle: Throttle | None = None
         """What counts its requests while there are quotas."""
         self.software_name = ""
         self.software_version = ""
