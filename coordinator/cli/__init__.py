@@ -119,6 +119,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="default: the first listener of --config and the environment, first those without TLS",
     )
     health.add_argument("--tls", action="store_true", help="with TLS; not needed when the address is that of --config")
+    health.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a client.properties: with its TLS, as a client that checks"
+    )
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
     from muster.coordinator.cli import analyze, groups, log, transactions

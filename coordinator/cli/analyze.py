@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from muster.pipeline import arguments
@@ -22,11 +23,15 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     arguments.add_options(parser)
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
     try:
+        _add_security(options)
         arguments.read(options)  # before Spark is waited for
     except arguments.BadArgument as error:
         print(f"{PROG}: {error}", file=sys.stderr)
@@ -37,3 +42,20 @@ def run(options: argparse.Namespace) -> int:
         print(f"{PROG}: it needs Spark, and {error.name or error} is not there: {EXTRA}", file=sys.stderr)
         return 1
     return analyze(options, PROG)
+
+
+def _add_security(options: argparse.Namespace) -> None:
+    """What --command-config says, as options of the client; those of -X count more. Raises BadArgument."""
+    file = options.command_config
+    if file is None:
+        return
+    if options.bootstrap_server is None:
+        raise arguments.BadArgument(f"--command-config {file} is for a live cluster: give --bootstrap-server too")
+    from muster.coordinator.cli import client_security
+    from muster.coordinator.config.error import ConfigError
+
+    try:
+        given = list(client_security.librdkafka(client_security.read(file)))
+    except ConfigError as error:
+        raise arguments.BadArgument(str(error)) from error
+    options.client = [*(f"kafka.{name}={value}" for name, value in given), *options.client]

@@ -8,7 +8,7 @@ import socket
 import struct
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.config.listeners import Address, show
 from muster.protocol.api import ApiKey, api
@@ -19,12 +19,20 @@ from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponseTopic
 
+if TYPE_CHECKING:
+    from pathlib import Path
+    from ssl import SSLContext
+
+    from muster.coordinator.cli.client_security import ClientSecurity
+
 TIMEOUT_S: Final = 30.0
 FIRST_TIMEOUT_S: Final = 5.0
 """So long whatever listens there may take to say that it is a broker."""
 MAX_ANSWER_BYTES: Final = 100_000_000
 """As librdkafka's receive.message.max.bytes: the size of a longer answer is that of no answer of Kafka's."""
 CLIENT_ID: Final = "muster"
+_RENEWED_AT: Final = 0.8
+"""Of the lifetime of a session: then we say again who we are, before the server asks for it."""
 NEEDED: Final = {
     ApiKey.METADATA: (4, 13),
     ApiKey.FIND_COORDINATOR: (4, 6),
@@ -54,10 +62,12 @@ class AskingFailed(Exception):
 class Connection:
     """One node."""
 
-    def __init__(self, address: Address) -> None:
-        """Connects. Raises AskingFailed."""
+    def __init__(self, address: Address, security: ClientSecurity | None = None) -> None:
+        """Connects, with TLS and as a user where `security` says so. Raises AskingFailed."""
         self.address = show(*address)
+        self._security = security
         self._correlation_id = 0
+        self._renew_at_ms: float | None = None
         try:
             self._socket = socket.create_connection(address, FIRST_TIMEOUT_S)
         except OSError as error:
@@ -66,11 +76,63 @@ class Connection:
                 "(--bootstrap-server HOST:PORT)"
             ) from error
         try:
+            if security is not None and security.context is not None:
+                self._establish_tls(security.context, address.host)
             self._versions = self._ask_versions()
             self._socket.settimeout(TIMEOUT_S)
+            self._log_in()
         except AskingFailed:
             self.close()
             raise
+
+    def _establish_tls(self, context: SSLContext, host: str) -> None:
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:  # as are all of ssl
+            why = getattr(error, "verify_message", None)
+            if why is not None:
+                raise AskingFailed(
+                    f"{self.address} is not trusted: {why.rstrip('.')}; the certificate must come from one of "
+                    "ssl.truststore, and name the host (ssl.endpoint.identification.algorithm)"
+                ) from error
+            raise AskingFailed(
+                f"{self.address} cannot be spoken to with TLS: {getattr(error, 'reason', None) or error}; "
+                "is it a listener of SSL or SASL_SSL?"
+            ) from error
+
+    def _log_in(self) -> None:
+        """Say who we are, when the security asks for it; after a while again (KIP-368)."""
+        if self._security is None or self._security.user is None:
+            return
+        # imported here: who uses a listener without SASL need not wait for it
+        from muster.coordinator.cli import sasl_login
+        from muster.coordinator.clock import read_wall
+        from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+        from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+        user = self._security.user
+        answer = self._exchange(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(user.mechanism))
+        if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            raise AskingFailed(f"{self.address} has no {user.mechanism}, only {', '.join(answer.mechanisms)}")
+        if answer.error_code:
+            raise AskingFailed(
+                f"{self.address} asks nobody who he is ({error_name(answer.error_code)}): its security.protocol is "
+                "another one"
+            )
+        exchange = sasl_login.login(user)
+        token = next(exchange)
+        try:
+            while True:
+                answer = self._exchange(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(token))
+                if answer.error_code:
+                    raise AskingFailed(f"{self.address} refuses {user.name}: {answer.error_message}")
+                token = exchange.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            pass
+        except sasl_login.LoginFailed as failure:
+            raise AskingFailed(f"{self.address} cannot be trusted: {failure}") from None
+        lifetime_ms = answer.session_lifetime_ms
+        self._renew_at_ms = read_wall("now") + lifetime_ms * _RENEWED_AT if lifetime_ms else None
 
     def close(self) -> None:
         """Hang up."""
@@ -89,6 +151,11 @@ class Connection:
                 f"{self.address} does not offer {api(key).name} in the versions {low} to {high}: "
                 "Kafka 3.0 or later, or Muster, was expected"
             )
+        if self._renew_at_ms is not None:
+            from muster.coordinator.clock import read_wall
+
+            if read_wall("now") >= self._renew_at_ms:
+                self._log_in()
         return self._exchange(key, version, request)
 
     def _version(self, key: int) -> int | None:
@@ -118,12 +185,17 @@ class Connection:
             return kind.decode_response(version, data, start, len(data))
         except (OSError, EOFError) as error:
             raise AskingFailed(
-                f"{self.address} does not answer {kind.name}: {error}; is it a Kafka listener without TLS and SASL?"
+                f"{self.address} does not answer {kind.name}: {error}; is it a Kafka listener of {self._protocol}? "
+                "(--command-config FILE)"
             ) from error
         except ProtocolError as error:
             raise AskingFailed(
                 f"{self.address} answers {kind.name} with something that cannot be read: {error}"
             ) from error
+
+    @property
+    def _protocol(self) -> str:
+        return "PLAINTEXT" if self._security is None else self._security.protocol
 
     def _read(self, count: int) -> bytes:
         parts: list[bytes] = []
@@ -139,14 +211,15 @@ class Connection:
 class Cluster:
     """All nodes behind one bootstrap address."""
 
-    def __init__(self, bootstrap: Address) -> None:
+    def __init__(self, bootstrap: Address, security: ClientSecurity | None = None) -> None:
         """Connects to the bootstrap address and learns the nodes. Raises AskingFailed."""
         self._address = bootstrap
+        self._security = security
         self._connections: dict[int, Connection] = {}
         self._connect()
 
     def _connect(self) -> None:
-        self.bootstrap = Connection(self._address)
+        self.bootstrap = Connection(self._address, self._security)
         self.nodes: dict[int, Address] = {}
         try:
             self._learn(self.bootstrap.ask(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
@@ -179,7 +252,7 @@ class Cluster:
             address = self.nodes.get(node_id)
             if address is None:
                 raise AskingFailed(f"{self.bootstrap.address} names a node {node_id} that it does not know")
-            self._connections[node_id] = Connection(address)
+            self._connections[node_id] = Connection(address, self._security)
         return self._connections[node_id]
 
     def every_node(self) -> list[Connection]:
@@ -204,6 +277,16 @@ class Cluster:
 
     def _learn(self, answer: Any) -> None:
         self.nodes.update({one.node_id: Address(one.host, one.port) for one in answer.brokers})
+
+
+def read_command_config(file: Path | None) -> ClientSecurity | None:
+    """The security that `--command-config` asks for. Raises ConfigError."""
+    if file is None:
+        return None
+    # imported here: what it needs of TLS takes longer than the rest of a command
+    from muster.coordinator.cli import client_security
+
+    return client_security.read(file)
 
 
 def sentence(error_code: int, message: str | None = None) -> str:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import socket
-import ssl
 import struct
 import sys
+from typing import TYPE_CHECKING
 
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.config.listeners import WILDCARDS, Address, parse_address, show
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 TIMEOUT_S = 5.0
 """How long to wait for the connection, and for each part of the answer."""
@@ -24,11 +27,12 @@ def health(options: argparse.Namespace) -> int:
     """Exit status 0 if the server answers, 1 if it does not, 2 if it is not clear which server to ask."""
     try:
         address, with_tls = _address(options)
+        context = _context(options, with_tls)
     except ConfigError as error:
         print(f"muster health: {error}", file=sys.stderr)
         return 2
     try:
-        ask(address, with_tls)
+        ask(address, context)
     except (OSError, EOFError) as error:
         print(f"muster health: {show(*address)} does not answer: {error}", file=sys.stderr)
         return 1
@@ -47,24 +51,38 @@ def _address(options: argparse.Namespace) -> tuple[Address, bool]:
     return Address(first.host, first.port), first.has_tls
 
 
-def ask(address: Address, with_tls: bool = False) -> None:
+def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
+    """How TLS is spoken; None: not at all. Raises ConfigError."""
+    from muster.coordinator.cli.cluster import read_command_config
+
+    security = read_command_config(options.command_config)
+    if security is not None:
+        return security.context
+    if not with_tls:
+        return None
+    import ssl
+
+    # is it there? not: is it the right one? Whoever asks that has --command-config
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def ask(address: Address, context: SSLContext | None = None) -> None:
     """Send one ApiVersions request and read its answer. Raises OSError or EOFError when there is no good one.
 
     A server that answers only clients with a certificate says so, which is an answer too.
     """
     with socket.create_connection(address, TIMEOUT_S) as connection:
-        if with_tls:
-            # is it there? not: is it the right one? Whoever asks that has certificates of his own
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            try:
-                connection = context.wrap_socket(connection)
-                _ask(connection)
-            except ssl.SSLError as error:
-                if error.reason not in _WANTS_CERTIFICATE:
-                    raise
-        else:
+        if context is None:
             _ask(connection)
+            return
+        try:
+            with context.wrap_socket(connection, server_hostname=address.host) as encrypted:
+                _ask(encrypted)
+        except OSError as error:  # as are all of ssl
+            if getattr(error, "reason", None) not in _WANTS_CERTIFICATE:
+                raise
 
 
 _WANTS_CERTIFICATE = (

@@ -10,6 +10,7 @@ import os
 import ssl
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import confluent_kafka
@@ -21,6 +22,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from muster.coordinator import cli
+from muster.coordinator.cli import client_security
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.config.listeners import Address
 from tests.e2e.aio import consuming, producing
 from tests.e2e.conftest import SERVER
 from tests.e2e.sync_clients import KAFKA_PYTHON_CONSUMER, confluent_consumer, kafka
@@ -188,3 +193,72 @@ def test_members_authenticate_again_without_a_rebalance(sasl: Sasl) -> None:
         consumer.commit(asynchronous=False)
     assert assigned == [2]
     assert not any("session is over" in line["why"] for line in sasl.lines("closed a connection"))
+
+
+def command_config(sasl: Sasl, folder: Path, protocol: str, mechanism: str, password: str = PASSWORD) -> str:
+    """A client.properties for Muster's own commands."""
+    module = MODULE if mechanism == "PLAIN" else "org.apache.kafka.common.security.scram.ScramLoginModule"
+    file = folder / "client.properties"
+    file.write_text(
+        f"security.protocol={protocol}\nsasl.mechanism={mechanism}\n"
+        f'sasl.jaas.config={module} required username="{USER}" password="{password}";\n'
+        f"ssl.truststore.type=PEM\nssl.truststore.location={sasl.ca}\n"
+    )
+    return str(file)
+
+
+@pytest.mark.parametrize(("protocol", "mechanism"), WAYS)
+def test_our_own_commands(
+    sasl: Sasl, tmp_path: Path, capsys: pytest.CaptureFixture[str], protocol: str, mechanism: str
+) -> None:
+    where = ["--bootstrap-server", sasl.address(protocol)]
+    config = ["--command-config", command_config(sasl, tmp_path, protocol, mechanism)]
+    for command in ["groups", "list"], ["transactions", "list"]:
+        assert cli.main([*command, *where, *config, "--json"]) == 0
+    assert cli.main(["health", sasl.address(protocol), *config]) == 0
+    assert capsys.readouterr().err == ""
+    security = client_security.read(Path(config[1]))
+    host, _, port = sasl.address(protocol).partition(":")
+    with Cluster(Address(host, int(port)), security) as cluster:
+        cluster.bootstrap._renew_at_ms = 0
+        assert set(cluster.topics(["t"])) == {"t"}
+        assert cluster.bootstrap._renew_at_ms, "it has authenticated again"
+    options = {**dict(client_security.librdkafka(security)), "bootstrap.servers": sasl.address(protocol)}
+    assert "t" in confluent_kafka.admin.AdminClient(options, logger=None).list_topics(timeout=30).topics
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "mechanism", "password", "said"),
+    [
+        (
+            "SASL_SSL",
+            "SASL_SSL",
+            "PLAIN",
+            "wrong",
+            "refuses alice: Authentication failed: Invalid username or password",
+        ),
+        ("SASL_SSL", "SASL_PLAINTEXT", "PLAIN", PASSWORD, "is it a Kafka listener of SASL_PLAINTEXT?"),
+        ("SASL_PLAINTEXT", "SASL_SSL", "PLAIN", PASSWORD, "is it a listener of SSL or SASL_SSL?"),
+        ("SASL_SSL", "SSL", "PLAIN", PASSWORD, "is it a Kafka listener of SSL?"),
+    ],
+)
+def test_our_own_commands_say_what_is_wrong(
+    sasl: Sasl, tmp_path: Path, capsys: pytest.CaptureFixture[str], listener: str, protocol: str, mechanism: str,
+    password: str, said: str,
+) -> None:  # fmt: skip
+    config = command_config(sasl, tmp_path, protocol, mechanism, password)
+    assert cli.main(["groups", "list", "--bootstrap-server", sasl.address(listener), "--command-config", config]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert said in err
+    assert PASSWORD not in err
+
+
+def test_our_own_commands_trust_nobody_else(sasl: Sasl, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.pem"
+    other.write_text(Authority().pem)
+    config = command_config(sasl._replace(ca=str(other)), tmp_path, "SASL_SSL", "PLAIN")
+    where = sasl.address("SASL_SSL")
+    assert cli.main(["groups", "list", "--bootstrap-server", where, "--command-config", config]) == 1
+    assert f"{where} is not trusted: " in capsys.readouterr().err
+    assert cli.main(["health", where, "--command-config", config]) == 1

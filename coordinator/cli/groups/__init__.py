@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 EXAMPLES = """\
@@ -11,6 +12,7 @@ examples:
   muster groups list                                        of localhost:9092
   muster groups describe payments orders --json
   muster groups offsets payments --bootstrap-server broker.example:9092
+  muster groups list --bootstrap-server broker.example:9093 --command-config client.properties
   muster groups history payments                            its rebalances: when, why, who, what moved
   muster groups history payments --all --last 50            everything that happened, the last 50 events
   muster groups history payments --episodes                 restarts, scalings, crash loops …: each as one line
@@ -21,8 +23,8 @@ examples:
 def add_parser(commands: Any) -> None:
     """Add `groups` and its commands to those of `muster`."""
     form = argparse.RawDescriptionHelpFormatter
-    about = "Look at the groups of a running server. list, describe and offsets work with any Kafka from 3.0 on, over "
-    about += "PLAINTEXT listeners; history and watch read __group_events, which only Muster has."
+    about = "Look at the groups of a running server. list, describe and offsets work with any Kafka from 3.0 on; "
+    about += "history and watch read __group_events, which only Muster has."
     groups = commands.add_parser(
         "groups", help="list, describe and follow groups", description=about, epilog=EXAMPLES, formatter_class=form
     )
@@ -32,6 +34,9 @@ def add_parser(commands: Any) -> None:
         metavar="HOST:PORT",
         default="localhost:9092",
         help="a server of the cluster (default: %(default)s)",
+    )
+    shared.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
     )
     shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
     verbs = groups.add_subparsers(dest="verb", metavar="COMMAND", required=True)
@@ -56,20 +61,21 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
-    from muster.coordinator.cli.cluster import AskingFailed, Cluster
+    from muster.coordinator.cli.cluster import AskingFailed, Cluster, read_command_config
     from muster.coordinator.cli.output import printing, say
     from muster.coordinator.config import ConfigError
     from muster.coordinator.config.listeners import parse_address
 
     try:
         address = parse_address(options.bootstrap_server, "--bootstrap-server", advertised=True)
+        security = read_command_config(options.command_config)
         if getattr(options, "last", None) is not None and options.last < 1:
             raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
     except ConfigError as error:
         say(f"muster groups {options.verb}: {error}", sys.stderr)
         return 2
     try:
-        with Cluster(address) as cluster:
+        with Cluster(address, security) as cluster:
             return printing(f"muster groups {options.verb}", lambda: _run(options, cluster))
     except AskingFailed as failure:
         say(f"muster groups {options.verb}: {failure}", sys.stderr)

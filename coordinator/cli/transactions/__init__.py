@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from pathlib import Path
 from typing import Any, Final
 
 EXAMPLES = """\
@@ -24,8 +25,8 @@ _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_40
 def add_parser(commands: Any) -> None:
     """Add `transactions` and its commands to those of `muster`."""
     form = argparse.RawDescriptionHelpFormatter
-    about = "Look at the transactions of a running server. list, describe and hanging work with any Kafka from 3.0 on, "
-    about += "over PLAINTEXT listeners; history reads __transaction_events, which only Muster has."
+    about = "Look at the transactions of a running server. list, describe and hanging work with any Kafka from 3.0 on; "
+    about += "history reads __transaction_events, which only Muster has."
     transactions = commands.add_parser(
         "transactions",
         help="list, describe and explain transactions",
@@ -39,6 +40,9 @@ def add_parser(commands: Any) -> None:
         metavar="HOST:PORT",
         default="localhost:9092",
         help="a server of the cluster (default: %(default)s)",
+    )
+    shared.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
     )
     shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
     verbs = transactions.add_subparsers(dest="verb", metavar="COMMAND", required=True)
@@ -72,7 +76,7 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
-    from muster.coordinator.cli.cluster import AskingFailed, Cluster
+    from muster.coordinator.cli.cluster import AskingFailed, Cluster, read_command_config
     from muster.coordinator.cli.output import printing, say
     from muster.coordinator.config import ConfigError
     from muster.coordinator.config.listeners import parse_address
@@ -80,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
     command = f"muster transactions {options.verb}"
     try:
         address = parse_address(options.bootstrap_server, "--bootstrap-server", advertised=True)
+        security = read_command_config(options.command_config)
         if getattr(options, "last", None) is not None and options.last < 1:
             raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
         if getattr(options, "open_longer_than", None) is not None:
@@ -88,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         say(f"{command}: {error}", sys.stderr)
         return 2
     try:
-        with Cluster(address) as cluster:
+        with Cluster(address, security) as cluster:
             return printing(command, lambda: _run(options, cluster))
     except AskingFailed as failure:
         say(f"{command}: {failure}", sys.stderr)

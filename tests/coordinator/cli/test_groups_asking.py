@@ -42,7 +42,7 @@ def versions(error: int, *rows: tuple[int, int, int]) -> bytes:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (b"", "does not answer ApiVersions: the connection was closed; is it a Kafka listener without TLS and SASL?"),
+        (b"", "does not answer ApiVersions: the connection was closed; is it a Kafka listener of PLAINTEXT? (--command-config FILE)"),
         (b"HTTP/1.1 400 Bad Request", "answers ApiVersions with something that Kafka never sends"),
         (struct.pack(">ii", -1, 1), "answers ApiVersions with something that Kafka never sends"),
         (struct.pack(">ii", 4, 9), "answers a request that was not sent"),

@@ -33,7 +33,7 @@ from tests.torture.ledger import Ledger
 from tests.torture.node.history import BUGS
 from tests.torture.wire.attacker import PASSWORD, USER, Attacker, as_sent, handshake, login
 from tests.torture.wire.drawing import QUIET, Drawing, Drawn, Known, kinds
-from tests.torture.wire.mutating import mutated
+from tests.torture.wire.mutating import MOST_BYTES, mutated
 from tests.torture.wire.records import Batches, bombs, liars
 
 INPUTS: Final = 5_000
@@ -268,6 +268,8 @@ class Chapter:
             self._keep(chunks[-1])
 
     def _keep(self, frame: bytes) -> None:
+        if len(frame) > MOST_BYTES:
+            return
         if len(self._corpus) < CORPUS:
             self._corpus.append(frame)
         else:

@@ -22,6 +22,7 @@ EXTREMES: Final = (
 )
 """Lengths, counts and varints that are more than there is."""
 MOST_BYTES: Final = 200_000
+"""Longer ones would only grow, and fill the memory of who sends them."""
 
 
 def mutated(rng: Random, frame: bytes, other: bytes) -> bytes:
@@ -29,6 +30,7 @@ def mutated(rng: Random, frame: bytes, other: bytes) -> bytes:
     body = bytearray(frame[4:])
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         _change(rng, body, other)
+    del body[MOST_BYTES:]
     size = len(body)
     if rng.random() < 0.04:
         size = rng.choice((-1, 0, size + 1, size - 1, size + 1_000, 2**31 - 1, -(2**31), 104_857_601, size * 2))
@@ -55,7 +57,7 @@ def _change(rng: Random, body: bytearray, other: bytes) -> None:
         del body[at : at + rng.choice((1, 2, 4, 16, len(body)))]
     elif chance < 0.85:
         end = min(len(body), at + rng.choice((1, 4, 16, 64)))
-        body[at:at] = body[at:end] * (rng.choice((1, 1, 2, 50)) if len(body) < MOST_BYTES else 1)
+        body[at:at] = body[at:end] * rng.choice((1, 1, 2, 50))
     elif chance < 0.92 and len(other) > HEAD:
         start = rng.randrange(4, len(other))
         body[at : at + rng.choice((0, 8, 1 << 20))] = other[start : start + rng.choice((8, 64, 1 << 20))]
