@@ -42,7 +42,10 @@ def versions(error: int, *rows: tuple[int, int, int]) -> bytes:
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        (b"", "does not answer ApiVersions: the connection was closed; is it a Kafka listener of PLAINTEXT? (--command-config FILE)"),
+        (
+            b"",
+            "does not answer ApiVersions: the connection was closed; is it a Kafka listener of PLAINTEXT?",
+        ),
         (b"HTTP/1.1 400 Bad Request", "answers ApiVersions with something that Kafka never sends"),
         (struct.pack(">ii", -1, 1), "answers ApiVersions with something that Kafka never sends"),
         (struct.pack(">ii", 4, 9), "answers a request that was not sent"),

@@ -35,6 +35,13 @@ def checked(batch: bytes | bytearray) -> bytes:
     return bytes(changed)
 
 
+def timeless(batch: bytes | bytearray) -> bytes:
+    """With no time in the header of gzip: the same seed is the same bytes."""
+    if batch[_HEADER : _HEADER + 3] != b"\x1f\x8b\x08":
+        return bytes(batch)
+    return checked(batch[: _HEADER + 4] + bytes(4) + batch[_HEADER + 8 :])
+
+
 def with_payload(codec: int, payload: bytes, count: int) -> bytes:
     """A batch of format 2 whose packed records are these bytes."""
     header = bytearray(batches.build([(None, b"x")], timestamp_ms=NOW_MS)[:_HEADER])
@@ -51,7 +58,7 @@ def bombs() -> tuple[bytes, ...]:
     snappy = bytes(cramjam.snappy.compress_raw(zeros))
     xerial = b"\x82SNAPPY\0" + b"\0\0\0\1" * 2 + struct.pack(">i", len(snappy)) + snappy
     payloads = {
-        1: gzip.compress(zeros, 9),
+        1: gzip.compress(zeros, 9, mtime=0),
         2: xerial,
         3: bytes(cramjam.lz4.compress(zeros)),
         4: bytes(cramjam.zstd.compress(zeros, 19)),
@@ -69,7 +76,7 @@ def liars() -> tuple[bytes, ...]:
         with_payload(0, huge + b"\0" * 20, 1),
         with_payload(0, b"\x0c\0\0\0\1\1\0" * 50, 2**31 - 1),
         with_payload(0, b"\x0c\0\0\0\1\1\0" * 50, -5),
-        with_payload(1, gzip.compress(bytes([2 * len(record)]) + record), 1),
+        with_payload(1, gzip.compress(bytes([2 * len(record)]) + record, mtime=0), 1),
         with_payload(4, b"\x28\xb5\x2f\xfd" + b"\xff" * 30, 1),
         with_payload(2, b"\xff\xff\xff\xff\x0f" + b"\0" * 30, 1),
         with_payload(3, b"\x04\x22\x4d\x18" + b"\xff" * 30, 1),
@@ -81,11 +88,11 @@ class Batches:
 
     def __init__(self) -> None:
         pairs = [(b"key-%d" % n, b"value %d" % n * 5) for n in range(5)]
-        self._good = [bytes(batches.build(pairs, timestamp_ms=NOW_MS, compression=codec)) for codec in CODECS]
+        self._good = [timeless(batches.build(pairs, timestamp_ms=NOW_MS, compression=codec)) for codec in CODECS]
         rows = [old_formats.Row(n, NOW_MS, b"key", b"value") for n in range(3)]
         self._old = [
-            *(old_formats.messages(1, rows, codec) for codec in range(4)),
-            *(old_formats.messages(0, [row._replace(timestamp=-1) for row in rows], codec) for codec in range(4)),
+            *(old_formats.messages(1, rows, codec) for codec in (0, 2, 3)),
+            *(old_formats.messages(0, [row._replace(timestamp=-1) for row in rows], codec) for codec in (0, 2, 3)),
         ]
 
     def some(self, rng: Random, producer_id: int, producer_epoch: int) -> bytes:
@@ -95,7 +102,7 @@ class Batches:
             return rng.choice(self._good)
         if chance < 0.45:
             transactional = rng.random() < 0.5
-            return bytes(batches.build(
+            return timeless(batches.build(
                 [(b"k", b"v"), (None, b"w")], timestamp_ms=NOW_MS, producer_id=producer_id,
                 producer_epoch=producer_epoch, base_sequence=rng.choice((0, 0, 1, 2, 4, 2**31 - 1)),
                 transactional=transactional and producer_id >= 0, compression=rng.choice(CODECS),
