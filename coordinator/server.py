@@ -284,6 +284,8 @@ class Server:
         )
         if self.topics.state.quotas:
             self._load_quotas()
+        if config.value("delegation.token.secret.key"):
+            self._open_tokens()
         self._loader.run_for(LOAD_BEFORE_LISTENING_MS)
         self.transactions.start(LOAD_BEFORE_LISTENING_MS)
         self._maintenance = Maintenance(self.logs, clock)
@@ -291,6 +293,20 @@ class Server:
         cleaners = self._machine.workers(self._post, max(self.logs.settings.log_cleaner_threads, 1))
         self._cleaner = Cleaner(self.logs, clock, cleaners, cpu_share=self._machine.cleaner_cpu_share)
         self._cleaner.start()
+
+    def _open_tokens(self) -> None:
+        # imported here: hardly any server has delegation tokens
+        room = import_module("muster.coordinator.security.sasl.delegation_tokens")
+        value = self.config.value
+        self.node.delegation_tokens = room.DelegationTokens(
+            value("delegation.token.secret.key"),
+            lambda: self.topics.state.tokens,
+            most_lifetime_ms=value("delegation.token.max.lifetime.ms"),
+            renewal_ms=value("delegation.token.expiry.time.ms"),
+        )
+        expiry = import_module("muster.coordinator.api.security.token_expiry")
+        interval_ms = value("delegation.token.expiry.check.interval.ms")
+        self._stops.append(expiry.TokenExpiry(self.topics, self.clock, interval_ms).stop)
 
     def _authorizer(self) -> Authorizer | None:
         given = self.config.authorization
@@ -437,7 +453,8 @@ class Server:
             self._stops.append(bearer.stop)
             begin_bearer = bearer.begin
         secret = self._machine.draw_uuid()
-        return room.sasl_listener(settings, self._credential, self._machine.draw_uuid_text, secret, begin_bearer)
+        return room.sasl_listener(settings, self._credential, self._machine.draw_uuid_text, secret, begin_bearer,
+                                  self.node.delegation_tokens)  # fmt: skip
 
     def _credential(self, user: str, kind: int) -> Any:
         """Of SCRAM, by the type of the mechanism."""

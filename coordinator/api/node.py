@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from muster.coordinator.group_coordinator.shard import GroupShard
     from muster.coordinator.quotas.managers import ClientQuotas
     from muster.coordinator.runtime.routing import Routing
+    from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
     from muster.coordinator.topics.topics import Topics
     from muster.coordinator.transaction_coordinator.transactions import Transactions
 
@@ -80,6 +81,7 @@ class Node:
         "clock",
         "cluster",
         "config",
+        "delegation_tokens",
         "draw_uuid",
         "draw_uuid_text",
         "quotas",
@@ -127,6 +129,8 @@ class Node:
         """The quotas of users and client ids; None: there were none since the start."""
         self.serves_consumer_groups: bool | None = None
         """Whether the new protocol is served (KIP-848); None: nobody has asked yet."""
+        self.delegation_tokens: DelegationTokens | None = None
+        """None: there are none, because no `delegation.token.secret.key` is given."""
         self.short_ways = True
         """Whether requests may take those of `api.short`; tests and `bench` compare."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid

@@ -160,6 +160,10 @@ _ASKED_HERE = (
 _ASKED_LATER = (
     "connection.failed.authentication.delay.ms",
     "connections.max.reauth.ms",
+    "delegation.token.expiry.check.interval.ms",
+    "delegation.token.expiry.time.ms",
+    "delegation.token.max.lifetime.ms",
+    "delegation.token.secret.key",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
     "sasl.oauthbearer.clock.skew.seconds",

@@ -17,6 +17,7 @@ from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials, Scra
 
 if TYPE_CHECKING:
     from muster.coordinator.config.oauthbearer import BearerSettings
+    from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
 
 MECHANISMS_NAME = "sasl.enabled.mechanisms"
 HANDLER = "sasl.server.callback.handler.class"
@@ -118,9 +119,10 @@ def sasl_listener(
     draw_nonce: Callable[[], str],
     secret: bytes,
     begin_bearer: Callable[[], Exchange] | None = None,
+    tokens: DelegationTokens | None = None,
 ) -> SaslListener:
     """`find`: the credential of a user, by name and type of the mechanism; `secret`: see `scram.Credentials`;
-    `begin_bearer`: an exchange of OAUTHBEARER.
+    `begin_bearer`: an exchange of OAUTHBEARER; `tokens`: the delegation tokens, if there are any.
     """
     begins: dict[str, Callable[[], Exchange]] = {}
     for name in settings.mechanisms:
@@ -131,9 +133,12 @@ def sasl_listener(
             begins[name] = begin_bearer
         else:
             mechanism = MECHANISMS[name]
-            known = Credentials(mechanism, partial(_find, find, mechanism.type), draw_nonce, secret)
+            find_token = None if tokens is None else tokens.credential
+            known = Credentials(mechanism, partial(_find, find, mechanism.type), draw_nonce, secret, find_token)
             begins[name] = partial(ScramExchange, known)
-    return SaslListener(begins, settings.max_reauth_ms, settings.failure_delay_ms, settings.max_receive_bytes)
+    return SaslListener(
+        begins, settings.max_reauth_ms, settings.failure_delay_ms, settings.max_receive_bytes, tokens is not None
+    )
 
 
 def _find(find: Callable[[str, int], ScramCredential | None], kind: int, user: str) -> ScramCredential | None:

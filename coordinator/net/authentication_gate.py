@@ -112,11 +112,13 @@ class AuthenticationGate:
         self._stop_timer()
         requests.sink = self._connection
         self._connection.authenticated(requests)
-        if self._authentication.lifetime_ms is not None and self._clock is not None:
+        authentication, clock = self._authentication, self._clock
+        has_tokens = authentication.sasl is not None and authentication.sasl.has_tokens
+        if clock is not None and (authentication.lifetime_ms is not None or has_tokens):
             # imported here: hardly any listener has it
             from muster.coordinator.net.session import Session
 
-            Session(self._channel, self._connection, requests, self._clock)
+            Session(self._channel, self._connection, requests, clock)
 
     def _take_raw(self, token: bytes) -> None:
         """A token without a request around it, of a client that chose its mechanism by SaslHandshake 0."""

@@ -57,6 +57,7 @@ class Authentication:
 
     __slots__ = (
         "began_ms",
+        "by_token",
         "exchange",
         "lifetime_ms",
         "mechanism",
@@ -79,6 +80,8 @@ class Authentication:
         """The one that is under way."""
         self.takes_raw = False
         """Whether tokens come without a request around them, as after SaslHandshake 0."""
+        self.by_token = False
+        """The client has shown a delegation token: it may have no other one made."""
         self.lifetime_ms: int | None = None
         """After how long the client has to authenticate again; None: never."""
         self.began_ms: int | None = None

@@ -30,6 +30,8 @@ class Operation:
     DESCRIBE_CONFIGS: Final = 10
     ALTER_CONFIGS: Final = 11
     IDEMPOTENT_WRITE: Final = 12
+    CREATE_TOKENS: Final = 13
+    DESCRIBE_TOKENS: Final = 14
 
 
 class ResourceType:
@@ -39,6 +41,8 @@ class ResourceType:
     GROUP: Final = 3
     CLUSTER: Final = 4
     TRANSACTIONAL_ID: Final = 5
+    DELEGATION_TOKEN: Final = 6
+    USER: Final = 7
 
 
 class Requester(Protocol):

@@ -25,9 +25,11 @@ from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
     from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord
+    from muster.protocol.messages.metadata_records.delegation_token_record import DelegationTokenRecord
     from muster.protocol.messages.metadata_records.remove_access_control_entry_record import (
         RemoveAccessControlEntryRecord,
     )
+    from muster.protocol.messages.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
     from muster.protocol.messages.metadata_records.remove_user_scram_credential_record import (
         RemoveUserScramCredentialRecord,
     )
@@ -101,6 +103,7 @@ class MetadataState:
         "quotas",
         "scram",
         "starts",
+        "tokens",
         "topics",
         "topics_by_id",
         "version",
@@ -121,6 +124,8 @@ class MetadataState:
         """The quotas of clients, by types and names of an entity, in the order of the types."""
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
         """The credentials of SCRAM, by user and type of the mechanism."""
+        self.tokens: dict[str, DelegationTokenRecord] = {}
+        """The delegation tokens, by id."""
         self.starts = 0
         """How often the node was started."""
         self.version = 0
@@ -275,6 +280,12 @@ class MetadataState:
     def _remove_scram(self, record: RemoveUserScramCredentialRecord) -> None:
         self.scram.pop((record.name, record.mechanism), None)
 
+    def _token(self, record: DelegationTokenRecord) -> None:
+        self.tokens[record.token_id] = record
+
+    def _remove_token(self, record: RemoveDelegationTokenRecord) -> None:
+        self.tokens.pop(record.token_id, None)
+
     def _feature(self, record: FeatureLevelRecord) -> None:
         self.features[record.name] = record.feature_level
 
@@ -292,7 +303,9 @@ _EVOLVE: dict[type[Message], Callable[[MetadataState, Message], None]] = {
 _EVOLVE_BY_NAME: dict[str, Callable[[MetadataState, Message], None]] = {
     "AccessControlEntryRecord": MetadataState._acl,  # type: ignore[dict-item]  # as above
     "ClientQuotaRecord": MetadataState._quota,  # type: ignore[dict-item]  # as above
+    "DelegationTokenRecord": MetadataState._token,  # type: ignore[dict-item]  # as above
     "RemoveAccessControlEntryRecord": MetadataState._remove_acl,  # type: ignore[dict-item]  # as above
+    "RemoveDelegationTokenRecord": MetadataState._remove_token,  # type: ignore[dict-item]  # as above
     "RemoveUserScramCredentialRecord": MetadataState._remove_scram,  # type: ignore[dict-item]  # as above
     "UserScramCredentialRecord": MetadataState._scram,  # type: ignore[dict-item]  # as above
 }

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.clients import JavaClients
+from tests.coordinator.security.sasl.bearer_cases import AUDIENCE, ISSUER, Case, Keys
 from tests.support.certificates import Authority
 from tests.support.servers import KAFKA_SCRIPTS, QUICK, MusterServer, ServerProcess
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+BEARER = "org.apache.kafka.common.security.oauthbearer"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
-TOPICS = ("sha256", "sha512", "certificate", "again")
+TOPICS = ("sha256", "sha512", "certificate", "again", "token", "bearer")
 """One for each group: it reads what it finds."""
 StartJava = Callable[[ServerProcess], JavaClients]
 
@@ -28,12 +31,18 @@ class SecureMuster(MusterServer):
         self.ca = workdir / "ca.pem"
         self.ca.write_text(authority.pem)
         self.client = authority.signed("CN=java").pkcs12(workdir / "client.p12", "secret")
+        self.keys, jwks = Keys(), workdir / "jwks.json"
+        jwks.write_text(self.keys.jwks())
         super().__init__(
             workdir,
             {
                 **QUICK,
                 "listeners": "SASL_SSL://127.0.0.1:0,SSL://127.0.0.1:0",
-                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": jwks.as_uri(),
+                "sasl.oauthbearer.expected.audience": AUDIENCE,
+                "sasl.oauthbearer.expected.issuer": ISSUER,
+                "delegation.token.secret.key": "the servers' secret",
                 "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{PLAIN} required user_admin="admin-secret";',
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.location": authority.signed("CN=server", host="localhost").pem(workdir / "k.pem"),
@@ -112,6 +121,43 @@ def test_a_client_with_a_certificate(secure: SecureMuster, start_java: StartJava
         **secure.trust,
     }  # fmt: skip
     read_and_written(start_java(secure), settings, "certificate")
+
+
+def test_kafka_delegation_tokens(secure: SecureMuster, start_java: StartJava) -> None:
+    """Made, shown by a client, told, renewed and ended."""
+    name, admin = "org.apache.kafka.tools.DelegationTokenCommand", secure.settings("PLAIN", "admin", "admin-secret")
+    words = "--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob"
+    said = secure.tool(name, admin, *words)
+    row = next(line.split() for line in said.splitlines() if "User:admin" in line)
+    token, hmac = row[:2]
+    assert row[2:5] == ["User:admin", "User:admin", "[User:bob]"]
+    settings = secure.settings("SCRAM-SHA-512", token, hmac)
+    settings["sasl.jaas.config"] = settings["sasl.jaas.config"].replace(";", '/**/tokenauth="true";')
+    read_and_written(start_java(secure), settings, "token")
+    assert token in secure.tool(name, admin, "--describe", "--owner-principal", "User:admin")
+    for what in "renew", "expire":
+        said = secure.tool(name, admin, f"--{what}", f"--{what if what == 'renew' else 'expiry'}-time-period", "-1",
+                           "--hmac", hmac)  # fmt: skip
+        assert f"Completed {what} operation" in said
+    assert "Total number of tokens : 0" in secure.tool(name, admin, "--describe", "--owner-principal", "User:admin")
+    said = secure.tool(name, {**settings, "sasl.jaas.config": settings["sasl.jaas.config"].replace("/**/", " ")},
+                       "--describe", status=1)  # fmt: skip
+    assert "due to invalid credentials with SASL mechanism SCRAM-SHA-512" in said
+
+
+def test_a_client_with_a_signed_token(
+    secure: SecureMuster, start_java: StartJava, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = secure.workdir / "token.jwt"
+    file.write_text(secure.keys.token(Case(""), time.time()))
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={file.as_uri()}")
+    settings = {
+        "security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f"{BEARER}.OAuthBearerLoginModule/**/required;",
+        "sasl.login.callback.handler.class": f"{BEARER}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": file.as_uri(), **secure.trust,
+    }  # fmt: skip
+    read_and_written(start_java(secure), settings, "bearer")
 
 
 def test_who_authenticates_again_stays(secure: SecureMuster, start_java: StartJava) -> None:

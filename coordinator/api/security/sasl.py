@@ -122,6 +122,7 @@ def complete(authentication: Authentication, exchange: Exchange, wall_ms: int) -
         left_ms = max(exchange.expires_ms - wall_ms, 0)
         lifetime_ms = left_ms if lifetime_ms is None else min(lifetime_ms, left_ms)
     authentication.lifetime_ms = lifetime_ms
+    authentication.by_token = exchange.by_token
     authentication.proven(KafkaPrincipal(USER, exchange.user))
 
 

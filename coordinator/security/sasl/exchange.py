@@ -24,6 +24,8 @@ class Exchange(Protocol):
     """Who the client is, when it is complete."""
     expires_ms: int | None
     """Until when what it has shown is good (wall ms); None: for ever."""
+    by_token: bool
+    """It has shown a delegation token."""
 
     def evaluate(self, token: bytes) -> bytes:
         """Take on the client's next token; return the server's. Raises AuthenticationFailed."""
@@ -37,6 +39,7 @@ class Refused:
 
     def __init__(self, told: str) -> None:
         self.expires_ms: int | None = None
+        self.by_token = False
         self._told = told
 
     def evaluate(self, token: bytes) -> bytes:  # noqa: ARG002 - whatever it is
@@ -47,10 +50,12 @@ class Refused:
 class SaslListener(NamedTuple):
     """What a listener asks of its clients. `mechanisms`: what begins an exchange, by Kafka's name; `max_reauth_ms`: of
     each mechanism, after how long a client has to authenticate again, 0 for never; `failure_delay_ms`: how long a
-    client that was rejected waits for the answer; `max_receive_bytes`: of a request until then.
+    client that was rejected waits for the answer; `max_receive_bytes`: of a request until then; `has_tokens`: clients
+    may show delegation tokens, also when they authenticate again: these end.
     """
 
     mechanisms: Mapping[str, Callable[[], Exchange]]
     max_reauth_ms: Mapping[str, int]
     failure_delay_ms: int = 100
     max_receive_bytes: int = 524_288
+    has_tokens: bool = False

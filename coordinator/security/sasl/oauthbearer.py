@@ -38,7 +38,7 @@ class InvalidToken(Exception):
 class OAuthBearerExchange:
     """One client's."""
 
-    __slots__ = ("_check", "_refusal", "_refused", "expires_ms", "is_complete", "user")
+    __slots__ = ("_check", "_refusal", "_refused", "by_token", "expires_ms", "is_complete", "user")
 
     def __init__(self, check: Callable[[str], BearerToken], refused: Callable[[str], object] = str) -> None:
         """`check` raises InvalidToken; `refused` is told why."""
@@ -46,6 +46,7 @@ class OAuthBearerExchange:
         self._refused = refused
         self._refusal = ""
         self.is_complete = False
+        self.by_token = False
         self.user = ""
         self.expires_ms: int | None = None
 

@@ -45,11 +45,12 @@ def _digest(password: str) -> bytes:
 class PlainExchange:
     """One client's."""
 
-    __slots__ = ("_users", "expires_ms", "is_complete", "user")
+    __slots__ = ("_users", "by_token", "expires_ms", "is_complete", "user")
 
     def __init__(self, users: PlainUsers) -> None:
         self._users = users
         self.is_complete = False
+        self.by_token = False
         self.user = ""
         self.expires_ms: int | None = None
 

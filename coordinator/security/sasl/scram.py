@@ -1,5 +1,6 @@
 """The mechanisms SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), as Kafka's ScramSaslServer has them: without
-channel binding, extensions are ignored, names are not prepared (SASLprep).
+channel binding; of extensions only `tokenauth` counts, which says that the user is the id of a delegation token; names
+are not prepared (SASLprep).
 
 For a user that there is not the exchange goes on with made-up credentials and fails at the proof, as with a wrong
 password: Kafka fails at once, which tells who is known.
@@ -59,6 +60,14 @@ class ScramCredential(NamedTuple):
         return "ScramCredential(hidden)"
 
 
+class TokenCredential(NamedTuple):
+    """Of a delegation token. `owner`: who it is that shows it; `expires_ms`: until when (wall ms)."""
+
+    credential: ScramCredential
+    owner: str
+    expires_ms: int
+
+
 MECHANISMS: Final[Mapping[str, ScramMechanism]] = MappingProxyType(
     {
         one.name: one
@@ -73,7 +82,8 @@ _PRINTABLE: Final = r"[\x21-\x2b\x2d-\x7e]+"
 _BASE64: Final = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
 _EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
 _FIRST: Final = re.compile(
-    rf"n,(?:a=(?P<id>{_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS})",
+    rf"n,(?:a=(?P<id>{_NAME}))?,(?P<bare>(?:m={_VALUE},)?n=(?P<name>{_NAME}),r=(?P<nonce>{_PRINTABLE})"
+    rf"(?P<extensions>{_EXTENSIONS}))",
     re.ASCII,
 )
 _FINAL: Final = re.compile(
@@ -84,12 +94,21 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Credentials(NamedTuple):
-    """Where the credentials of a mechanism are found. `secret`: drawn by the server, for those that are made up."""
+    """Where the credentials of a mechanism are found. `secret`: drawn by the server, for those that are made up.
+    `find_token`: of a delegation token by its id, made with a salt and iterations.
+    """
 
     mechanism: ScramMechanism
     find: Callable[[str], ScramCredential | None]
     draw_nonce: Callable[[], str]
     secret: bytes
+    find_token: Callable[[ScramMechanism, str, bytes, int], TokenCredential | None] | None = None
+
+    def token(self, token_id: str) -> TokenCredential | None:
+        """Of a delegation token; its salt is as if there were none of this id."""
+        if self.find_token is None:
+            return None
+        return self.find_token(self.mechanism, token_id, self.made_up(token_id).salt, MIN_ITERATIONS)
 
     def made_up(self, user: str) -> ScramCredential:
         """For a user that there is not: always the same, and such as kafka-configs makes them."""
@@ -117,6 +136,7 @@ class ScramExchange:
         "_nonce",
         "_server_first",
         "_step",
+        "by_token",
         "expires_ms",
         "is_complete",
         "user",
@@ -127,7 +147,7 @@ class ScramExchange:
         self._step: Callable[[str], str] = self._first
         self._credential: ScramCredential
         self._bare = self._server_first = self._nonce = ""
-        self.is_complete = False
+        self.is_complete = self.by_token = False
         self.user = ""
         self.expires_ms: int | None = None
 
@@ -139,11 +159,18 @@ class ScramExchange:
         found = _FIRST.fullmatch(message)
         if found is None:
             raise AuthenticationFailed
-        user = _user(found["name"])
-        credential = self._credentials.find(user)
-        if found["id"] is not None and found["id"] != user:
+        name = user = _user(found["name"])
+        if _asks_by_token(found["extensions"]):
+            self.by_token = True
+            token = self._credentials.token(name)
+            credential = None
+            if token is not None:
+                credential, user, self.expires_ms = token
+        else:
+            credential = self._credentials.find(name)
+        if found["id"] is not None and found["id"] != name:
             raise AuthenticationFailed(OTHER_ID)
-        self._credential = credential or self._credentials.made_up(user)
+        self._credential = credential or self._credentials.made_up(name)
         self._nonce = found["nonce"] + self._credentials.draw_nonce()
         salt = base64.b64encode(self._credential.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={self._credential.iterations}"
@@ -170,6 +197,12 @@ class ScramExchange:
 
 def _over(_: str) -> str:
     raise AuthenticationFailed
+
+
+def _asks_by_token(extensions: str) -> bool:
+    """Of an extension that comes twice the last one counts."""
+    pairs = dict(pair.split("=", 1) for pair in extensions.split(",") if pair)
+    return pairs.get("tokenauth", "").lower() == "true"
 
 
 def _user(name: str) -> str:

@@ -21,6 +21,7 @@ from muster.protocol.messages import (
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -31,6 +32,7 @@ from muster.protocol.messages import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -38,6 +40,7 @@ from muster.protocol.messages import (
     describe_transactions,
     describe_user_scram_credentials,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -56,6 +59,7 @@ from muster.protocol.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
     sasl_authenticate,
     sasl_handshake,
     sync_group,
@@ -257,6 +261,7 @@ def configs(kind: int, name: str, key: str, value: str, question: tuple[int, str
     ]  # fmt: skip
 
 
+NO_TOKENS = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 TOPIC, GROUP_KIND, BROKER, LOGGER, METRICS = 2, 32, 4, 8, 16
 LIST_OFFSETS = [list_offsets.ListOffsetsTopic("t", [list_offsets.ListOffsetsPartition(0, -1, -1)])]
 EPOCHS = [
@@ -390,6 +395,10 @@ CASES = [
     Case("alter users in ways that are wrong", lambda t: SCRAM, (of_cluster(O.ALTER),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("a", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"), ("b", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")]),
     Case("alter users otherwise wrong", lambda t: WRONG_SCRAM, (of_cluster(O.ALTER),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"), ("a", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"), ("b", ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations"), ("c", ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"), ("d", ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")]),
     Case("describe users that there are not", lambda t: described_users("a", "b", "a"), (of_cluster(O.DESCRIBE),), (), lambda a: sorted((r.user, r.error_code, r.error_message) for r in a.results), [("a", ErrorCode.DUPLICATE_RESOURCE, "Cannot describe SCRAM credentials for the same user twice in a single request: a"), ("b", ErrorCode.RESOURCE_NOT_FOUND, "Attempt to describe a user credential that does not exist: b")]),
+    Case("make a token where clients are not known", lambda t: create_delegation_token.CreateDelegationTokenRequest("User", "u"), (), (), lambda a: (a.error_code, a.principal_name, a.token_requester_principal_name, a.issue_timestamp_ms, a.expiry_timestamp_ms, a.max_timestamp_ms, a.token_id, a.hmac), (NO_TOKENS, "u", "ANONYMOUS", -1, -1, -1, "", b"")),
+    Case("renew a token where clients are not known", lambda t: renew_delegation_token.RenewDelegationTokenRequest(b"x"), (), (), lambda a: (a.error_code, a.expiry_timestamp_ms), (NO_TOKENS, -1)),
+    Case("end a token where clients are not known", lambda t: expire_delegation_token.ExpireDelegationTokenRequest(b"x"), (), (), lambda a: (a.error_code, a.expiry_timestamp_ms), (NO_TOKENS, -1)),
+    Case("tokens told where clients are not known", lambda t: describe_delegation_token.DescribeDelegationTokenRequest(None), (), (), lambda a: (a.error_code, list(a.tokens)), (NO_TOKENS, [])),
     Case("quotas told", lambda t: QUOTAS_ASKED, (of_cluster(O.DESCRIBE_CONFIGS),), (of_cluster(O.DESCRIBE_CONFIGS),), lambda a: (a.error_code, a.error_message, a.entries), (NO_CLUSTER, None, None)),
     Case("quotas set", lambda t: QUOTAS_SET, (of_cluster(O.ALTER_CONFIGS),), (of_cluster(O.ALTER_CONFIGS),), lambda a: [(r.error_code, r.error_message, [(e.entity_type, e.entity_name) for e in r.entity]) for r in a.entries], [(NO_CLUSTER, error_message(NO_CLUSTER), [("user", "a")])]),
 ]  # fmt: skip

@@ -1,0 +1,240 @@
+"""CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken (KIP-48, KIP-373).
+
+As on Kafka only clients that have said who they are by SASL or a certificate may ask, and none that did so by a token.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator import uuids
+from muster.coordinator.api.answer_size import AnswerSize
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, in_slices, to_the_end
+from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+from muster.coordinator.security.sasl.delegation_tokens import (
+    MOST_TOKENS,
+    DelegationTokens,
+    belongs_to,
+    has_expired,
+    is_user,
+    may_renew,
+    principal,
+)
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
+from muster.protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from muster.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+from muster.protocol.messages.metadata_records.delegation_token_record import DelegationTokenRecord
+from muster.protocol.messages.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
+from muster.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+
+MOST_RENEWERS: Final = 100
+MOST_NAME_BYTES: Final = 1_024
+"""Of the name of an owner or a renewer."""
+NO_TIME: Final = -1
+LAST_MS: Final = (1 << 63) - 1
+_ROW_BYTES: Final = 160
+
+
+@to_the_end
+def handle_create_delegation_token(
+    node: Node, context: RequestContext, request: CreateDelegationTokenRequest
+) -> Job[CreateDelegationTokenResponse]:
+    """Make a token for the client itself, or for another user if it may."""
+    requester = context.principal
+    owner = requester
+    if request.owner_principal_name:
+        owner = KafkaPrincipal(request.owner_principal_type or "", request.owner_principal_name)
+    answer = CreateDelegationTokenResponse(0, *owner, *requester)
+    answer.error_code = _refusal_of(node, context, request, owner)
+    if answer.error_code:
+        answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
+        return answer
+    tokens: DelegationTokens | None = node.delegation_tokens
+    if tokens is None:
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        return answer
+    names = [owner.name, *(one.principal_name for one in request.renewers)]
+    if len(names) > MOST_RENEWERS + 1 or len(tokens.now) >= MOST_TOKENS:
+        answer.error_code = ErrorCode.POLICY_VIOLATION
+        return answer
+    if any(len(name.encode("utf-8", "surrogatepass")) > MOST_NAME_BYTES for name in names):
+        answer.error_code = ErrorCode.INVALID_REQUEST
+        return answer
+    now_ms = node.clock.now().wall_ms
+    lifetime_ms = tokens.most_lifetime_ms
+    if request.max_lifetime_ms > 0:
+        lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
+    most_ms = min(now_ms + lifetime_ms, LAST_MS)
+    renewers = [str(KafkaPrincipal(one.principal_type, one.principal_name)) for one in request.renewers]
+    record = DelegationTokenRecord(
+        str(owner), str(requester), renewers, now_ms, most_ms, min(most_ms, now_ms + tokens.renewal_ms),
+        uuids.as_text(node.draw_uuid()),
+    )  # fmt: skip
+    yield from _write(node, record, answer)
+    if not answer.error_code:
+        answer.issue_timestamp_ms, answer.max_timestamp_ms = record.issue_timestamp, record.max_timestamp
+        answer.expiry_timestamp_ms = record.expiration_timestamp
+        answer.token_id, answer.hmac = record.token_id, tokens.hmac_of(record.token_id)
+    return answer
+
+
+def _refusal_of(
+    node: Node, context: RequestContext, request: CreateDelegationTokenRequest, owner: KafkaPrincipal
+) -> int:
+    if not _may_ask(context):
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    if owner != context.principal and not node.authorizer.allows(
+        context, Operation.CREATE_TOKENS, ResourceType.USER, str(owner)
+    ):
+        return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    if not all(is_user(one.principal_type) for one in request.renewers):
+        return ErrorCode.INVALID_PRINCIPAL_TYPE
+    return 0
+
+
+def _may_ask(context: RequestContext) -> bool:
+    authentication = context.channel.authentication
+    is_known = authentication.sasl is not None or context.principal != ANONYMOUS
+    return is_known and not authentication.by_token
+
+
+@to_the_end
+def handle_renew_delegation_token(
+    node: Node, context: RequestContext, request: RenewDelegationTokenRequest
+) -> Job[RenewDelegationTokenResponse]:
+    """Let a token be good for longer, at most until its last moment."""
+    answer = RenewDelegationTokenResponse()
+    if not _may_ask(context):
+        answer.error_code, answer.expiry_timestamp_ms = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME
+        return answer
+    now_ms = node.clock.now().wall_ms
+    tokens: DelegationTokens | None = node.delegation_tokens
+    if tokens is None:
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        return answer
+    found = tokens.of_hmac(bytes(request.hmac))
+    if found is None:
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    elif has_expired(found, now_ms):
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_EXPIRED
+    elif not may_renew(found, context.principal):
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    else:
+        period_ms = tokens.renewal_ms
+        if request.renew_period_ms > 0:
+            period_ms = min(period_ms, request.renew_period_ms)
+        yield from _expire_at(node, found, min(found.max_timestamp, now_ms + period_ms), answer)
+    return answer
+
+
+@to_the_end
+def handle_expire_delegation_token(
+    node: Node, context: RequestContext, request: ExpireDelegationTokenRequest
+) -> Job[ExpireDelegationTokenResponse]:
+    """Let a token end after a time, or now if that is negative."""
+    answer = ExpireDelegationTokenResponse()
+    if not _may_ask(context):
+        answer.error_code, answer.expiry_timestamp_ms = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME
+        return answer
+    now_ms = node.clock.now().wall_ms
+    tokens: DelegationTokens | None = node.delegation_tokens
+    if tokens is None:
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        return answer
+    found = tokens.of_hmac(bytes(request.hmac))
+    if found is None:
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    elif not may_renew(found, context.principal):
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    elif request.expiry_time_period_ms < 0:
+        yield from _write(node, RemoveDelegationTokenRecord(found.token_id), answer)
+        if not answer.error_code:
+            answer.expiry_timestamp_ms = now_ms
+    elif has_expired(found, now_ms):
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_EXPIRED
+    else:
+        yield from _expire_at(node, found, min(found.max_timestamp, now_ms + request.expiry_time_period_ms), answer)
+    return answer
+
+
+Changed = RenewDelegationTokenResponse | ExpireDelegationTokenResponse
+
+
+def _expire_at(node: Node, found: DelegationTokenRecord, wall_ms: int, answer: Changed) -> Job[None]:
+    record = DelegationTokenRecord(
+        found.owner,
+        found.requester,
+        found.renewers,
+        found.issue_timestamp,
+        found.max_timestamp,
+        wall_ms,
+        found.token_id,
+    )
+    yield from _write(node, record, answer)
+    if not answer.error_code:
+        answer.expiry_timestamp_ms = wall_ms
+
+
+def _write(node: Node, record: Message, answer: CreateDelegationTokenResponse | Changed) -> Job[None]:
+    try:
+        node.topics.write_records([record])
+    except ApiError as refusal:
+        answer.error_code = refusal.error_code
+    else:
+        yield from until_durable(node, [answer])
+
+
+@in_slices
+def handle_describe_delegation_token(
+    node: Node, context: RequestContext, request: DescribeDelegationTokenRequest
+) -> Job[DescribeDelegationTokenResponse]:
+    """The tokens of these owners, or of all, as far as the client may see them; with what has to be shown of them."""
+    if not _may_ask(context):
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+    tokens: DelegationTokens | None = node.delegation_tokens
+    if tokens is None:
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    wanted = None
+    if request.owners is not None:
+        wanted = {str(KafkaPrincipal(one.principal_type, one.principal_name)) for one in request.owners}
+    room = AnswerSize()
+    rows: list[DescribedDelegationToken] = []
+    for record in list(tokens.now.values()) if wanted is None or wanted else ():
+        yield None
+        people = {record.owner, record.requester, *record.renewers}
+        if (wanted is not None and wanted.isdisjoint(people)) or not _may_see(node, context, record):
+            continue
+        if not room.take(_ROW_BYTES + sum(map(len, (record.owner, record.requester, *record.renewers)))):
+            return DescribeDelegationTokenResponse(ErrorCode.INVALID_REQUEST)
+        rows.append(
+            DescribedDelegationToken(
+                *principal(record.owner), *principal(record.requester), record.issue_timestamp,
+                record.expiration_timestamp, record.max_timestamp, record.token_id, tokens.hmac_of(record.token_id),
+                [DescribedDelegationTokenRenewer(*principal(one)) for one in record.renewers],
+            )
+        )  # fmt: skip
+    return DescribeDelegationTokenResponse(0, rows)
+
+
+def _may_see(node: Node, context: RequestContext, record: DelegationTokenRecord) -> bool:
+    allows = node.authorizer.allows
+    return (
+        belongs_to(record, context.principal)
+        or allows(context, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, record.token_id)
+        or allows(context, Operation.DESCRIBE_TOKENS, ResourceType.USER, record.owner)
+    )

@@ -1,0 +1,44 @@
+"""Removes the delegation tokens whose time is over, every `delegation.token.expiry.check.interval.ms`."""
+
+from __future__ import annotations
+
+import structlog
+
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.security.sasl.delegation_tokens import has_expired
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.topics import Topics
+from muster.protocol.messages.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
+
+log = structlog.get_logger("muster.topics")
+
+
+class TokenExpiry:
+    """See the module."""
+
+    def __init__(self, topics: Topics, clock: Clock, interval_ms: int) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._timer: Timer
+        self._wait()
+
+    def stop(self) -> None:
+        """Remove no more."""
+        self._timer.cancel()
+
+    def _wait(self) -> None:
+        self._timer = self._clock.call_at(self._clock.mono_ms() + self._interval_ms, self._sweep)
+
+    def _sweep(self) -> None:
+        wall_ms = self._clock.now().wall_ms
+        over = [record for record in self._topics.state.tokens.values() if has_expired(record, wall_ms)]
+        try:
+            if over:
+                self._topics.write_records([RemoveDelegationTokenRecord(record.token_id) for record in over])
+        except ApiError as refusal:
+            log.error("delegation tokens that have expired cannot be removed now", why=refusal.message)
+        else:
+            for record in over:
+                log.info("a delegation token has expired", token=record.token_id, owner=record.owner)
+        self._wait()
