@@ -41,10 +41,11 @@ def withheld(history: History, why: str) -> Fidelity:
 def judge(history: History, made: Sequence[Made]) -> Fidelity:
     """Compare a replay with what really was."""
     real = history.generations
-    made = [one for one in made if one.start_ms <= history.last_ms]  # a log may end in the midst of a rebalance
     reproduced = count_same(real, made)
-    # an epoch that was nearly reached is not one too many
-    generations = max(len(real), sum(one.number not in history.overtaken for one in made))
+    # what came after the last thing that is told is not one too many: a log may end in the midst of a rebalance; nor is
+    # an epoch that was nearly reached
+    told = [one for one in made if one.start_ms <= history.last_ms]
+    generations = max(len(real), sum(one.number not in history.overtaken for one in told))
     found = Fidelity(history.source, generations, reproduced)
     enough = ENOUGH[history.source]
     if found.share >= enough:

@@ -18,6 +18,7 @@ from muster.pipeline.whatif.history import (
     COMPLETED,
     EMPTIED,
     EXPIRED,
+    JOIN_TIMEOUT,
     LEFT,
     LOG,
     REPLACED,
@@ -42,6 +43,8 @@ base64.
 
 _LONG_MS: Final = 10_000
 """No member of which nothing else is known takes that long to join again."""
+_NEARLY_MS: Final = 500
+"""A rebalance that ended within this of its members' timeout was ended by it."""
 
 Starts = Mapping[tuple[int, int], int]
 """When rebalances began, by the generation that they led to and when its record was logged."""
@@ -168,7 +171,10 @@ class _Reader:
             # it joined again at once, whatever else happened until all had
             cause, trigger, began_ms = "metadata_changed", follower, min(self._at_ms + 1, at_ms)
             stopped_ms = began_ms if told_ms is None else stopped_ms
-        waited = bool(came) and any(self._spells[one].end == EXPIRED for one in gone)
+        late = self._too_late(gone, began_ms, ended_ms) if follower is not None else []
+        for name in late:
+            self._spells[name].end, self._spells[name].end_ms = JOIN_TIMEOUT, ended_ms
+        waited = bool(late) or (bool(came) and any(self._spells[one].end == EXPIRED for one in gone))
         rejoined_ms = _rejoined_ms(began_ms, ended_ms, waited)
         joins = {name: began_ms if name == trigger else rejoined_ms for name in stayed}
         syncs = dict.fromkeys(members, at_ms)
@@ -305,6 +311,15 @@ class _Reader:
             heard_ms = gone_ms - spell.session_timeout_ms
             if self._ends.get(name) == EXPIRED and heard_ms > (spell.joined_ms or 0):
                 spell.end, spell.end_ms, spell.heard_ms = EXPIRED, gone_ms, heard_ms
+
+    def _too_late(self, gone: Sequence[str], began_ms: int, ended_ms: int) -> list[str]:
+        """Members for which a rebalance waited as long as it can, and which had sent heartbeats meanwhile: of one that
+        sends none the session, which is shorter, would have ended before.
+        """
+        waits_ms = max((self._spells[name].rebalance_timeout_ms for name in self._members), default=0)
+        if abs(ended_ms - began_ms - waits_ms) > _NEARLY_MS:
+            return []
+        return [name for name in gone if self._spells[name].session_timeout_ms <= waits_ms - _NEARLY_MS]
 
     def _offers(self, member: Record, protocol: str) -> tuple[Offer, ...]:
         return (Offer(protocol, tuple(member["topics"])),)

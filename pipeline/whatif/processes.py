@@ -286,8 +286,8 @@ class Cast:
 
 
 def polled_too_late(spell: Spell) -> bool:
-    """Did it leave because its application did not poll in time?"""
-    return spell.end == LEFT and (spell.reason or "").startswith(POLLED_TOO_LATE)
+    """Did it leave, or was put out of a rebalance, because its application did not poll in time?"""
+    return spell.end == JOIN_TIMEOUT or (spell.end == LEFT and (spell.reason or "").startswith(POLLED_TOO_LATE))
 
 
 _KINDS: Final = {

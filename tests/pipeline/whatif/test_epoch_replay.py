@@ -7,9 +7,9 @@ import pytest
 from muster.pipeline.whatif import from_events
 from muster.pipeline.whatif.compare import compare
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.settings import parse
+from muster.pipeline.whatif.settings import Setting, parse
 from tests.pipeline.whatif.reality import GROUP, Consumer
-from tests.pipeline.whatif.test_compare import PARTITIONS, asked, figures, near, played, restart, running
+from tests.pipeline.whatif.test_compare import PARTITIONS, asked, figures, near, restart, running
 from tests.pipeline.whatif.test_random import random_reality
 
 
@@ -81,7 +81,9 @@ def test_a_quick_heartbeat_makes_handing_over_quick() -> None:
 
 def test_strategies_that_no_server_has() -> None:
     world, _ = running("a", "b")
-    found = played(world, "consumer,assignor=sticky", "consumer,assignor=range", "classic")
+    history = from_events.history_of(GROUP, world.events)
+    settings = [Setting(), Setting("odd", "sticky", protocol="consumer"), *parse("consumer,assignor=range")]
+    found = compare(history, [*settings, *parse("classic")])
     assert found.whatif[1].why == "in a KIP-848 group the server assigns, by uniform or range, not by sticky"
     assert found.whatif[2].figures is not None
     assert found.whatif[3].figures == found.actual

@@ -41,6 +41,12 @@ def test_what_the_replay_makes_besides_lowers_the_share() -> None:
     assert (found.generations, found.reproduced, found.withheld) == (3, 2, True)
 
 
+def test_a_last_generation_that_the_replay_makes_a_little_later_is_made_again() -> None:
+    history = History("g", LOG, generations=[ONE, TWO], last_ms=2_000)
+    found = judge(history, [Made(1, 1_000, ONE.shares), Made(2, 3_200, TWO.shares), Made(3, 9_000, {})])
+    assert (found.generations, found.reproduced, found.withheld) == (2, 2, False)
+
+
 def test_how_much_is_enough_depends_on_the_source() -> None:
     generations = [real(number, number * 100_000, **ONE.shares) for number in range(20)]
     made = [Made(one.number, one.start_ms, one.shares) for one in generations[1:]]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from muster.pipeline.defaults import HEARTBEAT_MS
 from muster.pipeline.whatif.from_log import history_of
-from muster.pipeline.whatif.history import EXPIRED, LEFT, History
+from muster.pipeline.whatif.history import EXPIRED, JOIN_TIMEOUT, LEFT, History
+from muster.pipeline.whatif.processes import polled_too_late
 
 START_MS = 1_700_000_000_000
 
@@ -130,3 +133,33 @@ def test_a_member_does_not_join_late_because_somebody_else_was_dead() -> None:
     assert (one.began_ms - START_MS, one.joins["a-1"] - START_MS) == (51_000, 54_000)
     assert one.joined_ms is not None
     assert one.joined_ms > START_MS + 59_000
+
+
+def cooperative(at_s: float, generation: int, *members: dict[str, Any]) -> dict[str, Any]:
+    return record(at_s, generation, *members, protocol="cooperative-sticky")
+
+
+@pytest.mark.parametrize(
+    ("ended_s", "session_s", "end"),
+    [
+        (68.1, 6, JOIN_TIMEOUT),
+        (66, 6, LEFT),  # something else ended it
+        (68.1, 8, LEFT),  # the session of a dead member would have ended then, too
+    ],
+)
+def test_a_member_for_which_the_second_round_waited_to_the_end_was_slow(
+    ended_s: float, session_s: int, end: str
+) -> None:
+    """A dead one would have been removed when its session ended. The others had come back long before."""
+    kind = {"rebalance_timeout_ms": 8_000, "session_timeout_ms": session_s * 1_000}
+    records = [
+        cooperative(0, 1, member("a", 0, 1, **kind), member("b", 2, 3, **kind)),
+        cooperative(60, 2, member("a", 0, **kind), member("b", 2, 3, **kind), member("c", **kind)),
+        cooperative(ended_s, 3, member("b", 1, 2, 3, **kind), member("a", 0, **kind)),
+    ]
+    found = history_of("g", records)
+    spell = next(one for one in found.spells if one.client_id == "c")
+    assert spell.end == end
+    assert polled_too_late(spell) == (end == JOIN_TIMEOUT)
+    if end == JOIN_TIMEOUT:
+        assert found.rounds[-1].joins["b-1"] == START_MS + 60_001 + HEARTBEAT_MS
