@@ -22,13 +22,35 @@ def _named(kind: str) -> Column:
     """What is told of a member in its rebalance."""
     if kind != kinds.MEMBER_EXPIRED:
         return F.col("member.client_id")
-    shares = F.coalesce("member.assignment", F.array())
     return F.struct(
         *(F.col(f"member.{field}").alias(name) for name, field in _TRIGGER.items()),
         F.col("member.heard").alias("last_ms"),
         F.col("time_ms").alias("end_ms"),
-        F.aggregate(shares, F.lit(0), lambda total, share: total + F.size(share.partitions)).alias("partitions"),
     )
+
+
+def _held() -> Column:
+    """What each member has since a completed rebalance; null if the event does not have it."""
+    return F.transform(
+        "members",
+        lambda one: F.struct(
+            one.member.alias("member"), one.instance.alias("instance"), _count(one.assignment).alias("partitions")
+        ),
+    )
+
+
+def _with_partitions(died: Column, held: Column) -> Column:
+    """Those who died, with how many partitions they had: their own events do not tell it."""
+
+    def had(one: Column) -> Column:
+        its = F.filter(held, lambda other: (other.member == one.member_id) | (other.instance == one.instance_id))
+        return F.coalesce(F.try_element_at(its, F.lit(1))["partitions"], F.lit(0))
+
+    return F.transform(died, lambda one: one.withField("partitions", had(one)))
+
+
+def _count(shares: Column) -> Column:
+    return F.aggregate(shares, F.lit(0), lambda total, share: total + F.size(share.partitions))
 
 
 def _silent_ms(one: Column, until_ms: Column) -> Column:
@@ -55,6 +77,7 @@ def told(events: DataFrame) -> DataFrame:
         ids.alias("ids"),
         "before",
         _owned().alias("owned"),
+        _held().alias("held"),
     )
     rounds = rows.groupBy("group", "round").agg(
         F.max(F.when(is_end, whole)).alias("end"),
@@ -73,6 +96,7 @@ def told(events: DataFrame) -> DataFrame:
     had = F.when(emptied, F.lag(after).over(in_turn)).otherwise(F.col("end.before"))
     lost = F.when(emptied, F.lag("end.owned").over(in_turn))
     rounds = rounds.withColumn("had", had).withColumn("lost_all", lost).withColumn("after", after)
+    rounds = rounds.withColumn("died", _with_partitions(F.col("died"), F.lag("end.held").over(in_turn)))
     trigger = F.coalesce("end.trigger", "last.trigger")
     start_ms = F.col("end.time_ms") - F.col("end.took_ms")
     return rounds.select(
@@ -113,5 +137,4 @@ def _moved(name: str) -> Column:
 
 def _owned() -> Column:
     """How many partitions the members of a completed rebalance have; null if the event does not have it."""
-    shares = F.flatten(F.transform("members", lambda one: one.assignment))
-    return F.aggregate(shares, F.lit(0), lambda total, share: total + F.size(share.partitions))
+    return _count(F.flatten(F.transform("members", lambda one: one.assignment)))

@@ -78,7 +78,7 @@ class Chosen:
     """The worst first: group, level, verdict, trouble_ms, cost_ms, members (most at once), rebalances,
     paused_partition_ms, moved, longest (took_ms, took_least_ms, took_most_ms), top_cause, score, lag, advice."""
     causes: Sequence[Row]
-    """cause, rebalances, took_ms (mean), paused_partition_ms, confidence (mean)."""
+    """cause, rebalances, took_ms (mean), unread_partition_ms, confidence (mean)."""
     bucket_ms: int
     buckets: Sequence[Row]
     """bucket_ms (its start), cause, is_planned (part of a first formation, or of a stop on purpose), rebalances."""

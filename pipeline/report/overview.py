@@ -13,12 +13,12 @@ from muster.pipeline.wording import duration, number
 def overview(chosen: Chosen) -> Html:
     """See the module."""
     rebalances = sum(row["rebalances"] for row in chosen.causes)
-    paused_ms = sum(row["paused_partition_ms"] or 0 for row in chosen.causes)
+    unread_ms = sum(row["unread_partition_ms"] or 0 for row in chosen.causes)
     lag = sum(row["lag"] or 0 for row in chosen.groups.rows)
     figures = [
         (number(chosen.groups.total), "groups"),
         (number(rebalances), "rebalances"),
-        (duration(paused_ms), "paused, partitions added up"),
+        (duration(unread_ms), "unread, partitions added up"),
         (number(chosen.commits), "commits"),
         (number(chosen.regressions.total), "times commits went backwards"),
         (number(chosen.stalls.total), "times a partition stood still"),
@@ -29,7 +29,7 @@ def overview(chosen: Chosen) -> Html:
         Column("cause", is_head=True): lambda row: [mark(row["cause"]), " ", cause_words(row["cause"]).title],
         Column("rebalances", True): lambda row: number(row["rebalances"]),
         Column("took (mean)", True): lambda row: duration(row["took_ms"]),
-        Column("paused", True): lambda row: duration(row["paused_partition_ms"]),
+        Column("unread", True): lambda row: duration(row["unread_partition_ms"]),
         Column("confidence", True): lambda row: percent(row["confidence"]),
     }
     chart = (

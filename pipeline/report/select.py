@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.episodes.comparison import JUDGEMENTS
@@ -90,10 +90,15 @@ def _causes(rebalances: DataFrame) -> list[Row]:
     rows = rebalances.groupBy("cause").agg(
         F.count("*").alias("rebalances"),
         F.avg("took_ms").alias("took_ms"),
-        F.sum("paused_partition_ms").alias("paused_partition_ms"),
+        F.sum(_unread()).alias("unread_partition_ms"),
         F.avg("confidence").alias("confidence"),
     )
     return rows_of(rows.orderBy(F.desc("rebalances"), "cause").limit(LINES))
+
+
+def _unread() -> Column:
+    """For how long partitions were paused, or their owner was dead and nobody knew."""
+    return F.coalesce("paused_partition_ms", F.lit(0)) + F.coalesce("silent_partition_ms", F.lit(0))
 
 
 _FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s", "unread_partition_s")

@@ -150,7 +150,10 @@ def _told(setting: Setting, history: History, actual: Figures, figures: Figures,
     if spared > 0:
         would.append(f"{spared:,} of {plural(actual.rebalances, 'rebalance')}")
     if gain_ms > 0:
-        would.append(f"{duration(gain_ms)} of {duration(_unread_ms(actual, setting))} in which partitions were unread")
+        was_ms = _unread_ms(actual, setting)
+        share = f"{min(max(round(100 * gain_ms / was_ms), 1), 99)} %" if gain_ms < was_ms else "all"
+        added = f"({duration(gain_ms)} of {duration(was_ms)}, partitions added up)"
+        would.append(f"{share} of the time in which partitions were unread {added}")
     price = _price(setting, history, actual, figures)
     change = words(setting)
     if (setting.protocol or history.protocol) == CONSUMER:

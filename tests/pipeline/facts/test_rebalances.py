@@ -71,7 +71,7 @@ def happened(group: str) -> list[dict[str, Any]]:
         again,
         completed(3, again, 2, 1500, before=["a-1"], members=half, moves=moves(2, 2, 0, 0)),
         third,
-        told(40, "member_expired", member=one("b")),
+        told(40, "member_expired", member=one("b") | {"heard": START_MS + 30_000}),
         completed(41.5, third, 3, 1500, before=["a-1", "b-1"], members=[whole], moves=moves(2, 2, 0, 0)),
         fourth,
         told(59.9, "member_left", member=one("a"), reason="bye"),
@@ -151,6 +151,13 @@ def test_a_static_member_that_comes_back_in_time_is_replaced(tables: dict[str, l
     assert [(row.client_id, row.end_cause) for row in rows] == [
         ("a", "replaced"), ("b", "replaced"), ("c", "expired"), ("d", None),
     ]  # fmt: skip
+
+
+def test_what_a_death_cost_is_told_of_what_the_member_had(tables: dict[str, list[Row]]) -> None:
+    """The event of its end does not say how many partitions it had."""
+    third = of(tables["rebalances"], "told", "generation")[2]
+    assert [(one.client_id, one.last_ms - START_MS, one.partitions) for one in third.died] == [("b", 30_000, 2)]
+    assert third.silent_partition_ms == 2 * 10_000
 
 
 def test_what_was_before_is_no_happening(spark: SparkSession) -> None:

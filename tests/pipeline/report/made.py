@@ -147,10 +147,10 @@ def chosen(**given: Any) -> Chosen:
                 "cause": "session_expired",
                 "rebalances": 2,
                 "took_ms": 3_200.0,
-                "paused_partition_ms": 102_400,
+                "unread_partition_ms": 102_400,
                 "confidence": 1.0,
             },
-            {"cause": None, "rebalances": 1, "took_ms": None, "paused_partition_ms": None, "confidence": 0.6},
+            {"cause": None, "rebalances": 1, "took_ms": None, "unread_partition_ms": None, "confidence": 0.6},
         ],
         "bucket_ms": HOUR // 2,
         "buckets": [
