@@ -10,7 +10,7 @@ import errno
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -41,13 +41,13 @@ from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.addresses import with_port
-from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import PLAINTEXT, WILDCARDS, Listener, ListenerAddress, Security
-from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.net.settings import NO_LIMIT, NetSettings
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.observers import Observers, warn_restless
 from muster.coordinator.observe.settings import ObserveSettings
+from muster.coordinator.properties.definition import InvalidProperty
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime import placement
 from muster.coordinator.runtime.loader import Loader
@@ -127,6 +127,7 @@ class Server:
         self._limits: Limits | None = None
         self._unsent: Unsent
         self._dispatcher: Dispatcher
+        self._quotas: Any = None
         self._max_connections: Callable[[], int] | None = None
         self._listeners: list[Listener] = []
         self._tls: list[Callable[[], object]] = []
@@ -210,7 +211,7 @@ class Server:
         self.topics.load()
         self._reconfigured()
         self.topics.dynamic_configs.subscribe(self._reconfigured)
-        self.topics.subscribe_quotas(self._quotas_changed)
+        self.topics.subscribe_quotas(lambda records: self._quota_switch().changed(records))
         at_once(self.topics.ensuring(GROUP_OFFSETS_TOPIC))
         if config.settings(ObserveSettings).muster_group_events_enable:
             at_once(self.topics.ensuring(GROUP_EVENTS_TOPIC))
@@ -283,7 +284,7 @@ class Server:
             draw_uuid_text=self._machine.draw_uuid_text,
         )
         if self.topics.state.quotas:
-            self._load_quotas()
+            self._quota_switch().load(self.topics.state.quotas)
         if config.value("delegation.token.secret.key"):
             self._open_tokens()
         self._loader.run_for(LOAD_BEFORE_LISTENING_MS)
@@ -332,43 +333,48 @@ class Server:
         config, value = self.config, self.live.value
         self.topics.settings = config.settings(TopicSettings, value)
         self.logs.settings = config.settings(LogSettings, value)
-        if self._limits is not None:
-            self._limits.set_most(config.settings(NetSettings, value))
+        self._limit_connections()
         self._renew_certificates()
 
-    def _load_quotas(self) -> None:
-        """There are some from before the start."""
-        quotas = self.topics.state.quotas.items()
-        self._take_in_quotas([(entity, key, value) for entity, values in quotas for key, value in values.items()])
+    def _quota_switch(self) -> Any:
+        """Puts quotas into force."""
+        if self._quotas is None:
+            # imported here: most servers have none
+            settings = self.config.settings(import_module("muster.coordinator.quotas.settings").QuotaSettings)
+            room = import_module("muster.coordinator.net.quotas")
+            self._quotas = room.Quotas(settings, self.node, lambda *which: self._dispatcher.throttled(*which))
+            self._limit_connections()
+        return self._quotas
 
-    def _quotas_changed(self, records: Iterable[Any]) -> None:
-        entity_of = import_module("muster.coordinator.quotas.entities").entity_of
-        self._take_in_quotas(
-            [
-                (
-                    entity_of({part.entity_type: part.entity_name for part in record.entity}),
-                    record.key,
-                    None if record.remove else record.value,
-                )
-                for record in records
-            ]
-        )
+    def _check_limits(self, live: Live) -> None:
+        for listener in self.config.listeners:
+            for name in ("max.connections", "max.connection.creation.rate"):
+                if live.own_of(listener.name, name) == 0:
+                    what = f"org.apache.kafka.common.config.ConfigException: Invalid {name} 0"
+                    raise InvalidProperty(
+                        name, "0", f"Invalid value {what} for configuration Invalid dynamic configuration"
+                    )
 
-    def _take_in_quotas(self, changes: Sequence[tuple[Any, str, float | None]]) -> None:
-        """Count from the first quota of a user or a client id on, and limit new connections by those of addresses."""
-        # imported here: most servers have none
-        room = import_module("muster.coordinator.quotas.managers")
-        quotas = room.ClientQuotas(self._quota_settings()) if self.node.quotas is None else self.node.quotas
-        quotas.take_in(changes)
-        if self.node.quotas is None and quotas.are_enabled:
-            self.node.quotas = quotas
-            self.slices.meter = import_module("muster.coordinator.api.throttled").meter
-            if self._limits is not None:
-                for connection in self._limits.connections:
-                    cast(Connection, connection).wrap(self._dispatcher.throttled)
-
-    def _quota_settings(self) -> Any:
-        return self.config.settings(import_module("muster.coordinator.quotas.settings").QuotaSettings)
+    def _limit_connections(self) -> None:
+        """As the properties say now: how many there may be, and how fast they may come."""
+        limits = self._limits
+        if limits is None:
+            return
+        settings = self.config.settings(NetSettings, self.live.value)
+        rate = settings.max_connection_creation_rate
+        most: dict[str, int] = {}
+        rates: dict[str, int] = {}
+        for listener in self.config.listeners:
+            most_here = cast("int | None", self.live.own_of(listener.name, "max.connections"))
+            if most_here is not None:
+                most[listener.name] = most_here
+            rate_here = cast("int | None", self.live.own_of(listener.name, "max.connection.creation.rate"))
+            rates[listener.name] = rate if rate_here is None else rate_here
+        limits.set_most(settings, most)
+        if self._quotas is not None:
+            self._quotas.limit_connections(limits, rate, rates)
+        elif any(each != NO_LIMIT for each in (rate, *rates.values())):
+            self._quota_switch()
 
     def _groups_loaded(self) -> None:
         groups = [shard.group_ids() for shard in self.routing.shards]
@@ -409,8 +415,10 @@ class Server:
 
     async def _listen(self) -> None:
         settings = self.config.settings(NetSettings, self.live.value)
-        limits = self._limits = Limits(settings, self.clock, self._max_connections, self._unsent)
+        limits = self._limits = Limits(settings, self.clock, self._max_connections, self._unsent, self._look_up)
         dispatcher = self._dispatcher = self._open_dispatcher(self.node)
+        self.live.checks.append(self._check_limits)
+        self._limit_connections()
         for given in self.config.listeners:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
             security = self._secured(given) if given.has_tls or given.has_sasl else PLAINTEXT
@@ -422,6 +430,11 @@ class Server:
         self.clock.read_first(lambda: limits.input_waits(one.descriptor for one in self._listeners))
         if self._tls:
             self._look_for_certificates()
+
+    def _look_up(self, host: str, done: Callable[[str | None], object]) -> None:
+        """Tell the address of a host, for limits of addresses."""
+        resolve = import_module("muster.coordinator.host_names").resolve
+        self.slices.worker.run(partial(resolve, host), lambda address, _: done(address))
 
     def _secured(self, listener: ConfiguredListener) -> Security:
         # imported here: most servers have neither TLS nor SASL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from ipaddress import ip_address
 from typing import Any
 
 _MAPPED = "::ffff:"
@@ -36,3 +37,12 @@ def client_host(host: str) -> str:
 def with_port(host: str, port: int) -> str:
     """HOST:PORT for people; an IPv6 host stands in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def numeric(host: str) -> str | None:
+    """The address that a user has written, as Java writes it; None: it is the name of a host."""
+    try:
+        found = ip_address(host.removeprefix("[").removesuffix("]").partition("%")[0])
+    except ValueError:
+        return None
+    return client_host(plain_host(str(found)))[1:]

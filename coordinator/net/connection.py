@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
             return
         self.channel = channel = self._shared.open_channel(transport)
         self.host = channel.host[1:]
-        if self._limits.refusal(self.host) is None:
+        if self._limits.refusal(self.host, channel.listener) is None:
             self._admit()
         else:
             # ends of other connections may be waiting in the same turn of the loop: they make room
@@ -128,7 +128,7 @@ class Connection(asyncio.Protocol):
         """Another connection may have ended: this one, which waits, is admitted, waits on, or is refused."""
         if self.core.state is not WAITING:
             return
-        refusal = self._limits.refusal(self.host)
+        refusal = self._limits.refusal(self.host, self.channel.listener)
         if refusal is None:
             self._admit()
         elif not self._limits.wait(self):

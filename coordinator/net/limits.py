@@ -8,14 +8,27 @@ from __future__ import annotations
 
 import select
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain
-from typing import Final, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import structlog
+
+from muster.coordinator.api.context import Channel
 from muster.coordinator.api.unsent import Reader, Unsent
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.net.addresses import numeric
 from muster.coordinator.net.request_memory import Holder, RequestMemory
 from muster.coordinator.net.settings import NetSettings
+
+if TYPE_CHECKING:
+    from muster.coordinator.net.connection_rates import ConnectionRates
+
+log = structlog.get_logger("muster.net")
+
+NO_LISTENERS: Final[Mapping[str, int]] = MappingProxyType({})
 
 IDLE_STEPS: Final = 8
 """Idle time is counted in this many steps: a request costs one assignment, and no reading of the clock."""
@@ -28,6 +41,10 @@ class LimitedConnection(Holder, Reader, Protocol):
 
     host: str
     alive: bool
+    channel: Channel
+
+    def wrap(self, wrap: Callable[[Any, Any], Any]) -> None:
+        """From now on this stands before the requests of the API."""
 
     @property
     def descriptor(self) -> int:
@@ -49,6 +66,9 @@ class LimitedConnection(Holder, Reader, Protocol):
         """The server cannot wait any longer."""
 
 
+LookUp = Callable[[str, Callable[[str | None], object]], object]
+
+
 class Limits:
     """Kafka's max.connections, max.connections.per.ip and connections.max.idle.ms."""
 
@@ -58,9 +78,11 @@ class Limits:
         clock: Clock,
         max_files: Callable[[], int] | None = None,
         unsent: Unsent | None = None,
+        look_up: LookUp | None = None,
     ) -> None:
         """`max_files`: for how many connections the process has file descriptors now; `unsent`: shared with the
-        handlers of large answers.
+        handlers of large answers; `look_up`: tells the address of a host, now or later; without it there are only
+        numeric ones.
 
         Raises ValueError for a `max.connections.per.ip.overrides` that cannot be read.
         """
@@ -69,23 +91,57 @@ class Limits:
         self._muted: dict[LimitedConnection, Timer] | None = None
         """Those that a quota has muted; None: there was none yet."""
         self._idle_steps: dict[LimitedConnection, int] = {}
+        self._by_listener: dict[str, int] = {}
+        """How many connections there are of a listener with a limit of its own."""
+        self._by_host: dict[str, int] = {}
+        self.rates: ConnectionRates | None = None
+        """How fast connections may come; None: as fast as they come."""
+        self._look_up = look_up
+        self._listeners_most = NO_LISTENERS
         self.set_most(settings)
         self.clock = clock
         self._idle_ms = settings.connections_max_idle_ms
         self._step_ms = max(1, -(-self._idle_ms // IDLE_STEPS))
         self._timer: Timer | None = None
-        self._by_host: dict[str, int] = {}
         self.memory = RequestMemory(clock, settings.request_memory)
         self.unsent = unsent or Unsent(clock)
         self._max_waiting = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None
 
-    def set_most(self, settings: NetSettings) -> None:
-        """Allow so many connections from now on; those that are open stay, as on Kafka. Raises ValueError."""
-        self._overrides = parse_overrides(settings.max_connections_per_ip_overrides)
+    def set_most(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
+        """Allow so many connections from now on, and so many of these listeners. As on Kafka, of those that are open
+        and too many in all the ones are closed that have been silent for the longest time. Raises ValueError.
+        """
+        overrides: dict[str, int] = {}
+        self._overrides = overrides
+        for host, most in parse_overrides(settings.max_connections_per_ip_overrides).items():
+            address = numeric(host)
+            if address is not None:
+                overrides[address] = most
+            elif self._look_up is not None:
+                self._look_up(host, partial(_override, overrides, most))
         self._per_ip = settings.max_connections_per_ip
         self._most = settings.max_connections
+        if listeners or self._by_listener:
+            self._count_listeners(listeners)
+        self._listeners_most = listeners
+        for connection in self._longest_silent(len(self._idle_steps) - self._most):
+            log.info("closed a connection: there are more than max.connections", peer=connection.channel.peer)
+            connection.abort()
         self._admit_waiting()
+
+    def _count_listeners(self, listeners: Mapping[str, int]) -> None:
+        counts = dict.fromkeys(listeners, 0)
+        for connection in self._idle_steps:
+            if connection.channel.listener in counts:
+                counts[connection.channel.listener] += 1
+        self._by_listener = counts
+
+    def _longest_silent(self, number: int) -> Iterable[LimitedConnection]:
+        if number <= 0:
+            return ()
+        steps = self._idle_steps
+        return sorted(steps, key=lambda one: (one.core.is_answering, one.alive, -steps[one]))[:number]
 
     @property
     def max_connections(self) -> int:
@@ -101,10 +157,12 @@ class Limits:
         """All connections: those that were admitted, oldest first, then those that wait."""
         return (*self._idle_steps, *self._waiting)
 
-    def refusal(self, host: str) -> str | None:
-        """Why a connection from `host` cannot be admitted now; None: it can."""
+    def refusal(self, host: str, listener: str = "") -> str | None:
+        """Why a connection from `host` to a listener cannot be admitted now; None: it can."""
         if len(self._idle_steps) >= self.max_connections:
             return f"there are {self.max_connections} connections already (max.connections, open files)"
+        if self._is_full(listener):
+            return f"there are {self._listeners_most[listener]} connections of its listener already (max.connections)"
         if self._has_too_many(host):
             limit = self._overrides.get(host, self._per_ip)
             return f"there are {limit} connections from {host} already (max.connections.per.ip)"
@@ -116,11 +174,15 @@ class Limits:
 
         False when its address has too many (Kafka closes it at once), or when as many wait as fit into a backlog.
         """
-        full = len(self._idle_steps) >= self.max_connections
+        full = len(self._idle_steps) >= self.max_connections or self._is_full(connection.channel.listener)
         if not full or self._has_too_many(connection.host) or len(self._waiting) >= self._max_waiting:
             return False
         self._waiting.append(connection)
         return True
+
+    def _is_full(self, listener: str) -> bool:
+        count = self._by_listener.get(listener)
+        return count is not None and count >= self._listeners_most[listener]
 
     def _has_too_many(self, host: str) -> bool:
         return self._by_host.get(host, 0) >= self._overrides.get(host, self._per_ip)
@@ -129,6 +191,8 @@ class Limits:
         """Admit a connection."""
         self._idle_steps[connection] = 0
         self._by_host[connection.host] = self._by_host.get(connection.host, 0) + 1
+        if self._by_listener and connection.channel.listener in self._by_listener:
+            self._by_listener[connection.channel.listener] += 1
         connection.alive = True
         if self._timer is None and self._idle_ms >= 0:
             self._arm()
@@ -145,6 +209,8 @@ class Limits:
             if connection in self._waiting:
                 self._waiting.remove(connection)
             return
+        if self._by_listener and connection.channel.listener in self._by_listener:
+            self._by_listener[connection.channel.listener] -= 1
         left = self._by_host[connection.host] - 1
         if left:
             self._by_host[connection.host] = left
@@ -156,7 +222,10 @@ class Limits:
 
     def _admit_waiting(self) -> None:
         """Let those that wait be admitted in their order, while there may be more."""
-        while self._waiting and len(self._idle_steps) < self.max_connections:
+        # each once: one whose listener is full waits on, behind the others
+        for _ in range(len(self._waiting)):
+            if not self._waiting or len(self._idle_steps) >= self.max_connections:
+                return
             self._waiting.popleft().admit_or_wait()
 
     def mute(self, connection: LimitedConnection, throttle_ms: int) -> None:
@@ -219,6 +288,12 @@ def _any_readable(descriptors: Iterable[int]) -> bool:
         if descriptor >= 0:
             looked.register(descriptor, select.POLLIN)
     return bool(looked.poll(0))
+
+
+def _override(overrides: dict[str, int], most: int, address: str | None) -> None:
+    found = None if address is None else numeric(address)
+    if found is not None:
+        overrides[found] = most
 
 
 def parse_overrides(text: str) -> dict[str, int]:

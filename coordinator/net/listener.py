@@ -26,6 +26,7 @@ from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.security.authentication import NOT_REQUIRED, WITHOUT_AUTHENTICATION, Authentication
 
 if TYPE_CHECKING:
+    from muster.coordinator.net.connection_rates import ConnectionRates
     from muster.coordinator.net.tls.handshake import PlainSocket
     from muster.coordinator.net.tls.renewal import ListenerTls
     from muster.coordinator.security.sasl.exchange import SaslListener
@@ -38,6 +39,8 @@ _DEFAULT_BACKLOG: Final = 50
 _BACKLOG: Final = 1_024
 ACCEPTED_AT_ONCE: Final = 100
 """How many connections are accepted in one turn of the loop: some 10 ms."""
+MOST_REFUSED: Final = 1_000
+"""Connections of one listener that wait to be closed since their addresses had too many (connection_creation_rate)."""
 PAUSE_MS: Final = 1_000
 """How long none is accepted when there is no file or memory for one."""
 
@@ -104,6 +107,9 @@ class Listener:
         self._loop: asyncio.AbstractEventLoop
         self._socket: socket.socket | None = None
         self._pause: Timer | None = None
+        self._held: socket.socket | None = None
+        """The connection that waits until another one may come (max.connection.creation.rate)."""
+        self._refused: dict[socket.socket, Timer] = {}
         self._opening: dict[asyncio.Task[None], PlainSocket | None] = {}
         self.port = address.port
 
@@ -126,6 +132,12 @@ class Listener:
         self._loop.remove_reader(self._socket)
         self._socket.close()
         self._socket = None
+        if self._held is not None:
+            self._held.close()
+        for refused, timer in self._refused.items():
+            timer.cancel()
+            refused.close()
+        self._refused.clear()
         for plain in self._opening.values():
             if plain is not None:
                 plain.abort()
@@ -151,10 +163,21 @@ class Listener:
                 self._pause = clock.call_at(clock.mono_ms() + PAUSE_MS, self._go_on)
                 return
             accepted.setblocking(False)
-            plain = self._plain_socket(accepted) if self._shared.is_tls else None
-            task = self._loop.create_task(self._open(accepted, plain))
-            self._opening[task] = plain
-            task.add_done_callback(self._opening.pop)
+            rates = self._limits.rates
+            if rates is not None:
+                wait_ms = rates.delay_ms(self.address.name)
+                if wait_ms:
+                    self._hold(accepted, wait_ms)
+                    return
+                if self._refuses(rates, accepted):
+                    continue
+            self._take(accepted)
+
+    def _take(self, accepted: socket.socket) -> None:
+        plain = self._plain_socket(accepted) if self._shared.is_tls else None
+        task = self._loop.create_task(self._open(accepted, plain))
+        self._opening[task] = plain
+        task.add_done_callback(self._opening.pop)
 
     async def _open(self, accepted: socket.socket, plain: PlainSocket | None) -> None:
         if self._socket is None:
@@ -168,8 +191,42 @@ class Listener:
 
     def _go_on(self) -> None:
         self._pause = None
-        if self._socket is not None:
-            self._loop.add_reader(self._socket, self._accept)
+        if self._socket is None:
+            return
+        held, self._held = self._held, None
+        rates = self._limits.rates
+        if held is not None and (rates is None or not self._refuses(rates, held)):
+            self._take(held)
+        self._loop.add_reader(self._socket, self._accept)
+
+    def _hold(self, accepted: socket.socket, wait_ms: int) -> None:
+        """Connections come too fast: this one waits, and those behind it in the backlog do."""
+        assert self._socket is not None
+        self._held = accepted
+        self._loop.remove_reader(self._socket)
+        clock = self._limits.clock
+        self._pause = clock.call_at(clock.mono_ms() + wait_ms, self._go_on)
+
+    def _refuses(self, rates: ConnectionRates, accepted: socket.socket) -> bool:
+        """Whether its address has had too many: then it is closed, but not at once, or it would come again at once."""
+        try:
+            host, _ = host_and_port(accepted.getpeername())
+        except OSError:
+            return False  # the peer has gone
+        refused_ms = rates.refusal_ms(self.address.name, client_host(host)[1:])
+        if not refused_ms:
+            return False
+        if len(self._refused) >= MOST_REFUSED:
+            oldest = next(iter(self._refused))
+            self._refused.pop(oldest).cancel()
+            oldest.close()
+        clock = self._limits.clock
+        self._refused[accepted] = clock.call_at(clock.mono_ms() + refused_ms, lambda: self._close_refused(accepted))
+        return True
+
+    def _close_refused(self, accepted: socket.socket) -> None:
+        del self._refused[accepted]
+        accepted.close()
 
     @property
     def descriptor(self) -> int:

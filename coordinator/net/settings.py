@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _QUEUED_BYTES = 256 << 20
+NO_LIMIT = 2_147_483_647
+"""Kafka's default of what limits connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,9 @@ class NetSettings:
     socket_send_buffer_bytes: int = 102_400
     socket_receive_buffer_bytes: int = 102_400
     connections_max_idle_ms: int = 600_000
-    max_connections: int = 2_147_483_647
-    max_connections_per_ip: int = 2_147_483_647
+    max_connections: int = NO_LIMIT
+    max_connection_creation_rate: int = NO_LIMIT
+    max_connections_per_ip: int = NO_LIMIT
     max_connections_per_ip_overrides: str = ""
     queued_max_request_bytes: int = -1
     muster_queued_max_response_bytes: int = 134_217_728

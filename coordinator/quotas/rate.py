@@ -85,6 +85,8 @@ class Rate:
         rate = self.measure(now_ms)
         if rate <= bound:
             return 0
+        if bound <= 0:
+            return _LONGEST_MS
         return _rounded((rate - bound) / bound * self._measured_ms(now_ms))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final
@@ -10,6 +9,7 @@ from typing import Final
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.host_names import resolve
 from muster.coordinator.quotas.entities import (
     IP,
     Entity,
@@ -179,11 +179,3 @@ class _Hosts:
                 return False
             self._known[host] = yield Apart(lambda: resolve(host) is not None)
         return self._known[host]
-
-
-def resolve(host: str) -> str | None:
-    """The address of a host; None: there is none. May take seconds."""
-    try:
-        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-    except (OSError, UnicodeError):
-        return None

@@ -211,3 +211,20 @@ class TestInput:
             assert limits.input_waits((ours.fileno(),))
         one.has_requests = True
         assert limits.input_waits(())
+
+
+def test_overrides_are_of_addresses_however_they_are_written() -> None:
+    asked: list[str] = []
+
+    def look_up(host: str, done: Any) -> None:
+        asked.append(host)
+        done("10.0.0.7" if host == "known" else None)
+
+    settings = replace(
+        NetSettings(), max_connections_per_ip=0, max_connections_per_ip_overrides="::1:1,known:2,unknown:3,10.0.0.8:4"
+    )
+    limits = Limits(settings, ManualClock(0), look_up=look_up)
+    assert asked == ["known", "unknown"]
+    for host in ("0:0:0:0:0:0:0:1", "10.0.0.7", "10.0.0.8"):
+        assert limits.refusal(host) is None, host
+    assert limits.refusal("10.0.0.9") is not None
