@@ -130,8 +130,12 @@ class Server:
         self._quotas: Any = None
         self._max_connections: Callable[[], int] | None = None
         self._listeners: list[Listener] = []
-        self._tls: list[Callable[[], object]] = []
-        """Each reads the certificates of a listener anew if they are others."""
+        self._renewals: list[Callable[[], object]] = []
+        """Each reads the certificates of a listener, or its users, anew if they are others."""
+        self._plain_users: dict[str, Any] = {}
+        """Of listeners, by name."""
+        self._bearers: dict[str, tuple[Any, Any]] = {}
+        """How listeners check tokens: settings, and what does it."""
         self._next_look: Timer | None = None
         self._stops: list[Callable[[], object]] = []
         """Of parts that only some servers have."""
@@ -423,12 +427,14 @@ class Server:
             address = ListenerAddress(given.name, given.host, given.port, given.advertised_host, given.advertised_port)
             security = self._secured(given) if given.has_tls or given.has_sasl else PLAINTEXT
             listener = self._machine.listener(address, settings, limits, dispatcher.open, security)
+            if given.has_sasl:
+                self._renew_sasl_of(given, listener)
             await listener.start()
             self._listeners.append(listener)
             self.bound.append(Bound(address.name, address.host, listener.port))
             log.info("listening", listener=address.name, address=with_port(address.host, listener.port))
         self.clock.read_first(lambda: limits.input_waits(one.descriptor for one in self._listeners))
-        if self._tls:
+        if self._renewals:
             self._look_for_certificates()
 
     def _look_up(self, host: str, done: Callable[[str | None], object]) -> None:
@@ -453,28 +459,76 @@ class Server:
                 raise room.refusal(listener, error) from error
 
         self.live.checks.append(check)
-        self._tls.append(lambda: found.renew(room.tls_settings(listener, self.live)))
+        self._renewals.append(lambda: found.renew(room.tls_settings(listener, self.live)))
         return Security(found, sasl)
 
     def _sasl_listener(self, listener: ConfiguredListener) -> Any:
         room = import_module("muster.coordinator.config.sasl")
-        settings, begin_bearer = room.sasl_settings(listener, self.live), None
-        if settings.bearer is not None:
-            bearer = import_module("muster.coordinator.config.oauthbearer").Bearer(
-                listener.name, settings.bearer, self.clock, self._post
+        settings = room.sasl_settings(listener, self.live)
+        users = self._plain_users.setdefault(listener.name, settings.users)
+        users.become(settings.users)
+        settings = settings._replace(users=users)
+        begin_bearer = None if settings.bearer is None else self._bearer(listener.name, settings.bearer).begin
+        return room.sasl_listener(
+            settings, self._credential, self._machine.draw_uuid_text, self._scram_secret(), begin_bearer,
+            self.node.delegation_tokens, self._iterations(),
+        )  # fmt: skip
+
+    def _scram_secret(self) -> bytes:
+        """For credentials that are made up, the same after a restart."""
+        room = import_module("muster.coordinator.config.made_up")
+        secret: bytes = room.secret(self.logs.storage, self._machine.draw_uuid)
+        return secret
+
+    def _iterations(self) -> Any:
+        return import_module("muster.coordinator.config.made_up").Iterations(lambda: self.topics.state)
+
+    def _bearer(self, listener: str, settings: Any) -> Any:
+        """It goes on when nothing of it has changed: it has fetched keys."""
+        before, bearer = self._bearers.get(listener, (None, None))
+        if before != settings:
+            made = import_module("muster.coordinator.config.oauthbearer").Bearer(
+                listener, settings, self.clock, self._post
             )
-            self._stops.append(bearer.stop)
-            begin_bearer = bearer.begin
-        secret = self._machine.draw_uuid()
-        return room.sasl_listener(settings, self._credential, self._machine.draw_uuid_text, secret, begin_bearer,
-                                  self.node.delegation_tokens)  # fmt: skip
+            if bearer is not None:
+                bearer.stop()
+            bearer = made
+            self._bearers[listener] = settings, bearer
+        return bearer
+
+    def _renew_sasl_of(self, given: ConfiguredListener, listener: Listener) -> None:
+        room = import_module("muster.coordinator.config.sasl")
+        seen = room.stamp(given, self.live)
+
+        def check(live: Live) -> None:
+            try:
+                room.sasl_settings(given, live)
+            except room.ConfigError as error:
+                raise room.refusal(given, error) from error
+
+        def renew() -> None:
+            nonlocal seen
+            now = room.stamp(given, self.live)
+            if now == seen:
+                return
+            seen = now
+            try:
+                listener.set_sasl(self._sasl_listener(given))
+            except room.ConfigError as error:
+                log.error("what clients have to show cannot be changed to this, it stays as it was",
+                          listener=given.name, why=str(error))  # fmt: skip
+            else:
+                log.info("what clients have to show was read anew", listener=given.name)
+
+        self.live.checks.append(check)
+        self._renewals.append(renew)
 
     def _credential(self, user: str, kind: int) -> Any:
         """Of SCRAM, by the type of the mechanism."""
         return self.topics.state.scram.get((user, kind))
 
     def _renew_certificates(self) -> None:
-        for renew in self._tls:
+        for renew in self._renewals:
             renew()
 
     def _look_for_certificates(self) -> None:
@@ -494,6 +548,8 @@ class Server:
             self._next_look.cancel()
         for stop in self._stops:
             stop()
+        for _, bearer in self._bearers.values():
+            bearer.stop()
         self.slices.stop()
         if hasattr(self, "routing"):
             self._loader.stop()

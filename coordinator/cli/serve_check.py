@@ -104,6 +104,9 @@ def files_of_others(config: Config, file: Path | None) -> list[str]:
         location = live.of_listener(listener.name, "ssl.keystore.location") if listener.has_tls else None
         if location is not None:
             paths[str(location)] = "the server's key"
+    users = config.value("muster.sasl.jaas.file")
+    if users is not None:
+        paths[str(users)] = "passwords"
     if file is not None and config.has_secrets:
         paths[str(file)] = "passwords"
     return [

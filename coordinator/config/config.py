@@ -104,6 +104,11 @@ class Config:
         """`static` when the user gave the value, else `default`: what DescribeConfigs tells apart."""
         return "static" if name in self._given else "default"
 
+    @property
+    def of_listeners(self) -> tuple[str, ...]:
+        """The names of what was given for one listener only (`listener.name.x.…`)."""
+        return tuple(name for name in self._given if name.startswith(LISTENER_PREFIX))
+
     def origin(self, name: str) -> str:
         """Where the value comes from: `override`, `environment`, `file` or `default`."""
         found = self._given.get(name)
@@ -164,6 +169,7 @@ _ASKED_LATER = (
     "delegation.token.expiry.time.ms",
     "delegation.token.max.lifetime.ms",
     "delegation.token.secret.key",
+    "muster.sasl.jaas.file",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",
     "sasl.oauthbearer.clock.skew.seconds",

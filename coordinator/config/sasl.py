@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from muster.coordinator.config.error import ConfigError
 from muster.coordinator.config.listeners import Listener
-from muster.coordinator.properties.definition import Value
+from muster.coordinator.properties.definition import InvalidProperty, Value
 from muster.coordinator.properties.live import LISTENER_PREFIX, Live
 from muster.coordinator.security.sasl.exchange import Exchange, SaslListener
-from muster.coordinator.security.sasl.jaas import BadJaas, LoginModule, parse
+from muster.coordinator.security.sasl.jaas import BadJaas, LoginModule, parse, parse_file
 from muster.coordinator.security.sasl.plain import PLAIN, PlainExchange, PlainUsers
 from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials, ScramCredential, ScramExchange
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 MECHANISMS_NAME = "sasl.enabled.mechanisms"
 HANDLER = "sasl.server.callback.handler.class"
 OAUTHBEARER = "OAUTHBEARER"
+JAAS_FILE = "muster.sasl.jaas.file"
+_SECTION = "KafkaServer"
 SERVED = (PLAIN, *MECHANISMS, OAUTHBEARER)
 _REAUTH = "connections.max.reauth.ms"
 _MODULES = {
@@ -58,15 +62,16 @@ def sasl_settings(listener: Listener, live: Live) -> SaslSettings:
         )
     users, bearer = PlainUsers({}), None
     reauth: dict[str, int] = {}
+    sections = _sections(live)
     for mechanism in mechanisms:
-        module = _module(listener, mechanism, live)
+        module = _module(listener, mechanism, live, sections)
         if mechanism == PLAIN:
             users = PlainUsers({} if module is None else module.options)
             if not users:
                 name = _jaas_name(listener, PLAIN)
                 raise ConfigError(
                     f"{name} names no user, so nobody could come in; expected "
-                    f'{_MODULES[PLAIN]} required user_alice="…";'
+                    f'{_MODULES[PLAIN]} required user_alice="…"; there, or in the file {JAAS_FILE}'
                 )
         elif mechanism == OAUTHBEARER:
             bearer = _bearer(listener, module, live)
@@ -91,11 +96,15 @@ def _bearer(listener: Listener, module: LoginModule | None, live: Live) -> Beare
     return bearer_settings(listener, {} if module is None else module.options, live)
 
 
-def _module(listener: Listener, mechanism: str, live: Live) -> LoginModule | None:
+def _module(
+    listener: Listener, mechanism: str, live: Live, sections: Mapping[str, Sequence[LoginModule]]
+) -> LoginModule | None:
+    """The listener's own property, else what the file has for this listener, else for all."""
     name = _jaas_name(listener, mechanism)
     text = live.value(name)
     if text is None:
-        return None
+        found = sections.get(f"{listener.name.lower()}.{_SECTION}", sections.get(_SECTION, ()))
+        return next((module for module in found if module.name == _MODULES[mechanism]), None)
     try:
         module = parse(str(text))
     except BadJaas as error:
@@ -103,6 +112,40 @@ def _module(listener: Listener, mechanism: str, live: Live) -> LoginModule | Non
     if module.name != _MODULES[mechanism]:
         raise ConfigError(f"{name} names {module.name}, which cannot run here; expected {_MODULES[mechanism]}")
     return module
+
+
+def _sections(live: Live) -> Mapping[str, Sequence[LoginModule]]:
+    """Of the file of users. Raises ConfigError."""
+    path = live.value(JAAS_FILE)
+    if path is None:
+        return {}
+    try:
+        data = Path(str(path)).read_bytes()
+        return parse_file(data.decode())
+    except BadJaas as error:
+        raise ConfigError(f"{JAAS_FILE} {path}: {error}; expected {_SECTION} {{ … }};") from error
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or "it is no text"
+        raise ConfigError(f"{JAAS_FILE} {path} cannot be read: {why}") from error
+
+
+def stamp(listener: Listener, live: Live) -> object:
+    """What tells whether the settings of a listener may be others than before."""
+    prefix = f"{LISTENER_PREFIX}{listener.name.lower()}."
+    own = {name: text for name, text in live.own.items() if name.startswith(prefix)}
+    path = live.value(JAAS_FILE)
+    try:
+        found = None if path is None else os.stat(str(path))
+    except OSError as error:
+        return own, error.errno
+    return own, None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev)
+
+
+def refusal(listener: Listener, error: ConfigError) -> InvalidProperty:
+    """What a client is told that sets a listener's properties to what cannot be used, in Kafka's form."""
+    name = f"{LISTENER_PREFIX}{listener.name.lower()}"
+    what = f"Invalid value org.apache.kafka.common.config.ConfigException: {error}"
+    return InvalidProperty(name, None, f"{what} for configuration Invalid dynamic configuration")
 
 
 def _jaas_name(listener: Listener, mechanism: str) -> str:
@@ -120,9 +163,11 @@ def sasl_listener(
     secret: bytes,
     begin_bearer: Callable[[], Exchange] | None = None,
     tokens: DelegationTokens | None = None,
+    iterations: Callable[[int, int], int] | None = None,
 ) -> SaslListener:
     """`find`: the credential of a user, by name and type of the mechanism; `secret`: see `scram.Credentials`;
-    `begin_bearer`: an exchange of OAUTHBEARER; `tokens`: the delegation tokens, if there are any.
+    `begin_bearer`: an exchange of OAUTHBEARER; `tokens`: the delegation tokens, if there are any; `iterations`: see
+    `made_up.Iterations`.
     """
     begins: dict[str, Callable[[], Exchange]] = {}
     for name in settings.mechanisms:
@@ -134,7 +179,9 @@ def sasl_listener(
         else:
             mechanism = MECHANISMS[name]
             find_token = None if tokens is None else tokens.credential
-            known = Credentials(mechanism, partial(_find, find, mechanism.type), draw_nonce, secret, find_token)
+            known = Credentials(
+                mechanism, partial(_find, find, mechanism.type), draw_nonce, secret, find_token, iterations
+            )
             begins[name] = partial(ScramExchange, known)
     return SaslListener(
         begins, settings.max_reauth_ms, settings.failure_delay_ms, settings.max_receive_bytes, tokens is not None

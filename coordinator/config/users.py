@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Container, Iterable
 
-from muster.coordinator.security.sasl.scram import MECHANISMS, MIN_ITERATIONS
+from muster.coordinator.security.sasl.scram import MECHANISMS, MIN_ITERATIONS, base36
 from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
 
@@ -16,7 +17,9 @@ def records(
     for name, password in users:
         for mechanism in MECHANISMS.values():
             if (name, mechanism.type) not in present:
-                salt = draw_salt()
+                # such as those of kafka-configs, and of users that there are not
+                drawn = hashlib.sha256(draw_salt() + draw_salt()).digest()
+                salt = base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
                 salted = mechanism.salted(password, salt, MIN_ITERATIONS)
                 made = mechanism.credential(salt, salted, MIN_ITERATIONS)
                 found.append(UserScramCredentialRecord(name, mechanism.type, *made))

@@ -228,6 +228,10 @@ class Listener:
         del self._refused[accepted]
         accepted.close()
 
+    def set_sasl(self, sasl: SaslListener) -> None:
+        """New connections are asked for this; those that are open stay as they are."""
+        self._security = self._security._replace(sasl=sasl)
+
     @property
     def descriptor(self) -> int:
         """Of the socket that accepts; negative when it accepts none now."""

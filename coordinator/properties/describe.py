@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from muster.coordinator.properties.definition import Property, Value, text_of
 from muster.coordinator.properties.dynamic import changeable
-from muster.coordinator.properties.live import Live, definition
+from muster.coordinator.properties.live import Live, base_of, definition
 from muster.coordinator.properties.lookup import (
     BROKER,
     BROKER_SYNONYMS,
@@ -65,8 +65,15 @@ def broker(live: Live) -> list[Entry]:
         text = None if prop.sensitive else live.text(prop.name)
         value = None if text is None else text_of(prop.parse(text))
         entries.append(Entry(prop.name, value, prop.read_only, source, prop.sensitive, prop.wire_type, synonyms))
-    more = [name for name in {**live.cluster_wide, **live.own} if name not in BROKER]
-    return [*entries, *(_set_only(name, _broker_synonyms(name, (name,), live)) for name in sorted(more))]
+    given = {**live.cluster_wide, **live.own, **dict.fromkeys(live.static.of_listeners)}
+    more = sorted(name for name in given if name not in BROKER)
+    return [*entries, *(_set_only(name, _broker_synonyms(name, _names(name), live)) for name in more)]
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """Under which names a value of this one may have been given; for a listener also the broker's."""
+    base = base_of(name)
+    return (name,) if base == name else (name, base)
 
 
 def cluster_wide(live: Live) -> list[Entry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -25,6 +25,10 @@ class Static(Protocol):
     def source(self, name: str) -> str:
         """`static` when file, environment or an option gave the value, else `default`."""
 
+    @property
+    def of_listeners(self) -> Sequence[str]:
+        """The names of what was given for one listener only (`listener.name.x.…`)."""
+
 
 class Defaults:
     """The `Static` of a broker that was given nothing."""
@@ -40,6 +44,9 @@ class Defaults:
     def source(self, name: str) -> str:  # noqa: ARG002 - none was given
         """`default`."""
         return "default"
+
+    of_listeners: Sequence[str] = ()
+    """None was given."""
 
 
 class Live:
@@ -102,12 +109,29 @@ class Live:
         return self.static.source(name)
 
 
+OF_MECHANISMS = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+"""What a listener has for each mechanism of SASL: `listener.name.x.plain.sasl.jaas.config`."""
+
+
+def base_of(name: str) -> str:
+    """The broker property that a listener's own one (`listener.name.x.y`) stands for: `y`, or what of it comes after a
+    mechanism; any other name itself.
+    """
+    if not name.startswith(LISTENER_PREFIX):
+        return name
+    base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+    return next((one for one in OF_MECHANISMS if base.endswith(one)), base)
+
+
 def definition(name: str) -> Property | None:
-    """The definition of a broker property; of one for a listener (`listener.name.x.y`) that of `y`."""
-    found = BROKER.get(name) or MUSTER.get(name)
-    if found is None and name.startswith(LISTENER_PREFIX):
-        found = BROKER.get(name.removeprefix(LISTENER_PREFIX).partition(".")[2])
-    return found
+    """The definition of a broker property; of a listener's own one that of the property that it stands for."""
+    return BROKER.get(base_of(name)) or MUSTER.get(name)
 
 
 def effective(cluster_wide: Mapping[str, str], own: Mapping[str, str]) -> dict[str, tuple[str, Value]]:

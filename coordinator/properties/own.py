@@ -18,10 +18,14 @@ ABOUT = {
     "a Fetch takes at most a quarter of what is left. -1: no limit.",
     "muster.offsets.durability": 'With "commit" an offset is on the disk before it is acknowledged; with "os" it is in '
     "the page cache, as on Kafka.",
+    "muster.sasl.jaas.file": "A file in the syntax of Java's login configuration, with the section KafkaServer or, for "
+    "one listener, name.KafkaServer: the users of PLAIN and what other mechanisms have there. What is given by "
+    "sasl.jaas.config comes before it. It is read anew when it changes.",
 }
 """What each is for, as DescribeConfigs tells it."""
 
 OWN = (
+    ("muster.sasl.jaas.file", "STRING", None, "non-empty string", "MEDIUM", "read-only", False),
     ("muster.group.events.enable", "BOOLEAN", "true", None, "LOW", "read-only", False),
     ("muster.group.events.retention.bytes", "LONG", "134217728", "[-1,...]", "LOW", "read-only", False),
     ("muster.group.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.api.security import sasl as handlers
+from muster.coordinator.cli.serve_check import files_of_others
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.net import authentication_gate
 from muster.coordinator.net.session import Session
@@ -25,6 +27,11 @@ from muster.protocol.messages.alter_user_scram_credentials import (
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from muster.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tests.coordinator.security.sasl.test_mechanisms import SALT
@@ -277,3 +284,120 @@ def test_mistakes(changes: dict[str, str], sentence: str) -> None:
         load(overrides=[f"{name}={value}" for name, value in {**PROPERTIES, **changes}.items()])
     assert str(caught.value).startswith(sentence)
     assert "hush" not in str(caught.value)
+
+
+NAME = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+
+
+async def alter(client: Client, name: str, value: str) -> tuple[int, str]:
+    config = AlterableConfig(name, 0, value)
+    answer = await client.ask(IncrementalAlterConfigsRequest([AlterConfigsResource(4, "1", [config])]))
+    return answer.responses[0].error_code, answer.responses[0].error_message or ""
+
+
+async def comes_in(server: Server, user: str, password: str) -> bool:
+    async with connected(server) as client:
+        return (await plain(client, user, password)).error_code == 0
+
+
+async def test_users_that_are_altered_count_at_once_and_after_a_restart(tmp_path: Path) -> None:
+    async with (
+        running(PROPERTIES, data_dir=tmp_path) as server,
+        connected(server) as client,
+        connected(server) as stays,
+    ):
+        await plain(client)
+        await plain(stays)
+        assert await alter(client, NAME, f'{PLAIN_MODULE} required user_eve="new";') == (0, "")
+        assert await comes_in(server, "eve", "new")
+        assert not await comes_in(server, "alice", "a secret")
+        assert (await stays.ask(FIND)).coordinators, "who is there stays"
+        assert (await plain(stays)).error_code == 58, "until it authenticates again"
+        for value, why in {
+            "nonsense hush": "behind the login module one of required",
+            f"{PLAIN_MODULE} required;": "names no user",
+        }.items():
+            code, told = await alter(client, NAME, value)
+            assert code == 42
+            assert why in told
+            assert told.startswith("Invalid value org.apache.kafka.common.config.ConfigException: ")
+            assert "hush" not in told
+        assert await comes_in(server, "eve", "new")
+        name = "listener.name.sasl_plaintext.sasl.enabled.mechanisms"
+        assert await alter(client, name, "SCRAM-SHA-256") == (0, "")
+        async with connected(server) as other:
+            answer = await other.ask(SaslHandshakeRequest("PLAIN"))
+            assert (answer.error_code, list(answer.mechanisms)) == (33, ["SCRAM-SHA-256"])
+        assert await alter(client, name, "PLAIN") == (0, "")
+    async with running(PROPERTIES, data_dir=tmp_path) as server:
+        assert await comes_in(server, "eve", "new")
+
+
+async def test_users_in_a_file_that_changes(tmp_path: Path) -> None:
+    def written(text: str, number: int) -> None:
+        file.write_text(text)
+        os.utime(file, (number, number))
+
+    file = tmp_path / "users"
+    written(f'KafkaServer {{ {PLAIN_MODULE} required user_bob="b"; }};', 1)
+    properties = {name: value for name, value in PROPERTIES.items() if name != NAME}
+    async with running({**properties, "muster.sasl.jaas.file": str(file)}) as server:
+        assert await comes_in(server, "bob", "b")
+        written(f'sasl_plaintext.KafkaServer {{ {PLAIN_MODULE} required user_eve="e"; }}; KafkaServer {{}};', 2)
+        server._renew_certificates()
+        assert await comes_in(server, "eve", "e")
+        assert not await comes_in(server, "bob", "b")
+        for number, text in enumerate(["K {", "KafkaServer {};"], 3):
+            written(text, number)
+            with capture_logs() as logs:
+                server._renew_certificates()
+                server._renew_certificates()
+            assert [line["event"] for line in logs] == [
+                "what clients have to show cannot be changed to this, it stays as it was"
+            ]
+            assert await comes_in(server, "eve", "e")
+        assert server._next_look is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"\xff", "cannot be read: it is no text"),
+        (b"K { a.M hush };", "behind the login module one of required, requisite, sufficient, optional is expected; "
+                           "expected KafkaServer { … };"),
+    ],
+)  # fmt: skip
+def test_a_file_of_users_that_cannot_be_read(tmp_path: Path, text: bytes | None, why: str) -> None:
+    file = tmp_path / "users"
+    if text is not None:
+        file.write_bytes(text)
+    properties = {name: value for name, value in PROPERTIES.items() if name != NAME}
+    with pytest.raises(ConfigError) as caught:
+        load(
+            overrides=[f"{name}={value}" for name, value in {**properties, "muster.sasl.jaas.file": str(file)}.items()]
+        )
+    assert str(caught.value).startswith(f"muster.sasl.jaas.file {file}")
+    assert str(caught.value).endswith(why)
+    assert "hush" not in str(caught.value)
+
+
+async def test_a_user_that_there_is_not_is_the_same_after_a_restart(tmp_path: Path) -> None:
+    async def first() -> bytes:
+        async with running(PROPERTIES, data_dir=tmp_path) as server, connected(server) as client:
+            await client.ask(SaslHandshakeRequest("SCRAM-SHA-256"))
+            answer = await client.ask(SaslAuthenticateRequest(b"n,,n=nobody,r=abc"))
+            return bytes(answer.auth_bytes).partition(b",s=")[2]
+
+    assert await first() == await first()
+
+
+def test_a_file_of_users_that_all_may_read_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text(f'KafkaServer {{ {PLAIN_MODULE} required user_bob="b"; }};')
+    properties = {name: value for name, value in PROPERTIES.items() if name != NAME}
+    overrides = [f"{name}={value}" for name, value in {**properties, "muster.sasl.jaas.file": str(file)}.items()]
+    for mode, warned in (0o644, True), (0o600, False):
+        file.chmod(mode)
+        told = files_of_others(load(overrides=overrides), None)
+        assert [f"warning: {file} has passwords" in line for line in told] == [True] * warned

@@ -1,5 +1,6 @@
 """Values of `sasl.jaas.config`: `org.example.Module required name="value" other=value;`, as Kafka's JaasConfig reads
-them. Messages never contain a value: it may be a password.
+them; and files of such, as Java's login configuration has them: `KafkaServer { ... };`. Messages never contain a value:
+it may be a password.
 """
 
 from __future__ import annotations
@@ -32,16 +33,50 @@ class LoginModule(NamedTuple):
     options: Mapping[str, str]
 
 
+Token = tuple[str, str]
+
+
 def parse(text: str) -> LoginModule:
     """The one login module of a value. Raises BadJaas."""
     tokens = list(_tokens(text))
     if not tokens:
         raise BadJaas("it names no login module")
-    name = tokens[0][1]
-    if tokens[0][0] == "sign" or len(tokens) < 2 or tokens[1][1].lower() not in FLAGS:
+    module, at = _module(tokens, 0)
+    if at < len(tokens):
+        raise BadJaas("it has more than one login module")
+    return module
+
+
+def parse_file(text: str) -> dict[str, tuple[LoginModule, ...]]:
+    """The login modules of each section of a file: `name { modules };`. Raises BadJaas."""
+    tokens = list(_tokens(text))
+    found: dict[str, tuple[LoginModule, ...]] = {}
+    at = 0
+    while at < len(tokens):
+        kind, name = tokens[at]
+        if kind == "sign" or tokens[at + 1 : at + 2] != [("sign", "{")]:
+            raise BadJaas("a section does not begin with its name and {")
+        if name in found:
+            raise BadJaas(f"the section {name} is there twice")
+        at += 2
+        modules: list[LoginModule] = []
+        while at < len(tokens) and tokens[at] != ("sign", "}"):
+            module, at = _module(tokens, at)
+            modules.append(module)
+        if tokens[at : at + 2] != [("sign", "}"), ("sign", ";")]:
+            raise BadJaas(f"the section {name} does not end in }};")
+        found[name] = tuple(modules)
+        at += 2
+    return found
+
+
+def _module(tokens: list[Token], at: int) -> tuple[LoginModule, int]:
+    """The login module that begins there, and where the next one would."""
+    name = tokens[at][1]
+    if tokens[at][0] == "sign" or len(tokens) < at + 2 or tokens[at + 1][1].lower() not in FLAGS:
         raise BadJaas(f"behind the login module one of {', '.join(FLAGS)} is expected")
     options: dict[str, str] = {}
-    at = 2
+    at += 2
     while at < len(tokens) and tokens[at] != ("sign", ";"):
         kind, key = tokens[at]
         if kind == "sign" or tokens[at + 1 : at + 2] != [("sign", "=")]:
@@ -52,12 +87,10 @@ def parse(text: str) -> LoginModule:
         at += 3
     if at >= len(tokens):
         raise BadJaas("it does not end in a semicolon")
-    if at + 1 < len(tokens):
-        raise BadJaas("it has more than one login module")
-    return LoginModule(name, options)
+    return LoginModule(name, options), at + 1
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def _tokens(text: str) -> Iterator[Token]:
     """What Java's StreamTokenizer makes of it."""
     for found in _TOKEN.finditer(text):
         kind = str(found.lastgroup)

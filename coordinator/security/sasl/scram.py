@@ -95,7 +95,8 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 class Credentials(NamedTuple):
     """Where the credentials of a mechanism are found. `secret`: drawn by the server, for those that are made up.
-    `find_token`: of a delegation token by its id, made with a salt and iterations.
+    `find_token`: of a delegation token by its id, made with a salt and iterations; `draw_iterations`: how many a
+    made-up one has, by the type of the mechanism and a number below 2^32 that is the user's.
     """
 
     mechanism: ScramMechanism
@@ -103,22 +104,32 @@ class Credentials(NamedTuple):
     draw_nonce: Callable[[], str]
     secret: bytes
     find_token: Callable[[ScramMechanism, str, bytes, int], TokenCredential | None] | None = None
+    draw_iterations: Callable[[int, int], int] | None = None
 
     def token(self, token_id: str) -> TokenCredential | None:
         """Of a delegation token; its salt is as if there were none of this id."""
         if self.find_token is None:
             return None
-        return self.find_token(self.mechanism, token_id, self.made_up(token_id).salt, MIN_ITERATIONS)
+        return self.find_token(self.mechanism, token_id, self.salt(token_id), MIN_ITERATIONS)
 
-    def made_up(self, user: str) -> ScramCredential:
-        """For a user that there is not: always the same, and such as kafka-configs makes them."""
-        drawn = int.from_bytes(self.mechanism.hmac(self.secret, user.encode())[:17], "big") >> 6
+    def salt(self, user: str) -> bytes:
+        """Of a user that there is not: always the same, and such as kafka-configs makes them."""
+        drawn = self.mechanism.hmac(self.secret, user.encode())
+        return base36(int.from_bytes(drawn[:17], "big") >> 6).encode()
+
+    def made_up(self, user: str, *, is_token: bool = False) -> ScramCredential:
+        """For a user, or a delegation token, that there is not."""
+        iterations = MIN_ITERATIONS
+        if self.draw_iterations is not None and not is_token:
+            drawn = self.mechanism.hmac(self.secret, b"iterations of " + user.encode())
+            iterations = self.draw_iterations(self.mechanism.type, int.from_bytes(drawn[:4], "big"))
         # a stored key that no client key has: the comparison takes as long as any
         stored_key = self.mechanism.hmac(self.secret, b"stored key of " + user.encode())
-        return ScramCredential(_base36(drawn).encode(), stored_key, stored_key, MIN_ITERATIONS)
+        return ScramCredential(self.salt(user), stored_key, stored_key, iterations)
 
 
-def _base36(number: int) -> str:
+def base36(number: int) -> str:
+    """As Java's BigInteger.toString(36) writes it."""
     digits = ""
     while number:
         number, last = divmod(number, 36)
@@ -170,7 +181,7 @@ class ScramExchange:
             credential = self._credentials.find(name)
         if found["id"] is not None and found["id"] != name:
             raise AuthenticationFailed(OTHER_ID)
-        self._credential = credential or self._credentials.made_up(name)
+        self._credential = credential or self._credentials.made_up(name, is_token=self.by_token)
         self._nonce = found["nonce"] + self._credentials.draw_nonce()
         salt = base64.b64encode(self._credential.salt).decode()
         self._server_first = f"r={self._nonce},s={salt},i={self._credential.iterations}"

@@ -18,7 +18,7 @@ GIVEN: dict[str, str] = FOUND["properties"]
 
 NOT_KAFKAS = ABOUT.keys()
 # names without a definition: Kafka shows them because they were given
-NOT_DEFINED = {"super.users", "listener.name.plaintext.ssl.client.auth"}
+NOT_DEFINED = {"super.users"}
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +46,34 @@ def test_broker(live: Live) -> None:
     ours, theirs = rows(describe.broker(live)), kafkas("BROKER:1")
     assert ours.keys() == theirs.keys()
     assert {name: row for name, row in ours.items() if row != theirs[name]} == {}
+
+
+def test_what_a_listener_has_of_its_own() -> None:
+    """Asked of Kafka 4.3: (value, read-only, source, sensitive, synonyms)."""
+    jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required user_a=b;"
+    prefix = "listener.name.sp."
+    given = {
+        "listeners": "SP://:1", "listener.security.protocol.map": "SP:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256", f"{prefix}plain.sasl.jaas.config": jaas,
+        f"{prefix}connections.max.reauth.ms": "5000", f"{prefix}max.connections": "77",
+        f"{prefix}sasl.enabled.mechanisms": "PLAIN",
+    }  # fmt: skip
+    live = Live(load(overrides=[f"{name}={text}" for name, text in given.items()]))
+    live.set({}, {f"{prefix}max.connections": "78", f"{prefix}plain.connections.max.reauth.ms": "60"})
+    found = {one.name.removeprefix(prefix): one[1:5] + one[6:] for one in describe.broker(live) if prefix in one.name}
+    assert found == {
+        "plain.sasl.jaas.config": (None, True, 4, True, ((f"{prefix}plain.sasl.jaas.config", None, 4),)),
+        "connections.max.reauth.ms": ("5000", True, 4, False, (
+            (f"{prefix}connections.max.reauth.ms", "5000", 4), ("connections.max.reauth.ms", "0", 5))),
+        "max.connections": ("78", True, 2, False, (
+            (f"{prefix}max.connections", "78", 2), (f"{prefix}max.connections", "77", 4),
+            ("max.connections", "2147483647", 5))),
+        "sasl.enabled.mechanisms": ("PLAIN", True, 4, False, (
+            (f"{prefix}sasl.enabled.mechanisms", "PLAIN", 4), ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256", 4),
+            ("sasl.enabled.mechanisms", "GSSAPI", 5))),
+        "plain.connections.max.reauth.ms": ("60", True, 2, False, (
+            (f"{prefix}plain.connections.max.reauth.ms", "60", 2), ("connections.max.reauth.ms", "0", 5))),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.security.sasl.jaas import BadJaas, parse
+from muster.coordinator.security.sasl.jaas import BadJaas, parse, parse_file
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,43 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse("a.b.M required " + text)
     except BadJaas:
         return
+
+
+def test_a_file_with_sections() -> None:
+    sections = parse_file(
+        """
+        // of all listeners
+        KafkaServer {
+           a.Plain required user_x="y";
+           a.Scram required;
+        };
+        internal.KafkaServer { a.Plain required user_z="}"; };
+        Empty {};
+        """
+    )
+    assert {name: [(one.name, dict(one.options)) for one in modules] for name, modules in sections.items()} == {
+        "KafkaServer": [("a.Plain", {"user_x": "y"}), ("a.Scram", {})],
+        "internal.KafkaServer": [("a.Plain", {"user_z": "}"})],
+        "Empty": [],
+    }
+    assert parse_file("") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("KafkaServer", "a section does not begin with its name and {"),
+        ('a.M required user_x="hush";', "a section does not begin with its name and {"),
+        ("{};", "a section does not begin with its name and {"),
+        ("K { a.M required; ", "the section K does not end in };"),
+        ("K { a.M required; }", "the section K does not end in };"),
+        ("K { a.M required }", "behind an option a = is expected"),
+        ('K { user_x="hush"; };', "behind the login module one of required"),
+        ("K {}; K {};", "the section K is there twice"),
+    ],
+)
+def test_a_file_that_cannot_be_read(text: str, why: str) -> None:
+    with pytest.raises(BadJaas) as caught:
+        parse_file(text)
+    assert why in str(caught.value)
+    assert "hush" not in str(caught.value)

@@ -1,0 +1,60 @@
+"""Users of SCRAM that there are not look like those that there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any, cast
+
+from muster.coordinator.config.made_up import SECRET_FILE, Iterations, secret
+from muster.coordinator.config.users import records
+from muster.coordinator.log.storage.memory import MemoryStorage
+from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials
+from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+
+SHA256 = MECHANISMS["SCRAM-SHA-256"]
+
+
+def test_the_secret_is_kept() -> None:
+    storage, drawn = MemoryStorage(), iter([b"a" * 16, b"b" * 16, b"c" * 16, b"d" * 16])
+    storage.make_directory("")
+    first = secret(storage, lambda: next(drawn))
+    assert first == secret(storage, lambda: next(drawn)) == b"a" * 16 + b"b" * 16
+    storage.save(SECRET_FILE, b"short")
+    assert secret(storage, lambda: next(drawn)) == b"c" * 16 + b"d" * 16
+
+
+def credentials(state: Any, secret_: bytes = b"s" * 32) -> Credentials:
+    return Credentials(SHA256, lambda _: None, lambda: "", secret_, None, Iterations(lambda: cast(Any, state)))
+
+
+def test_iterations_are_those_of_the_others_as_often_as_they_have_them() -> None:
+    state = SimpleNamespace(version=1, scram={})
+    made = credentials(state)
+    assert made.made_up("x").iterations == 4096
+    for number in range(4):
+        count = 8192 if number else 5000
+        state.scram[f"u{number}", SHA256.type] = UserScramCredentialRecord(f"u{number}", 1, b"", b"", b"", count)
+    state.scram["other", 2] = UserScramCredentialRecord("other", 2, b"", b"", b"", 16384)
+    assert made.made_up("x").iterations == 4096, "not looked at again while nothing has changed"
+    state.version = 2
+    seen = Counter(made.made_up(f"nobody {number}").iterations for number in range(2000))
+    assert set(seen) == {5000, 8192}
+    assert 400 < seen[5000] < 600
+    assert made.made_up("x", is_token=True).iterations == 4096
+
+
+def test_a_made_up_credential_is_always_the_same() -> None:
+    state = SimpleNamespace(version=1, scram={})
+    assert credentials(state).made_up("x") == credentials(state).made_up("x")
+    assert credentials(state).made_up("x").salt != credentials(state, b"t" * 32).made_up("x").salt
+    assert credentials(state).made_up("x").salt != credentials(state).made_up("y").salt
+
+
+def test_users_of_the_command_line_have_salts_of_the_same_form() -> None:
+    drawn = iter(bytes([number]) * 16 for number in range(100))
+    salts = [one.salt for one in records([("a", "p"), ("b", "q")], set(), lambda: next(drawn))]
+    assert len(set(salts)) == 4
+    for salt in (*salts, credentials(SimpleNamespace(version=1, scram={})).made_up("x").salt):
+        assert 20 < len(salt) <= 26
+        assert set(salt) <= set(b"0123456789abcdefghijklmnopqrstuvwxyz")
