@@ -124,7 +124,7 @@ def _fine(episodes: Sequence[Episode], end_ms: int, also: Sequence[str]) -> str:
     if not told:
         return f"fine: {', '.join(also)}" if also else "fine"
     counted = Counter(one.kind for one in told)
-    what = ", ".join([*(_words(kind, counted[kind]) for kind in model.KINDS if counted[kind]), *also])
+    what = ", ".join([*(kinds_told(kind, counted[kind]) for kind in model.KINDS if counted[kind]), *also])
     cost = _costs(sum(one.rebalances for one in told), sum(one.cost_ms for one in told), _most(told))
     return f"fine: {what} ({cost})"
 
@@ -133,7 +133,8 @@ def _all(one: Episode) -> str:
     return "its only member" if one.size == 1 else f"all {one.size} members"
 
 
-def _words(kind: str, count: int) -> str:
+def kinds_told(kind: str, count: int) -> str:
+    """So many episodes of a kind: `2 scale-outs`."""
     return plural(count, *_TITLES[kind])
 
 
@@ -182,7 +183,7 @@ def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
 
 
 def _plainly(clause: _Clause) -> str:
-    words = _words(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
+    words = kinds_told(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
     is_named = clause.names and clause.kind not in (model.FORMATION, model.OTHER)
     return f"{words} of {clause.names}" if is_named else words
 

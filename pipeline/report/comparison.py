@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.pipeline.episodes.comparison import LEAST, LIKELY, ONE_SIDE, SIGNIFICANT, TOO_FEW
+from muster.pipeline.episodes.verdict import kinds_told
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.groups import Pages, link
 from muster.pipeline.report.markup import Column, Columns, Html, listing, section, tag
@@ -16,10 +17,10 @@ def sections(chosen: Chosen, pages: Pages) -> Html | None:
     if chosen.compared is None:
         return None
     about = (
-        "Happenings are episodes; of a loop that goes on for half of the time each turn. If nothing has changed, their "
-        "rate stays the same, and a difference comes by chance so often as is told (exact Poisson test). It is more "
-        f"than chance if that is less often than {LIKELY:.0%} by the number of groups that are tested; a group with "
-        f"fewer than {LEAST} happenings is not."
+        "Happenings are episodes; of loops that go on for half of the time each turn. By chance: how often a group in "
+        "which nothing has changed differs so much or more (exact Poisson test). More than chance: that is less often "
+        f"than {LIKELY:.0%}, divided by the number of groups that are tested. A group with fewer than {LEAST} "
+        "happenings is not tested."
     )
     columns: Columns = {
         Column("group", is_head=True): lambda row: link(row["group"], pages),
@@ -75,6 +76,8 @@ def sentence(row: Row) -> str:
 def _significance(row: Row) -> str:
     if row["judgement"] == ONE_SIDE:
         return "only before" if row["hours_before"] else "only after"
+    if row["judgement"] == TOO_FEW and not row["happenings_before"] and not row["happenings_after"]:
+        return "nothing happened"
     if row["judgement"] == TOO_FEW:
         return f"too few happenings to tell ({_pair(row, 'happenings', number)})"
     often = f"by chance {_often(row['p'])}"
@@ -109,4 +112,5 @@ def _rates(row: Row) -> str:
 
 
 def _kinds(kinds: list[str] | None) -> str:
-    return ", ".join(kinds or ()).replace("_", " ")
+    told = (one.partition(" ") for one in kinds or ())
+    return ", ".join(kinds_told(kind, int(count)) for count, _, kind in told)

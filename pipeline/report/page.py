@@ -95,18 +95,28 @@ def _whole(head: Html, body: Content) -> str:
 def _fitting(chosen: Chosen, stories: Sequence[Story], room: int) -> list[Html]:
     """As much of each group as there is room for, in bytes: of the last ones, that need the least help, less first."""
     begin = next((at for at, one in enumerate(DETAILS) if _about(stories, one) <= _FAR * room), len(DETAILS) - 1)
-    made = [story.told(one, chosen, DETAILS[begin]) for one in stories]
+    ahead = [_AHEAD if place < _WORST else 0 for place in range(len(stories))]
+    levels = [max(begin - one, 0) for one in ahead]
+    made = [story.told(one, chosen, DETAILS[level]) for one, level in zip(stories, levels, strict=True)]
     size = sum(len(one.encode()) for one in made)
-    for detail in DETAILS[begin + 1 :]:
-        for place in reversed(range(len(made))):
-            if size <= room - _SLACK:
-                return made
-            size -= len(made[place].encode())
-            made[place] = story.told(stories[place], chosen, detail)
-            size += len(made[place].encode())
+    steps = sorted(
+        (level + ahead[place], -place, place, level)
+        for place in range(len(stories))
+        for level in range(levels[place] + 1, len(DETAILS))
+    )
+    for _, _, place, level in steps:
+        if size <= room - _SLACK:
+            break
+        size -= len(made[place].encode())
+        made[place] = story.told(stories[place], chosen, DETAILS[level])
+        size += len(made[place].encode())
     return made
 
 
+_WORST: Final = 8
+"""So many groups that need help most, those of which the top of the page tells, are told more of:"""
+_AHEAD: Final = 1
+"""by so many details."""
 _SLACK: Final = 1_000
 _FAR: Final = 3
 """What would be so many times too large is not even tried."""

@@ -25,6 +25,7 @@ def row(**changed: Any) -> dict[str, Any]:
         ({"p": 0.11, "judgement": "chance"}, "may be chance (by chance once in 9)"),
         ({"p": 0.51, "judgement": "chance"}, "may be chance (by chance in most cases)"),
         ({"p": 1e-5, "judgement": "too_few"}, "too few happenings to tell (19 → 1)"),
+        ({"p": 1.0, "judgement": "too_few", "happenings_before": 0, "happenings_after": 0}, "nothing happened"),
         ({"p": None, "judgement": "one_side", "hours_after": 0.0}, "only before"),
         ({"p": None, "judgement": "one_side", "hours_before": 0.0}, "only after"),
     ],
