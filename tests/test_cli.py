@@ -424,14 +424,17 @@ def test_check_says_whose_tokens_are_taken(tmp_path: Path) -> None:
         "listeners=S://127.0.0.1:1,T://127.0.0.1:2", "sasl.enabled.mechanisms=OAUTHBEARER",
         "listener.security.protocol.map=S:SASL_PLAINTEXT,T:SASL_PLAINTEXT", f"{HANDLER}={UNSIGNED}",
         f"listener.name.t.{JWKS}=http://idp.example/keys",
-        "listener.name.t.oauthbearer.sasl.oauthbearer.expected.audience=a,b",
+        "listener.name.t.oauthbearer.sasl.oauthbearer.expected.audience=a,b", "delegation.token.secret.key=hush",
     ]  # fmt: skip
     said = run("serve", "--check", *[word for one in overrides for word in ("--override", one)], cwd=tmp_path)
     lines = said.stdout.splitlines()
     assert said.returncode == 0
     assert "  Tokens of OAUTHBEARER are signed by any issuer, for a, b." in lines
-    assert lines[-2:] == [
+    assert "Delegation tokens are made for clients that have said who they are, and shown by SCRAM." in lines
+    assert "hush" not in said.stdout
+    assert lines[-3:] == [
         "warning: listener S: tokens of OAUTHBEARER need no signature, so whoever comes is who it says it is; only for "
         "tests",
         "warning: listener T: the keys for tokens come by http, so they can be exchanged on the way; use https",
+        "warning: delegation.token.secret.key is given, but no listener has SCRAM: no token can be shown",
     ]

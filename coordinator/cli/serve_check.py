@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from muster.coordinator.config import Config, Listener
+from muster.coordinator.config.config import TOKEN_SECRET
 from muster.coordinator.config.listeners import WILDCARDS, show
 from muster.coordinator.properties.live import Live
 
@@ -41,8 +42,17 @@ def sentences(config: Config, file: Path | None) -> Iterator[str]:
                 who = "it is open to all who reach it, and all they send can be read on the way"
             warnings.append(f"warning: listener {listener.name}: {who}; use TLS, or listen on 127.0.0.1")
     yield _authorization(config)
+    if config.value(TOKEN_SECRET):
+        yield "Delegation tokens are made for clients that have said who they are, and shown by SCRAM."
+        if not any(_has_scram(listener, live) for listener in config.listeners):
+            warnings.append(f"warning: {TOKEN_SECRET} is given, but no listener has SCRAM: no token can be shown")
     warnings += files_of_others(config, file)
     yield from warnings
+
+
+def _has_scram(listener: Listener, live: Live) -> bool:
+    mechanisms = live.of_listener(listener.name, "sasl.enabled.mechanisms")
+    return listener.has_sasl and "SCRAM" in str(mechanisms)
 
 
 def _authorization(config: Config) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Settings = TypeVar("Settings")
 
+TOKEN_SECRET = "delegation.token.secret.key"
 DEPARTURES: Mapping[str, str] = MappingProxyType({"node.id": "1", "broker.id": "1"})
 """Defaults that are not Kafka's: Kafka asks for a node id, here it is 1 unless given."""
 
@@ -122,7 +123,7 @@ class Config:
     @property
     def has_secrets(self) -> bool:
         """Passwords or keys were given, or files that have some."""
-        return any("ssl." in name or "sasl." in name for name in self._given)
+        return any("ssl." in name or "sasl." in name or name == TOKEN_SECRET for name in self._given)
 
     @property
     def asked(self) -> frozenset[str]:
@@ -168,7 +169,7 @@ _ASKED_LATER = (
     "delegation.token.expiry.check.interval.ms",
     "delegation.token.expiry.time.ms",
     "delegation.token.max.lifetime.ms",
-    "delegation.token.secret.key",
+    TOKEN_SECRET,
     "muster.sasl.jaas.file",
     "sasl.enabled.mechanisms",
     "sasl.jaas.config",

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from muster.coordinator.security.sasl.oauthbearer import BearerToken, InvalidToken
 
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_URL: Final = str.maketrans("-_", "+/")
 _PREFIX: Final = "unsecuredValidator"
 _MOST_SKEW_MS: Final = (1 << 31) - 1
 
@@ -82,10 +83,11 @@ class UnsecuredCheck:
 def _object(part: str) -> dict[str, Any]:
     """The values as Kafka makes them: numbers, lists of texts, all else a text."""
     try:
-        # Kafka decodes base64 here, not base64url, and needs no padding
-        found = json.loads(base64.b64decode(part + "=" * (-len(part) % 4), validate=True))
+        if "+" in part or "/" in part:
+            raise ValueError
+        found = json.loads(base64.b64decode(part.translate(_URL) + "=" * (-len(part) % 4), validate=True))
     except (ValueError, RecursionError, binascii.Error):
-        raise InvalidToken("a part of it is not JSON in base64") from None
+        raise InvalidToken("a part of it is not JSON in base64url") from None
     if not isinstance(found, dict):
         raise InvalidToken("a part of it is no JSON object")
     return {name: _converted(value) for name, value in found.items()}

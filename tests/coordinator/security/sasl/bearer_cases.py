@@ -283,6 +283,7 @@ def plainly(told: str | None, name: str, claims: Mapping[str, Any] | bytes = {},
 
 UNSECURED: Final = (
     plainly(None, "unsecured"),
+    plainly(None, "letters of base64url", {"sub": "???>>>a???>>>ab???>>>"}, user="???>>>a???>>>ab???>>>"),
     bad("a signed one"),
     plainly(INVALID, "a signature", signer="rsa", signed_as="RS256"),
     plainly(INVALID, "two dots", form="{0}.."),
