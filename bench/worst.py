@@ -5,9 +5,9 @@ loop was held in one piece, and how much memory was taken.
 
 For each API in its newest version: each array of the request with as many elements as it may have, all
 alike and all different, with short and with long texts; and what makes as many partitions as it may ("topics" alone:
-only that). "turn" is the CPU time of the longest turn of the event loop,
-"wait" how long the loop was kept waiting at most, with everything else on the machine. docs/limits.md has what is meant
-to hold.
+only that). "security" alone: many access control entries, users and quotas, on a server with an authorizer. "turn" is
+the CPU time of the longest turn of the event loop, "wait" how long the loop was kept waiting at most, with everything
+else on the machine. docs/limits.md has what is meant to hold.
 """
 
 from __future__ import annotations
@@ -171,6 +171,73 @@ def of_topics() -> Iterator[Case]:
         yield Case(f"{served.name} {version} {what}", frames.request_frame(served, version, 1, request, "worst"))
 
 
+SECURITY = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""Of the server that answers `of_security`."""
+
+
+def of_security(topics: int = 4_000) -> Iterator[Case]:
+    """Many entries, users and quotas: made, told, changed and taken away."""
+    from muster.protocol.messages import alter_client_quotas, alter_user_scram_credentials, incremental_alter_configs
+    from muster.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+    from muster.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+    from muster.protocol.messages.describe_acls import DescribeAclsRequest
+    from muster.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+    from muster.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+
+    names = [f"many-{i}" for i in range(topics)]
+    everything = [AclCreation(kind, "*", 3, "User:*", "*", 2, 3) for kind in (2, 3, 5)]
+    everything.append(AclCreation(4, "kafka-cluster", 3, "User:*", "*", 2, 3))
+    entries = [AclCreation(2, f"many-{i % topics}", 3, f"User:u{i}", "*", 3, 3) for i in range(19_990)]
+    upsertions = [
+        alter_user_scram_credentials.ScramCredentialUpsertion(f"u{i}", 1, 4096, b"salt", b"p" * 32)
+        for i in range(10_000)
+    ]
+
+    def quotas(value: float, *, remove: bool = False) -> Message:
+        rows = [
+            alter_client_quotas.AlterClientQuotasRequestEntryData(
+                [alter_client_quotas.AlterClientQuotasRequestEntityData("user", f"u{i}")],
+                [alter_client_quotas.OpData("producer_byte_rate", value, remove)],
+            )
+            for i in range(10_000)
+        ]
+        return alter_client_quotas.AlterClientQuotasRequest(rows)
+
+    configs = [
+        incremental_alter_configs.AlterConfigsResource(
+            2, name, [incremental_alter_configs.AlterableConfig("retention.ms", 0, "1000")]
+        )
+        for name in names
+    ]
+    all_acls = DeleteAclsFilter(2, None, 1, "User:none", None, 1, 1)
+    for what, request in (
+        ("4,000 new topics", MetadataRequest([MetadataRequestTopic(name=name) for name in names])),
+        ("the first entries", CreateAclsRequest(everything)),
+        ("10,000 entries", CreateAclsRequest(entries[:10_000])),
+        ("10,000 more", CreateAclsRequest(entries[10_000:])),
+        ("all entries", DescribeAclsRequest(1, None, 1, None, None, 1, 1)),
+        ("entries of one of 20,000 users", DescribeAclsRequest(1, None, 1, "User:u7", None, 1, 1)),
+        ("all topics, with what may be done", MetadataRequest(None, True, False, True)),
+        ("4,000 topics, with what may be done", MetadataRequest(
+            [MetadataRequestTopic(name=name) for name in names], True, False, True)),
+        ("4,000 topics", incremental_alter_configs.IncrementalAlterConfigsRequest(configs)),
+        ("10,000 users", alter_user_scram_credentials.AlterUserScramCredentialsRequest([], upsertions)),
+        ("all users", DescribeUserScramCredentialsRequest(None)),
+        ("10,000 quotas", quotas(1e9)),
+        ("10,000 quotas, others", quotas(2e9)),
+        ("all quotas", DescribeClientQuotasRequest([])),
+        ("10,000 quotas less", quotas(0.0, remove=True)),
+        ("1,000 filters that select none", DeleteAclsRequest([all_acls] * 1_000)),
+        ("all entries of topics", DeleteAclsRequest([DeleteAclsFilter(2, None, 1, None, None, 1, 1)])),
+    ):  # fmt: skip
+        served = api_named(type(request).__name__.removesuffix("Request"))
+        version = SERVED[served.key].max_version
+        yield Case(f"{served.name} {version} {what}", frames.request_frame(served, version, 1, request, "worst"))
+
+
 TEXTS: dict[str, Callable[[int], str]] = {
     "same": lambda _: "t",
     "different": lambda i: f"x{i}",
@@ -244,7 +311,8 @@ async def run(wanted: list[str]) -> int:
     )
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        server = Server(load(listen="127.0.0.1:0", data_dir=Path(folder) / "data", topics=["t:3"]))
+        secure = [f"{name}={value}" for name, value in SECURITY.items()] if "security" in wanted else []
+        server = Server(load(listen="127.0.0.1:0", data_dir=Path(folder) / "data", topics=["t:3"], overrides=secure))
         port = (await server.start())[0].port
         sys.setswitchinterval(SWITCH_S)
         gc.freeze()
@@ -253,7 +321,8 @@ async def run(wanted: list[str]) -> int:
         watch.install(loop)
         for served in SERVED.values():
             known = api(served.key)
-            if wanted and not any(word.lower() in known.name.lower() and word != "topics" for word in wanted):
+            words = [word.lower() for word in wanted if word not in ("topics", "security")]
+            if wanted and not any(word in known.name.lower() for word in words):
                 continue
             for case in cases(known, [served.max_version]):
                 line, good = await measure(case, port, client, watch, folder)
@@ -265,6 +334,10 @@ async def run(wanted: list[str]) -> int:
                 line, good = await measure(case, port, client, watch, folder)
                 print(line, flush=True)
                 bad += not good
+        for case in of_security() if "security" in wanted else ():
+            line, good = await measure(case, port, client, watch, folder)
+            print(line, flush=True)
+            bad += not good
         client.stdin.close()
         await client.wait()
         await server.stop()

@@ -43,6 +43,8 @@ MOST_NAME_BYTES: Final = 1_024
 """Of a user, a client id or an address."""
 WRITTEN_AT_ONCE: Final = 500
 """Quotas that come into force in one turn of the event loop."""
+MOST_PARTS: Final = 100
+"""Types of one entity, and changes of its quotas: there are three, and four."""
 MOST_LOOKED_UP: Final = 20
 """Host names of one request that are resolved."""
 
@@ -64,7 +66,15 @@ def handle_alter_client_quotas(
     there = node.topics.state.quotas
     new = 0
     hosts = _Hosts()
+    too_long: list[_Answer] = []
     for row in request.entries:
+        if len(row.entity) > MOST_PARTS or len(row.ops) > MOST_PARTS:
+            answer = _answer(row)
+            answer.error_code = ErrorCode.INVALID_REQUEST
+            answer.error_message = f"An entity may have {MOST_PARTS} types, and as many changes."
+            too_long.append(answer)
+            yield None
+            continue
         names = {part.entity_type: part.entity_name for part in row.entity}
         entity = entity_of(names)
         ops = {op.key: op for op in row.ops}
@@ -86,14 +96,14 @@ def handle_alter_client_quotas(
     if len(records) > MOST_RECORDS:
         code = ErrorCode.POLICY_VIOLATION
         return AlterClientQuotasResponse(entries=(yield from _all(request, code, error_message(code))))
-    rows = list(answers.values())
+    rows = [*answers.values(), *too_long]
     if records and not request.validate_only:
         yield from _write(node, records, rows)
     return AlterClientQuotasResponse(entries=rows)
 
 
 def _answer(row: AlterClientQuotasRequestEntryData) -> _Answer:
-    names = {part.entity_type: part.entity_name for part in row.entity}
+    names = {part.entity_type: part.entity_name for part in row.entity[:MOST_PARTS]}
     return _Answer(0, None, [AlterClientQuotasResponseEntityData(*one) for one in names.items()])
 
 

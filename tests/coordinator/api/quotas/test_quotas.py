@@ -44,6 +44,16 @@ async def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await client.ask(alter(change((("user", "c"),), (RATE, 1.0))))).entries[0].error_code == 0
 
 
+async def test_an_entity_has_not_many_types_nor_changes() -> None:
+    async with running() as server, connected(server) as client:
+        many = [(f"x{index}", "y") for index in range(101)]
+        rows = [change(many, (RATE, 1.0)), change(ALICE, *[(f"x{index}", None) for index in range(101)])]
+        answer = await client.ask(alter(*rows))
+        assert [(row.error_code, len(row.entity)) for row in answer.entries] == [
+            (ErrorCode.INVALID_REQUEST, 100), (ErrorCode.INVALID_REQUEST, 1),
+        ]  # fmt: skip
+
+
 async def test_hosts_that_cannot_be_resolved_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
