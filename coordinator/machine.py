@@ -14,6 +14,7 @@ from muster.coordinator import uuids
 from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.log import FileStorage, FilesystemSync, MemoryStorage, SharedSync, Storage
 from muster.coordinator.log.cleaning.cleaner import CPU_SHARE
+from muster.coordinator.log.durability import Engine
 from muster.coordinator.net.authentication_gate import RequestsWithSink
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import PLAINTEXT, Listener, ListenerAddress, Security
@@ -45,6 +46,10 @@ class Machine:
     def storage(self, directory: Path | None) -> Storage:
         """The data directory; None: one in memory, gone with the process."""
         return MemoryStorage() if directory is None else FileStorage(directory)
+
+    def engine(self) -> Engine | None:
+        """What makes logs durable elsewhere than in the data directory; None: nothing does."""
+        return None
 
     def workers(self, post: Post, threads: int) -> SharedSync:
         """Threads for what waits for the disk; started when the first job comes."""

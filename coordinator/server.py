@@ -10,7 +10,7 @@ import errno
 import gc
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -189,7 +189,8 @@ class Server:
         config, machine = self.config, self._machine
         self._share_files()
         sync = None if config.data_dir is None else machine.workers(self._post, SYNC_THREADS)
-        self.logs = LogManager(machine.storage(config.data_dir), config.settings(LogSettings), sync=sync)
+        storage, settings = machine.storage(config.data_dir), config.settings(LogSettings)
+        self.logs = LogManager(storage, settings, sync=sync, engine=machine.engine())
         identity = self.logs.open(cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=machine.draw_uuid)
         if self.logs.needs_recovery:
             log.warning("the last stop was not clean: logs are checked from their recovery points on",
@@ -591,15 +592,10 @@ def _abort_all(limits: Limits) -> None:
 
 async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM, SIGINT or SIGHUP."""
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(_log_exception)
-    stop = asyncio.Event()
+    # before the start, for it may be long; the first process of a container has no other handlers
+    stop = stopping_at_signals()
     # what was loaded lives as long as the process: the collector need not walk through it again and again
     server = Server(config, loaded=gc.freeze)
-    # before the start, for it may be long; the first process of a container has no other handlers
-    signals = _signals_to_stop()
-    for number in signals:
-        loop.add_signal_handler(number, _on_signal, loop, number, stop, signals)
     await server.start()
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()
@@ -611,6 +607,15 @@ async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     await stop.wait()
     await server.stop()
     log.info("stopped")
+
+
+def stopping_at_signals() -> asyncio.Event:
+    """Have the running event loop log its faults, and set the event at SIGTERM, SIGINT or SIGHUP."""
+    loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), _signals_to_stop()
+    loop.set_exception_handler(_log_exception)
+    for number in signals:
+        loop.add_signal_handler(number, _on_signal, loop, number, stop, signals)
+    return stop
 
 
 def _signals_to_stop() -> list[signal.Signals]:
@@ -636,8 +641,13 @@ def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     log.error(context.get("message", "a fault in the event loop"), exc_info=context.get("exception"))
 
 
-def run(config: Config, ready: Callable[[str, int], None]) -> int:
-    """The whole process, on uvloop where it is installed. Returns the exit status; raises as `Server.start`."""
+Serve = Callable[[Config, Callable[[str, int], None]], Coroutine[Any, Any, None]]
+
+
+def run(config: Config, ready: Callable[[str, int], None], serve: Serve = serve) -> int:
+    """The whole process, on uvloop where it is installed. Returns the exit status; raises as `Server.start`. `serve`:
+    what is run, from its start to its end.
+    """
     try:
         import uvloop
     except ImportError:

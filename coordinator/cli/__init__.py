@@ -35,6 +35,7 @@ _RUN = {
     "transactions": ("transactions", "run"),
     "log": ("log", "run"),
     "analyze": ("analyze", "run"),
+    "cluster": ("database", "run"),
 }
 """The module and function of each command; modules are imported when needed."""
 
@@ -80,6 +81,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--data-dir", type=_folder, metavar="DIR", help="where to keep the log (default: log.dirs, else ./muster-data)"
     )
     place.add_argument("--in-memory", action="store_true", help="keep the log in memory; it is gone at the end")
+    serve.add_argument(
+        "--cluster",
+        metavar="URL",
+        help="keep the log in PostgreSQL, and serve while no other node does; --data-dir holds a copy then, which is "
+        "thrown away at each start (default: a temporary one)",
+    )
+    serve.add_argument("--cluster-name", metavar="NAME", default="muster", help="as of `muster cluster init`")
     serve.add_argument("--config", type=Path, metavar="FILE", help="a server.properties as Kafka has it")
     serve.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE", help="one of Kafka's properties; repeatable"
@@ -124,12 +132,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
-    from muster.coordinator.cli import analyze, groups, log, transactions
+    from muster.coordinator.cli import analyze, database, groups, log, transactions
 
     groups.add_parser(commands)
     transactions.add_parser(commands)
     log.add_parser(commands)
     analyze.add_parser(commands)
+    database.add_parser(commands)
     commands.add_parser("version", help="print the version")
     return parser
 

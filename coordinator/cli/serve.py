@@ -92,6 +92,8 @@ def _run(config: Config, options: argparse.Namespace, ready: Callable[[str, int]
 
         for line in files_of_others(config, options.config):
             structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
+    if options.cluster is not None:
+        return _run_cluster(config, options, ready)
     try:
         return server.run(config, ready), ""
     except LogError as error:
@@ -102,4 +104,29 @@ def _run(config: Config, options: argparse.Namespace, ready: Callable[[str, int]
         return 1, f"muster serve: {sentence(error, config)}"
     except KeyboardInterrupt:
         # pressed before the server had taken the signal over
+        return 130, ""
+
+
+def _run_cluster(config: Config, options: argparse.Namespace, ready: Callable[[str, int], None]) -> tuple[int, str]:
+    """As `_run`, with the log in a database."""
+    from muster.coordinator.database.missing import MissingExtra, check
+
+    try:
+        check()
+    except MissingExtra as error:
+        return 1, f"muster serve: {error}"
+    from muster.coordinator import server
+    from muster.coordinator.cli.failure import sentence
+    from muster.coordinator.database.copy import CopyRefused
+    from muster.coordinator.database.serving import serving
+    from muster.coordinator.database.store import StoreRefused
+    from muster.coordinator.log.errors import LogError
+
+    try:
+        return server.run(config, ready, serving(options.cluster, options.cluster_name, options.data_dir)), ""
+    except (StoreRefused, CopyRefused, LogError) as error:
+        return 1, f"muster serve: {error}"
+    except OSError as error:
+        return 1, f"muster serve: {sentence(error, config)}"
+    except KeyboardInterrupt:
         return 130, ""

@@ -6,9 +6,9 @@ A sync never runs on the event loop: only `flush` waits for the disk, at a stop.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -29,6 +29,49 @@ is removed in between is found within a second (`DirectoryMonitor`).
 """
 _logger = structlog.get_logger("muster.log")
 REMOVED: Final = "somebody removed it while the server runs"
+
+
+class LogDurability(Protocol):
+    """Up to where one log is durable, and who waits for that: `Durability` by the disk, another engine in its own way.
+
+    The methods are those of `Durability`. `waits_for_sync`: durable means more than written.
+    """
+
+    waits_for_sync: bool
+    durable_offset: int
+
+    @property
+    def recovery_point(self) -> int: ...  # noqa: D102
+    @property
+    def found_end(self) -> int: ...  # noqa: D102
+
+    def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """See `Durability`, as for all that follows."""
+
+    def when_durable(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
+    def when_flushed(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
+    def when_synced(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
+    def appended(self, count: int) -> None: ...  # noqa: D102
+    def rolled(self, old: Segment) -> None: ...  # noqa: D102
+    def removed(self, doomed: Sequence[Segment]) -> None: ...  # noqa: D102
+    def replaced(self, old: Sequence[Segment], new: Segment) -> None: ...  # noqa: D102
+    def cut_to(self, end_offset: int) -> None: ...  # noqa: D102
+    def in_background(  # noqa: D102
+        self, job: Callable[[], object], done: Callable[[], object] = ..., /
+    ) -> None: ...
+    def sync_if_older(self, mono_ms: int) -> None: ...  # noqa: D102
+    def flush(self) -> None: ...  # noqa: D102
+    def close(self, failure: LogOffline) -> None: ...  # noqa: D102
+
+
+class Engine(Protocol):
+    """What makes logs durable elsewhere than on the disk of the data directory, which is a copy of it then."""
+
+    def durability(self, segments: LogSegments, availability: Availability) -> LogDurability:
+        """Of a log that was just opened."""
+
+    def dropped(self, folder: str) -> None:
+        """The log in a folder of that name, which it was given when its topic was deleted, is not needed any more."""
 
 
 class Availability:
@@ -201,6 +244,12 @@ class Durability:
         self._unsynced.append(old.file)
         # so that recovery after a kill has the new segment to look at and not the whole log
         self._start_sync()
+
+    def removed(self, doomed: Sequence[Segment]) -> None:
+        """These segments have ceased to be part of the log."""
+
+    def replaced(self, old: Sequence[Segment], new: Segment) -> None:
+        """A compacted segment has taken their place."""
 
     def cut_to(self, end_offset: int) -> None:
         """The log ends at `end_offset` now."""

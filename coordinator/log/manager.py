@@ -17,6 +17,7 @@ from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_S
 from muster.coordinator.log.directory.folders import PartitionFolders
 from muster.coordinator.log.directory.identity import Identity, identify
 from muster.coordinator.log.directory.last_stop import LastStop, LastStops
+from muster.coordinator.log.durability import Engine
 from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline
 from muster.coordinator.log.opening.loader import LogLoader
 from muster.coordinator.log.position import Place
@@ -33,8 +34,18 @@ _logger = structlog.get_logger("muster.log")
 class LogManager:
     """The logs of one data directory."""
 
-    def __init__(self, storage: Storage, settings: LogSettings, *, sync: SharedSync | None = None) -> None:
-        """`sync`: threads for syncs and removals, closed with the manager; without it only `flush` and `close` sync."""
+    def __init__(
+        self,
+        storage: Storage,
+        settings: LogSettings,
+        *,
+        sync: SharedSync | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        """`sync`: threads for syncs and removals, closed with the manager; without it only `flush` and `close` sync.
+        `engine`: makes the logs durable instead of the disk.
+        """
+        self._engine = engine
         self.storage = storage
         self.folders = PartitionFolders(storage, sync)
         self._sync = sync
@@ -163,6 +174,7 @@ class LogManager:
                 wall_ms=wall_ms,
                 sync=self._sync,
                 wait_for_sync=wait_for_sync,
+                engine=self._engine,
             )
             with self.folders.files_lock:
                 log = loader.load()
@@ -272,6 +284,9 @@ class LogManager:
 
     def remove(self, folders: Sequence[str]) -> None:
         """Take the files of deleted logs off the disk, when there is time."""
+        if self._engine is not None:
+            for folder in folders:
+                self._engine.dropped(folder)
 
         def job() -> None:
             for folder in folders:

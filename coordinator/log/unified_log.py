@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from muster.coordinator.log.checkpoints import LEADER_EPOCHS
-from muster.coordinator.log.durability import Availability, Durability
+from muster.coordinator.log.durability import Availability, Durability, Engine, LogDurability
 from muster.coordinator.log.errors import (
     BatchError,
     CorruptBatch,
@@ -69,15 +69,22 @@ class UnifiedLog:
         recovery_point: int,
         sync: SharedSync | None = None,
         wait_for_sync: bool = False,
+        engine: Engine | None = None,
     ) -> None:
-        """`sync`: threads to sync in; `wait_for_sync`: durable means synced, not only written (needs `sync`)."""
+        """`sync`: threads to sync in; `wait_for_sync`: durable means synced, not only written (needs `sync`).
+        `engine`: what makes the log durable instead.
+        """
         self.topic = topic
         self.partition = partition
         self.segments = segments
         self.epochs = epochs
         self.closed_cleanly = False
         self._availability = Availability(topic, partition)
-        self.durability = Durability(segments, self._availability, recovery_point, sync, wait_for_sync)
+        self.durability: LogDurability
+        if engine is None:
+            self.durability = Durability(segments, self._availability, recovery_point, sync, wait_for_sync)
+        else:
+            self.durability = engine.durability(segments, self._availability)
         self._producers: ProducerTracker | None = None
 
     # -- how it stands
@@ -461,6 +468,7 @@ class UnifiedLog:
         doomed = self.segments.take_out(first, last)
         if self._producers is not None:
             self._producers.removed(doomed)
+        self.durability.removed(doomed)
         for segment in doomed:
             with self._availability.failing(segment.file.path):
                 names.append(segment.discard())

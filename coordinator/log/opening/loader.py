@@ -19,6 +19,7 @@ import structlog
 
 from muster.coordinator.log import checkpoints
 from muster.coordinator.log.directory.last_stop import LastStop
+from muster.coordinator.log.durability import Engine
 from muster.coordinator.log.errors import CorruptBatch, DamagedLog, UnreadableLog
 from muster.coordinator.log.opening import leftovers
 from muster.coordinator.log.opening.recovery import (
@@ -57,8 +58,8 @@ class LogLoader:
     """Opens the log in one directory, which must exist."""
 
     __slots__ = (
-        "_segments", "config", "directory", "last_stop", "partition", "storage", "sync", "topic", "wait_for_sync",
-        "wall_ms",
+        "_segments", "config", "directory", "engine", "last_stop", "partition", "storage", "sync", "topic",
+        "wait_for_sync", "wall_ms",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +73,9 @@ class LogLoader:
         wall_ms: int = 0,
         sync: SharedSync | None = None,
         wait_for_sync: bool = False,
+        engine: Engine | None = None,
     ) -> None:
+        self.engine = engine
         self.storage = storage
         self.directory = directory
         self.topic = topic
@@ -132,6 +135,7 @@ class LogLoader:
             recovery_point=end_offset if last_stop.was_clean else min(last_stop.recovery_point, end_offset),
             sync=self.sync,
             wait_for_sync=self.wait_for_sync,
+            engine=self.engine,
         )
 
     # -- segments, start and end

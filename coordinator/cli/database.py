@@ -1,0 +1,139 @@
+"""`muster cluster`: the tables of a cluster in PostgreSQL."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from muster.coordinator.database.administration import ClusterStatus, Status
+
+DEFAULT_NAME = "muster"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    about = "Several nodes over one database: what `muster serve --cluster URL` needs in PostgreSQL."
+    parser = commands.add_parser("cluster", help="tables in PostgreSQL for several nodes", description=about)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    init = actions.add_parser("init", help="make the tables, and a cluster in them; what is there stays")
+    status = actions.add_parser(
+        "status", help="who serves, who stands by, how much there is, and what the database's settings promise"
+    )
+    upgrade = actions.add_parser("upgrade", help="bring the tables to this Muster's version")
+    for one in (init, status, upgrade):
+        one.add_argument("url", metavar="URL", help="postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD")
+    init.add_argument("--name", default=DEFAULT_NAME, help=f"of the cluster (default: {DEFAULT_NAME})")
+    init.add_argument("--cluster-id", metavar="ID", help="the id that clients see (default: a new one)")
+    status.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run it. Exit status 0; 1 when the database cannot do it."""
+    from muster.coordinator.database.missing import MissingExtra, check
+
+    try:
+        check()
+    except MissingExtra as error:
+        return _failed(str(error))
+    from muster.coordinator.database.store import StoreAway, StoreRefused
+
+    try:
+        return asyncio.run(_ACTIONS[options.action](options))
+    except StoreRefused as error:
+        return _failed(str(error))
+    except StoreAway as error:
+        return _failed(f"the database cannot be reached: {error}")
+
+
+def _failed(why: str) -> int:
+    print(f"muster cluster: {why}", file=sys.stderr)
+    return 1
+
+
+async def _init(options: argparse.Namespace) -> int:
+    from muster.coordinator import uuids
+    from muster.coordinator.database import administration
+    from muster.coordinator.database.store import Identity
+    from muster.coordinator.log.checkpoints import encode_uuid
+
+    if not options.name.strip():
+        return _failed("--name is empty; give the cluster a name, or none for the default one")
+    cluster_id = options.cluster_id or encode_uuid(uuids.draw_uuid())
+    identity = Identity(cluster_id, encode_uuid(uuids.draw_uuid()))
+    done, found, is_new = await administration.init(options.url, options.name, identity)
+    for migration in done:
+        print(f"tables of version {migration.version}: {migration.about}")
+    if options.cluster_id is not None and found != options.cluster_id:
+        return _failed(f"the cluster {options.name} is there, and has the id {found}, not {options.cluster_id}")
+    print(f"the cluster {options.name} is {'made' if is_new else 'there'}, with the id {found}")
+    return 0
+
+
+async def _upgrade(options: argparse.Namespace) -> int:
+    from muster.coordinator.database import administration, schema
+
+    done = await administration.upgrade(options.url)
+    for migration in done:
+        print(f"tables of version {migration.version}: {migration.about}")
+    if not done:
+        print(f"the tables are of version {schema.NEWEST}, the newest one")
+    return 0
+
+
+async def _status(options: argparse.Namespace) -> int:
+    from muster.coordinator.database import administration
+
+    found = await administration.status(options.url)
+    if options.json:
+        print(json.dumps(_plain(found), indent=2))
+    else:
+        for line in lines(found):
+            print(line)
+    return 0
+
+
+def _plain(status: Status) -> dict[str, Any]:
+    clusters = [
+        {**one._asdict(), "nodes": [node._asdict() for node in one.nodes]} for one in status.clusters
+    ]  # fmt: skip
+    return {**status._asdict(), "clusters": clusters, "warnings": list(status.warnings)}
+
+
+def lines(status: Status) -> list[str]:
+    """What is printed."""
+    from muster.coordinator.database import schema
+
+    found = [f"PostgreSQL {status.server}"]
+    if status.version == 0:
+        found.append("there are no tables of Muster's: run `muster cluster init URL`")
+    elif status.version < schema.NEWEST:
+        found.append(f"the tables are of version {status.version}: run `muster cluster upgrade URL`")
+    elif status.version > schema.NEWEST:
+        found.append(f"the tables are of version {status.version}: a newer Muster has made them")
+    for cluster in status.clusters:
+        found += _lines_of(cluster)
+    return found + [f"warning: {warning}" for warning in status.warnings]
+
+
+def _lines_of(cluster: ClusterStatus) -> list[str]:
+    found = [
+        f"cluster {cluster.name} ({cluster.cluster_id}): {cluster.logs} partitions, {cluster.segments} segments, "
+        f"{cluster.rows} rows, {cluster.bytes / 1_000_000:.1f} MB"
+        + (f"; {cluster.dead_segments} segments wait for their removal" if cluster.dead_segments else "")
+    ]
+    if cluster.lease_ms <= 0:
+        was = f"; the last was {cluster.address}, in epoch {cluster.epoch}" if cluster.epoch else ""
+        found.append(f"  nobody serves{was}")
+    for node in cluster.nodes:
+        if node.holds_office:
+            found.append(f"  {node.address} serves, in epoch {cluster.epoch}; its lease has {cluster.lease_ms} ms left")
+        else:
+            found.append(f"  {node.address} stands by")
+    return found
+
+
+_ACTIONS = {"init": _init, "status": _status, "upgrade": _upgrade}

@@ -1,0 +1,213 @@
+"""`muster cluster init | upgrade | status`: what is done with the tables, and what they and the database say."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import asyncpg
+
+from muster.coordinator.database import schema
+from muster.coordinator.database.postgres import connect, refusal
+from muster.coordinator.database.store import DEAD, LIVE, Identity, StoreAway, StoreRefused
+
+TIMEOUT_S: Final = 30.0
+SEEN_S: Final = 10
+"""A node that was seen so long ago is there."""
+
+
+class NodeStatus(NamedTuple):
+    """One node: in office, or standing by."""
+
+    holder: str
+    address: str
+    holds_office: bool
+    seen_ms: int
+    """How long ago."""
+
+
+class ClusterStatus(NamedTuple):
+    """One cluster."""
+
+    name: str
+    cluster_id: str
+    epoch: int
+    address: str
+    """Of the node in office; "" when nobody was ever."""
+    lease_ms: int
+    """What is left of its lease; negative: it is over."""
+    logs: int
+    segments: int
+    dead_segments: int
+    rows: int
+    bytes: int
+    nodes: tuple[NodeStatus, ...]
+
+
+class Status(NamedTuple):
+    """A database."""
+
+    server: str
+    version: int
+    """Of the tables; 0: there are none."""
+    clusters: tuple[ClusterStatus, ...]
+    warnings: tuple[str, ...]
+
+
+async def _with(url: str, what: Any) -> Any:
+    """Raises StoreAway or StoreRefused."""
+    connection = await connect(url, TIMEOUT_S)
+    try:
+        return await what(connection)
+    except asyncpg.PostgresError as error:
+        raise refusal(error) or StoreAway(f"{type(error).__name__}: {error}") from error
+    except (OSError, asyncpg.InterfaceError) as error:
+        raise StoreAway(str(error) or type(error).__name__) from error
+    finally:
+        await connection.close()
+
+
+async def _version(connection: Any) -> int:
+    """Of the tables; 0: there are none."""
+    if await connection.fetchval("SELECT to_regclass('muster_schema')") is None:
+        return 0
+    return await connection.fetchval("SELECT max(version) FROM muster_schema") or 0
+
+
+async def _migrate(connection: Any, version: int) -> list[schema.Migration]:
+    if version > schema.NEWEST:
+        raise StoreRefused(
+            f"the tables are of version {version}, and this Muster knows them up to {schema.NEWEST}: use a newer one"
+        )
+    done = []
+    for migration in schema.missing(version):
+        async with connection.transaction():
+            await connection.execute(schema.VERSIONS_TABLE)
+            # two who do this at the same time: the second one's fails here, and its statements are undone
+            await connection.execute(
+                "INSERT INTO muster_schema (version, about, applied_at) VALUES ($1, $2, clock_timestamp())",
+                migration.version, migration.about,
+            )  # fmt: skip
+            for statement in migration.statements:
+                await connection.execute(statement)
+        done.append(migration)
+    return done
+
+
+async def init(url: str, name: str, identity: Identity) -> tuple[list[schema.Migration], str, bool]:
+    """Make what is missing: the migrations that were done, the id of the cluster, and whether it is new. Raises
+    StoreAway or StoreRefused.
+    """
+
+    async def work(connection: Any) -> tuple[list[schema.Migration], str, bool]:
+        done = await _migrate(connection, await _version(connection))
+        async with connection.transaction():
+            made = await connection.fetchval(
+                "INSERT INTO muster_clusters (cluster_no, name, cluster_id, directory_id, created_at) "
+                "SELECT coalesce(max(cluster_no), 0) + 1, $1, $2, $3, clock_timestamp() FROM muster_clusters "
+                "ON CONFLICT (name) DO NOTHING RETURNING cluster_no",
+                name, *identity,
+            )  # fmt: skip
+            if made is not None:
+                await connection.execute(
+                    "INSERT INTO muster_offices (cluster_no, epoch, turn, holder, address, expires_at) "
+                    "VALUES ($1, 0, 0, '', '', clock_timestamp())",
+                    made,
+                )
+        cluster_id = await connection.fetchval("SELECT cluster_id FROM muster_clusters WHERE name = $1", name)
+        return done, cluster_id, made is not None
+
+    found: tuple[list[schema.Migration], str, bool] = await _with(url, work)
+    return found
+
+
+async def upgrade(url: str) -> list[schema.Migration]:
+    """Bring the tables to the newest version: what was done. Raises StoreAway or StoreRefused."""
+
+    async def work(connection: Any) -> list[schema.Migration]:
+        version = await _version(connection)
+        if version == 0:
+            raise StoreRefused("the database has no tables of Muster's: run `muster cluster init URL`")
+        return await _migrate(connection, version)
+
+    found: list[schema.Migration] = await _with(url, work)
+    return found
+
+
+async def status(url: str) -> Status:
+    """How it stands. Raises StoreAway or StoreRefused."""
+
+    async def work(connection: Any) -> Status:
+        version = await _version(connection)
+        clusters = await _clusters(connection) if version == schema.NEWEST else ()
+        return Status(
+            await connection.fetchval("SHOW server_version"), version, clusters, tuple(await _warnings(connection))
+        )
+
+    found: Status = await _with(url, work)
+    return found
+
+
+async def _clusters(connection: Any) -> tuple[ClusterStatus, ...]:
+    rows = await connection.fetch(
+        "SELECT c.cluster_no, c.name, c.cluster_id, o.epoch, o.holder, o.address, "
+        "(extract(epoch FROM o.expires_at - clock_timestamp()) * 1000)::bigint AS lease_ms "
+        "FROM muster_clusters c JOIN muster_offices o ON o.cluster_no = c.cluster_no ORDER BY c.name"
+    )
+    return tuple([await _cluster(connection, row) for row in rows])
+
+
+async def _cluster(connection: Any, row: Any) -> ClusterStatus:
+    no = row["cluster_no"]
+    logs = await connection.fetchval("SELECT count(*) FROM muster_logs WHERE cluster_no = $1", no)
+    count = "SELECT count(*) FROM muster_segments WHERE cluster_no = $1 AND state = $2"
+    live, dead = await connection.fetchval(count, no, LIVE), await connection.fetchval(count, no, DEAD)
+    size = await connection.fetchrow(
+        "SELECT count(*) AS rows, coalesce(sum(length(data)), 0)::bigint AS bytes FROM muster_batches "
+        "WHERE cluster_no = $1",
+        no,
+    )
+    nodes = await connection.fetch(
+        "SELECT holder, address, (extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint AS seen_ms "
+        f"FROM muster_nodes WHERE cluster_no = $1 AND seen_at > clock_timestamp() - interval '{SEEN_S} seconds' "
+        "ORDER BY address, holder",
+        no,
+    )
+    found = [NodeStatus(one["holder"], one["address"], False, one["seen_ms"]) for one in nodes]
+    found = [one for one in found if one.holder != row["holder"]]
+    if row["lease_ms"] > 0:
+        found.insert(0, NodeStatus(row["holder"], row["address"], True, 0))
+    return ClusterStatus(
+        row["name"], row["cluster_id"], row["epoch"], row["address"], row["lease_ms"], logs, live, dead,
+        size["rows"], size["bytes"], tuple(found),
+    )  # fmt: skip
+
+
+async def _warnings(connection: Any) -> list[str]:
+    """Where the database promises less than that nothing acknowledged is lost."""
+    rows = await connection.fetch(
+        "SELECT name, setting FROM pg_settings WHERE name = ANY($1::text[])",
+        ["fsync", "synchronous_commit", "synchronous_standby_names", "full_page_writes"],
+    )
+    return warnings({row["name"]: row["setting"] for row in rows})
+
+
+def warnings(settings: dict[str, str]) -> list[str]:
+    """What these settings of PostgreSQL mean for what was acknowledged. Pure; an absent setting says nothing."""
+    found = []
+    if settings.get("fsync") == "off":
+        found.append("fsync=off: a crash of the database's machine may lose or damage everything")
+    if settings.get("full_page_writes") == "off":
+        found.append("full_page_writes=off: a crash of the database's machine may damage pages")
+    commit, standbys = settings.get("synchronous_commit", "on"), settings.get("synchronous_standby_names", "")
+    if commit == "off":
+        found.append("synchronous_commit=off: a crash of the database loses what was acknowledged in the last moments")
+    elif standbys and commit in ("local", "remote_write"):
+        found.append(
+            f"synchronous_commit={commit}: a failover to a standby may lose what was acknowledged; set it to on"
+        )
+    if not standbys and "synchronous_standby_names" in settings:
+        found.append(
+            "synchronous_standby_names is empty: what is acknowledged is on the disk of one server, and a failover to "
+            "a standby may lose the newest of it"
+        )
+    return found

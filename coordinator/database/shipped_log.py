@@ -1,0 +1,307 @@
+"""One log whose segments on this machine are a copy: it is durable up to where the database has it.
+
+An append goes to the copy at once and gets its offset there. From there the next turn takes what the database does not
+have yet: the copy is the queue, so what waits for a slow database takes no memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from muster.coordinator.database.store import LIVE, STAGED, BatchRow, Changes, SegmentRow
+from muster.coordinator.log.durability import Availability
+from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.log.records.headers import read_header, whole_batches
+from muster.coordinator.log.segments.log_segments import LogSegments
+from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.segments.segment import Segment
+
+CHUNK: Final = 1024 * 1024
+"""A row has so many bytes of batches at most, or one batch."""
+
+
+class Desk(Protocol):
+    """What brings the logs to the database: the `shipper.Shipper`."""
+
+    def want(self, log: ShippedLog) -> None:
+        """There is something to bring."""
+
+    def number(self) -> int:
+        """A number that no segment has."""
+
+    def stage(self, upload: Upload) -> None:
+        """A compacted segment is to be brought, when there is time."""
+
+    def failed(self, what: str) -> None:
+        """The copy cannot be relied on any more."""
+
+    def in_background(self, job: Callable[[], object], done: Callable[[], object]) -> None:
+        """Do a job that works on files."""
+
+
+class Upload:
+    """A compacted segment on its way to the place of those that it was made from."""
+
+    __slots__ = ("log", "number", "position", "segment")
+
+    def __init__(self, log: ShippedLog, segment: Segment, number: int) -> None:
+        self.log = log
+        self.segment = segment
+        self.number = number
+        self.position = 0
+
+    def bring(self, changes: Changes) -> bool:
+        """Put the next part into a turn; False: that was the last."""
+        log, segment = self.log, self.segment
+        if not log.is_upload(self):
+            return False
+        if self.position == 0:
+            changes.new_segments.append(SegmentRow(self.number, log.log_no, segment.base_offset, STAGED))
+        row = read_row(segment, self.position, self.number)
+        if row is not None:
+            changes.batches.append(row)
+            self.position += len(row.data)
+            if self.position < segment.size:
+                return True
+        log.uploaded(self, changes)
+        return False
+
+
+def read_row(segment: Segment, position: int, number: int, most: int = CHUNK) -> BatchRow | None:
+    """Whole batches of a segment from a position on; None at its end. Raises OSError."""
+    left = segment.size - position
+    if left <= 0:
+        return None
+    data = segment.file.pread(min(left, most), position)
+    whole, wanted, next_offset = whole_batches(data)
+    if whole == 0:
+        data = segment.file.pread(min(left, wanted), position)
+        whole, wanted, next_offset = whole_batches(data)
+        if whole == 0:
+            raise OSError(f"there is no whole batch at byte {position}")
+    return BatchRow(number, read_header(data).base_offset, next_offset, data if whole == len(data) else data[:whole])
+
+
+class ShippedLog:
+    """The `log.durability.LogDurability` of one log."""
+
+    waits_for_sync = True
+
+    def __init__(
+        self,
+        desk: Desk,
+        log_no: int,
+        segments: LogSegments,
+        availability: Availability,
+        known: dict[int, int],
+        *,
+        is_new: bool,
+    ) -> None:
+        """`known`: the numbers of the segments that the database has, by base offset. `is_new`: it has nothing of the
+        log yet.
+        """
+        self.log_no = log_no
+        self._desk = desk
+        self._segments = segments
+        self._availability = availability
+        availability.when_offline = self._went_offline
+        self.durable_offset = segments.start_offset if is_new else segments.end_offset
+        self.found_end = self.durable_offset
+        self._waiters = Waiters()
+        self._listeners: tuple[Callable[[], object], ...] = ()
+        self._numbers: dict[Segment, list[int]] = {}
+        """The segments of the database that stand for one of the copy: more than one until a compacted one is there."""
+        self._new: list[SegmentRow] = []
+        self._dead: list[int] = []
+        self._uploads: dict[Segment, Upload] = {}
+        self._unsent: deque[Segment] = deque()
+        """Segments with something that was not taken yet; the first from `_position` on."""
+        self._position = 0
+        self._held: deque[BatchRow] = deque()
+        """What was not taken yet when the files were closed."""
+        self._start_offset = segments.start_offset
+        self._is_closed = False
+        for segment in segments:
+            if segment.base_offset in known:
+                self._numbers[segment] = [known[segment.base_offset]]
+            else:
+                self._add(segment)
+        if is_new:
+            self._unsent.extend(segments)
+        else:
+            self._unsent.append(segments.active)
+            self._position = segments.active.size
+        if self._new or is_new:
+            desk.want(self)
+
+    @property
+    def recovery_point(self) -> int:
+        """The copy is made anew after each stop."""
+        return self.durable_offset
+
+    def _add(self, segment: Segment) -> None:
+        number = self._desk.number()
+        self._numbers[segment] = [number]
+        self._new.append(SegmentRow(number, self.log_no, segment.base_offset, LIVE))
+
+    # -- who waits
+
+    def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call `callback` after each append, and when more has become durable; returns what ends that."""
+        self._listeners = (*self._listeners, callback)
+
+        def remove() -> None:
+            self._listeners = tuple(held for held in self._listeners if held is not callback)
+
+        return remove
+
+    def when_durable(self, position: int, callback: Waiter) -> None:
+        """Call `callback(None)` once the database has all before `position`, or `callback(error)`."""
+        if position <= self.durable_offset:
+            callback(None)
+        elif self._availability.failure is not None:
+            callback(self._availability.failure)
+        else:
+            self._waiters.add(position, callback)
+            self._desk.want(self)
+
+    when_flushed = when_durable
+    when_synced = when_durable
+
+    # -- what happens to the copy
+
+    def appended(self, count: int) -> None:  # noqa: ARG002 - by records nothing is decided here
+        """So many records were appended."""
+        self._desk.want(self)
+        for callback in self._listeners:
+            callback()
+
+    def rolled(self, old: Segment) -> None:  # noqa: ARG002 - it is still in `_unsent` as long as it has to be
+        """The log goes on in another segment."""
+        self._add(self._segments.active)
+        self._unsent.append(self._segments.active)
+        self._desk.want(self)
+
+    def removed(self, doomed: Sequence[Segment]) -> None:
+        """These segments have ceased to be part of the log, all of them durable; or only its start has moved."""
+        for segment in doomed:
+            self._uploads.pop(segment, None)
+            self._dead += self._numbers.pop(segment, [])
+            if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
+                self._unsent.popleft()
+                self._position = 0
+        self._desk.want(self)
+
+    def replaced(self, old: Sequence[Segment], new: Segment) -> None:
+        """A compacted segment has taken their place in the copy; in the database when all of it is there."""
+        numbers: list[int] = []
+        for segment in old:
+            self._uploads.pop(segment, None)
+            numbers += self._numbers.pop(segment, [])
+            if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
+                self._unsent.popleft()
+                self._position = 0
+        upload = Upload(self, new, self._desk.number())
+        self._uploads[new] = upload
+        self._numbers[new] = [*numbers, upload.number]
+        self._desk.stage(upload)
+
+    def is_upload(self, upload: Upload) -> bool:
+        """Whether it is still wanted."""
+        return not self._is_closed and self._uploads.get(upload.segment) is upload
+
+    def uploaded(self, upload: Upload, changes: Changes) -> None:
+        """All of it is in this turn or an earlier one: it counts from this turn on, and the old ones do not."""
+        del self._uploads[upload.segment]
+        numbers = self._numbers[upload.segment]
+        self._numbers[upload.segment] = [upload.number]
+        changes.live.append(upload.number)
+        changes.dead += [number for number in numbers if number != upload.number]
+
+    def cut_to(self, end_offset: int) -> None:
+        """What the database may have cannot be cut off here: the copy is of no use any more."""
+        self._desk.failed(f"the copy of {self._segments.directory} was cut off at offset {end_offset}")
+
+    def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
+        """Do what need not be waited for, then call `done`."""
+        self._desk.in_background(job, done)
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        """Nothing waits for a time."""
+
+    # -- bringing it
+
+    def take(self, changes: Changes, most: int) -> tuple[int, int]:
+        """Put what the database does not have yet into a turn, about `most` bytes: the offset up to where that goes
+        (-1: there is no batch), and what is left of `most` (nothing: there may be more to take). Raises OSError.
+        """
+        changes.new_segments += self._new
+        changes.dead += self._dead
+        self._new, self._dead = [], []
+        if self._segments.start_offset != self._start_offset:
+            self._start_offset = changes.starts[self.log_no] = self._segments.start_offset
+        next_offset = -1
+        while most > 0:
+            row = self._next_row()
+            if row is None:
+                break
+            changes.batches.append(row)
+            next_offset = row.next_offset
+            most -= len(row.data)
+        return next_offset, most
+
+    def _next_row(self) -> BatchRow | None:
+        if self._held:
+            return self._held.popleft()
+        return None if self._is_closed else self._next_of_copy()
+
+    def _rest(self) -> Iterator[BatchRow]:
+        while (row := self._next_of_copy()) is not None:
+            yield row
+
+    def _next_of_copy(self) -> BatchRow | None:
+        while True:
+            segment = self._unsent[0]
+            row = read_row(segment, self._position, self._numbers[segment][0])
+            if row is not None:
+                self._position += len(row.data)
+                return row
+            if len(self._unsent) == 1:
+                return None
+            self._unsent.popleft()
+            self._position = 0
+
+    def confirm(self, next_offset: int) -> None:
+        """The database has all before."""
+        if next_offset > self.durable_offset:
+            self.durable_offset = next_offset
+            self._waiters.release(next_offset)
+            for callback in self._listeners:
+                callback()
+
+    # -- the end
+
+    def _went_offline(self, failure: LogOffline) -> None:
+        self._waiters.fail(failure)
+        self._desk.failed(str(failure))
+
+    def flush(self) -> None:
+        """The files are about to be closed: keep what was not taken yet."""
+        rows = list(self._rest())
+        if rows:
+            self._held.extend(rows)
+            self._desk.want(self)
+
+    def close(self, failure: LogOffline) -> None:
+        """Those that still wait are told `failure`; no callback is called afterwards."""
+        self._is_closed = True
+        self._waiters.fail(failure)
+        self._listeners = ()
+
+    def numbers(self) -> list[int]:
+        """Of all its segments in the database; its topic is deleted."""
+        return [number for numbers in self._numbers.values() for number in numbers]
