@@ -14,6 +14,7 @@ from muster.coordinator.log import Storage, checkpoints
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.opening.recovery import check_batch
 from muster.coordinator.log.segments.file_names import LOG_SUFFIX, segment_name
+from muster.coordinator.log.storage.lock import LOCK_FILE
 
 MARK: Final = "muster-cluster-copy"
 """The file that says that a directory holds such a copy, and nothing that would be missed."""
@@ -32,20 +33,24 @@ class CopyRefused(Exception):
 
 
 def clear(storage: Storage) -> None:
-    """Make room for a new copy. Raises CopyRefused or OSError."""
+    """Make room for a new copy. Raises CopyRefused, DirectoryLocked or OSError."""
     storage.make_directory("")
-    entries = storage.entries("")
+    entries = [entry for entry in storage.entries("") if entry.name != LOCK_FILE]
     if entries and storage.load(MARK) is None:
         raise CopyRefused(
             f"{storage.root} is not empty and holds no copy of a cluster, which would be thrown away: "
             "give --data-dir a directory of its own, or none"
         )
-    storage.save(MARK, b"A copy of what a database has: it is thrown away and made anew.\n")
-    for entry in entries:
-        if entry.is_directory:
-            storage.remove_tree(entry.name)
-        elif entry.name != MARK:
-            storage.remove(entry.name)
+    lock = storage.lock()  # another node may be at work in it
+    try:
+        storage.save(MARK, b"A copy of what a database has: it is thrown away and made anew.\n")
+        for entry in entries:
+            if entry.is_directory:
+                storage.remove_tree(entry.name)
+            elif entry.name != MARK:
+                storage.remove(entry.name)
+    finally:
+        lock.release()
 
 
 class _Log:

@@ -27,7 +27,7 @@ from muster.coordinator.database.store import (
 )
 
 FETCHED_ROWS: Final = 200
-"""Rows that are read at once: 200 MB at the very most, as each is of one MB or one batch."""
+"""Rows that are read at once: each has 256 KB at most, or one batch."""
 NODE_KEPT_S: Final = 60
 """A node that has not been seen for so long is forgotten."""
 

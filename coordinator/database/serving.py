@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import socket
 import sys
@@ -15,13 +14,11 @@ from typing import Any
 
 import structlog
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
 from muster.coordinator.config.listeners import show
 from muster.coordinator.database.postgres import PostgresStore
-from muster.coordinator.database.store import StoreAway
-from muster.coordinator.database.term import Term, give_back, stand_by
-from muster.coordinator.machine import Machine
+from muster.coordinator.database.standing import Standing
+from muster.coordinator.database.term import Term
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server import GC_EVERY_OBJECTS, SWITCH_S, THIS_MACHINE, stopping_at_signals
 
@@ -58,59 +55,24 @@ async def _serve_from(url: str, name: str, directory: Path, config: Config, read
     lease_ms = config.settings(ClusterSettings).broker_session_timeout_ms
     store = PostgresStore(url, name, timeout_ms=lease_ms // 3)
     machine = THIS_MACHINE
-    holder, address = machine.draw_uuid_text(), _address(config)
+    clock = machine.clock()
+
+    def make_term() -> Term:
+        return Term(config, store, machine, clock, directory, loaded=gc.freeze)
+
+    def serves(server: Any) -> None:
+        gc.set_threshold(GC_EVERY_OBJECTS)
+        gc.enable()
+        first = server.bound[0]
+        ready("localhost" if first.host in WILDCARDS else first.host, first.port)
+
+    sys.setswitchinterval(SWITCH_S)
+    node = Standing(store, clock, machine.draw_uuid_text(), _address(config), lease_ms)
     try:
-        await _terms(config, store, machine, machine.clock(), directory, holder, address, lease_ms, stop, ready)
+        await node.live(make_term, stop, serves)
     finally:
         await store.close()
     log.info("stopped")
-
-
-async def _terms(
-    config: Config,
-    store: PostgresStore,
-    machine: Machine,
-    clock: Clock,
-    directory: Path,
-    holder: str,
-    address: str,
-    lease_ms: int,
-    stop: asyncio.Event,
-    ready: Callable[[str, int], None],
-) -> None:
-    sys.setswitchinterval(SWITCH_S)
-    while True:
-        taken = await stand_by(store, clock, holder, address, lease_ms, stop)
-        if taken is None:
-            return
-        office, asked_ms = taken
-        term = Term(config, store, machine, clock, directory, loaded=gc.freeze)
-        try:
-            await term.begin(office, asked_ms, lease_ms)
-        except StoreAway as error:
-            log.warning("the office cannot be taken", reason=str(error), what="this node stands by again")
-            continue
-        except BaseException:
-            await give_back(store, holder, office.epoch)
-            raise
-        gc.set_threshold(GC_EVERY_OBJECTS)
-        gc.enable()
-        assert term.server is not None
-        first = term.server.bound[0]
-        ready("localhost" if first.host in WILDCARDS else first.host, first.port)
-        await _first_of(stop, term.lost)
-        whole = await term.end()
-        if stop.is_set():
-            if whole:
-                await give_back(store, holder, office.epoch)
-            return
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    waits = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for one in waits:
-        one.cancel()
 
 
 def _address(config: Config) -> str:

@@ -20,7 +20,7 @@ from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 if TYPE_CHECKING:
     from muster.coordinator.log.segments.segment import Segment
 
-CHUNK: Final = 1024 * 1024
+CHUNK: Final = 256 * 1024
 """A row has so many bytes of batches at most, or one batch."""
 
 

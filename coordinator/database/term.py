@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 from copy import copy as shallow_copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -17,7 +17,7 @@ from muster.coordinator.config import Config
 from muster.coordinator.database import copy
 from muster.coordinator.database.lease import Lease
 from muster.coordinator.database.shipper import Shipper
-from muster.coordinator.database.store import Office, Store, StoreAway, StoreRefused
+from muster.coordinator.database.store import Office, Store, StoreAway
 from muster.coordinator.log import FilesystemSync, Storage
 from muster.coordinator.log.durability import Engine
 from muster.coordinator.machine import Machine, Post
@@ -26,11 +26,6 @@ from muster.coordinator.server import Server
 if TYPE_CHECKING:
     from muster.coordinator.log import SharedSync
     from muster.coordinator.slices import Worker
-
-LOOK_MS: Final = 500
-"""How often who stands by asks whether the office is free."""
-DRAIN_MS: Final = 2_000
-"""How long a stop waits for the last turn, as far as the lease allows."""
 
 _logger = structlog.get_logger("muster.cluster")
 
@@ -80,9 +75,11 @@ class Term:
         clock: Clock,
         directory: Path | None,
         *,
+        open_server: Callable[..., Any] = Server,
         loaded: Callable[[], object] = lambda: None,
     ) -> None:
-        """`directory`: where the copy is made; None: in memory."""
+        """`directory`: where the copy is made; None: in memory. `open_server`: makes the server, for tests."""
+        self._open_server = open_server
         self._config = config
         self._store = store
         self._machine = machine
@@ -90,7 +87,7 @@ class Term:
         self._directory = directory
         self._loaded = loaded
         self.lost = asyncio.Event()
-        self.server: Server | None = None
+        self.server: Any = None
         self._shipper: Shipper
         self._turns: asyncio.Task[None]
 
@@ -112,10 +109,15 @@ class Term:
         keeping = asyncio.create_task(keeper.run())
         try:
             copied = await copy.make(self._store, storage, identity, self._config.node_id)
-        finally:
+        except Exception:
             keeper.stop()
             await keeping
+            self._files.close()
+            raise
+        keeper.stop()
+        await keeping
         if keeper.failure:
+            self._files.close()
             raise StoreAway(keeper.failure)
         self._shipper = Shipper(
             self._store,
@@ -132,10 +134,11 @@ class Term:
         self._turns = asyncio.create_task(self._shipper.run())
         config = shallow_copy(self._config)
         config.data_dir, config.cluster_id = self._directory, identity.cluster_id
-        self.server = Server(config, machine=OfficeMachine(self._machine, storage, self._shipper), loaded=self._loaded)
+        machine = OfficeMachine(self._machine, storage, self._shipper)
+        self.server = self._open_server(config, machine=machine, loaded=self._loaded)
         try:
             await self.server.start()
-        except BaseException:
+        except Exception:
             self.server = None  # it has stopped itself
             await self.end()
             raise
@@ -154,47 +157,3 @@ class Term:
         whole = await self._shipper.drain()
         self._files.close()
         return whole
-
-
-async def stand_by(
-    store: Store, clock: Clock, holder: str, address: str, lease_ms: int, stop: asyncio.Event
-) -> tuple[Office, int] | None:
-    """Wait until the office is this node's: it, and the monotonic time at which it was asked for; None: `stop` is set.
-    Raises StoreRefused.
-    """
-    told: Any = None
-    while not stop.is_set():
-        asked_ms = clock.mono_ms()
-        try:
-            office = await store.acquire(holder, address, lease_ms)
-        except StoreAway as error:
-            if told != "away":
-                told = "away"
-                _logger.warning("the database is away", reason=str(error), what="it is asked again and again")
-        else:
-            if office.holder == holder:
-                return office, asked_ms
-            if told != office.epoch:
-                told = office.epoch
-                _logger.info("standing by", in_office=office.address or office.holder, epoch=office.epoch)
-        await _pause(clock, LOOK_MS, stop)
-    return None
-
-
-async def _pause(clock: Clock, ms: int, stop: asyncio.Event) -> None:
-    over = asyncio.Event()
-    timer = clock.call_at(clock.mono_ms() + ms, over.set)
-    waits = [asyncio.create_task(event.wait()) for event in (over, stop)]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    timer.cancel()
-    for one in waits:
-        one.cancel()
-
-
-async def give_back(store: Store, holder: str, epoch: int) -> None:
-    """Let another node take the office at once. What cannot be told now, the end of the lease tells."""
-    try:
-        await store.release(holder, epoch)
-    except (StoreAway, StoreRefused) as error:
-        _logger.warning("the office could not be given back", reason=str(error),
-                        what="another node takes it when the lease is over")  # fmt: skip

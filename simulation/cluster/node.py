@@ -1,0 +1,169 @@
+"""One node of a cluster in virtual time: what `muster serve --cluster` runs, over a `FaultyStore`, with a server of the
+simulation's choice in each term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from muster.coordinator import uuids
+from muster.coordinator.clock import Clock
+from muster.coordinator.config import load
+from muster.coordinator.database.standing import Standing
+from muster.coordinator.database.term import Term
+from muster.coordinator.log import MemoryStorage, SharedSync, Storage
+from muster.coordinator.machine import Machine, Post
+from muster.simulation.cluster.database import FaultyStore, Tables
+from muster.simulation.process import VirtualLoop
+from muster.simulation.world import VirtualClock, World
+
+MOST_TURNS = 20_000
+
+
+class Node:
+    """See the module. `alive`: the process is there. `server`: that of the present term."""
+
+    def __init__(
+        self, world: World, tables: Tables, name: str, lease_ms: int, open_server: Callable[..., Any],
+        fault: Callable[[str], object],
+    ) -> None:  # fmt: skip
+        self.world, self.name = world, name
+        self.alive = True
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._met)
+        self._fault = fault
+        self._held: list[Callable[[], object]] | None = None
+        self.store = FaultyStore(world, tables, self.does, world.rng, timeout_ms=lease_ms // 3)
+        self.machine = NodeMachine(self)
+        self.clock = self.machine.clock()
+        self.server: Any = None
+        config = load(listen="127.0.0.1:9092", in_memory=True)
+        standing = Standing(self.store, self.clock, uuids.draw_uuid_text(world.rng.randbytes), name, lease_ms)
+        self._stop = asyncio.Event()
+
+        def make_term() -> Term:
+            return Term(config, self.store, self.machine, self.clock, None, open_server=self._open(open_server))
+
+        self._task = self.loop.create_task(standing.live(make_term, self._stop))
+        self.turns()
+
+    def _open(self, open_server: Callable[..., Any]) -> Callable[..., Any]:
+        def make(config: Any, machine: Machine, loaded: Any) -> Any:  # noqa: ARG001
+            self.server = open_server(self, machine)
+            return self.server
+
+        return make
+
+    def _met(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if self.alive:
+            self._fault(f"{self.name}: {context.get('message')}: {context.get('exception')!r}")
+
+    # ---- doing things
+
+    def does(self, what: Callable[[], object]) -> None:
+        """Something happens to the process; later, when it stands still."""
+        if self._held is not None:
+            self._held.append(what)
+        elif self.alive:
+            self.loop.call_soon(what)
+            if not self.loop.is_running():
+                self.turns()
+
+    def turns(self) -> None:
+        """Until nothing is left to do now."""
+        for _ in range(MOST_TURNS):
+            if not self.alive or not self.loop.turn():
+                break
+        else:
+            self._fault(f"{self.name}: the event loop never comes to rest")
+        if self.alive and self._task.done():
+            self.alive = False
+            error = self._task.exception()
+            if error is not None:
+                self._fault(f"{self.name} ended: {error!r}")
+
+    @property
+    def stands_still(self) -> bool:
+        return self._held is not None
+
+    def stand_still(self, for_ms: int) -> None:
+        """As after SIGSTOP."""
+        if self._held is None and self.alive:
+            self._held = []
+            self.world.later(for_ms, self._go_on)
+
+    def _go_on(self, _: None) -> None:
+        held, self._held = self._held or [], None
+        for what in held:
+            self.does(what)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        if self._held is not None:
+            self._go_on(None)
+        self.does(self._stop.set)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.alive = False
+
+
+class _Threads:
+    """An executor whose jobs run when the world says so."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._jobs: list[Callable[[], object]] = []
+
+    def submit(self, job: Callable[[], object]) -> None:
+        self._jobs.append(job)
+        self._node.world.later(1 + self._node.world.rng.randrange(10), self._work)
+
+    def _work(self, _: None) -> None:
+        if self._node.stands_still:
+            self._node.world.later(10, self._work)
+        elif self._jobs and self._node.alive:
+            self._jobs.pop(0)()
+            self._node.turns()
+
+    def shutdown(self, *, wait: bool) -> None:  # noqa: ARG002
+        while self._jobs:
+            self._jobs.pop(0)()
+
+
+class NodeMachine(Machine):
+    """One node's machine."""
+
+    cleaner_cpu_share = 1.0
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def clock(self) -> Clock:
+        return NodeClock(self._node)
+
+    def draw_uuid(self) -> bytes:
+        return uuids.draw_uuid(self._node.world.rng.randbytes)
+
+    def draw_uuid_text(self) -> str:
+        return uuids.draw_uuid_text(self._node.world.rng.randbytes)
+
+    def storage(self, directory: Any) -> Storage:  # noqa: ARG002
+        return MemoryStorage()
+
+    def workers(self, post: Post, threads: int) -> SharedSync:
+        executor: Any = _Threads(self._node)
+        return SharedSync(post, threads=threads, executor=executor)
+
+
+class NodeClock(VirtualClock):
+    """The world's time as one node sees it."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.world, node.does)
+        self._loop = node.loop
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        self._loop.call_soon(callback)
