@@ -36,6 +36,9 @@ def serve(options: argparse.Namespace) -> int:
         said.put(f"muster serve: {error}")
         said.close()
         return 2
+    if options.cluster is not None and options.in_memory:
+        print("muster serve: --cluster keeps the log in PostgreSQL, --in-memory nowhere; give one", file=sys.stderr)
+        return 2
     if options.check:
         return _check(config, options)
     from muster.coordinator.server_log import output

@@ -1,0 +1,149 @@
+"""`muster cluster init | upgrade | status`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from muster.coordinator.cli import main
+from muster.coordinator.cli.database import lines
+from muster.coordinator.database import administration, schema
+from muster.coordinator.database.administration import ClusterStatus, NodeStatus, Status, warnings
+from muster.coordinator.database.store import BatchRow, Changes, LogRow, SegmentRow
+from tests.coordinator.database.stores import postgres_store
+from tests.support.postgres import own_database
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[str]:
+    """One without tables."""
+    with own_database(postgres) as url:
+        yield url
+
+
+def test_from_nothing_to_a_cluster(database: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "status", database]) == 0
+    assert "no tables of Muster's: run `muster cluster init URL`" in capsys.readouterr().out
+    assert main(["cluster", "upgrade", database]) == 1
+    assert "run `muster cluster init URL`" in capsys.readouterr().err
+    assert main(["cluster", "init", database, "--cluster-id", "mine"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].startswith("tables of version 1: ")
+    assert out.splitlines()[-1] == "the cluster muster is made, with the id mine"
+    assert main(["cluster", "init", database]) == 0
+    assert capsys.readouterr().out == "the cluster muster is there, with the id mine\n"
+    assert main(["cluster", "init", database, "--cluster-id", "yours"]) == 1
+    assert "has the id mine, not yours" in capsys.readouterr().err
+    assert main(["cluster", "init", database, "--name", "second"]) == 0
+    capsys.readouterr()
+    assert main(["cluster", "upgrade", database]) == 0
+    assert capsys.readouterr().out == f"the tables are of version {schema.NEWEST}, the newest one\n"
+    assert main(["cluster", "status", database]) == 0
+    out = capsys.readouterr().out
+    assert "cluster muster (mine): 0 partitions" in out
+    assert "cluster second (" in out
+    assert out.count("nobody serves") == 2
+    assert main(["cluster", "status", database, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found["clusters"]] == ["muster", "second"]
+
+
+async def test_tables_of_a_newer_version_are_left_alone(database: str) -> None:
+    import asyncpg
+
+    await administration.init(database, "x", administration.Identity("i", "d"))
+    connection = await asyncpg.connect(database)
+    await connection.execute("INSERT INTO muster_schema VALUES (999, 'of tomorrow', now())")
+    await connection.close()
+    with pytest.raises(administration.StoreRefused, match="999"):
+        await administration.upgrade(database)
+    found = await administration.status(database)
+    assert (found.version, found.clusters) == (999, ())
+    assert "a newer Muster has made them" in "\n".join(lines(found))
+
+
+async def test_a_migration_that_fails_leaves_nothing(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = schema.Migration(2, "of tomorrow", ("CREATE TABLE muster_more (a integer)", "CREATE TABEL x"))
+    await administration.init(database, "x", administration.Identity("i", "d"))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, bad))
+    monkeypatch.setattr(schema, "NEWEST", 2)
+    with pytest.raises(administration.StoreAway):
+        await administration.upgrade(database)
+    assert (await administration.status(database)).version == 1
+    good = schema.Migration(2, "of tomorrow", ("CREATE TABLE muster_more (a integer)",))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:-1], good))
+    assert await administration.upgrade(database) == [good]
+    assert (await administration.status(database)).version == 2
+
+
+async def test_status_counts(postgres: str) -> None:
+    store = await postgres_store(postgres)
+    await store.acquire("a", "a:9092", 60_000)
+    await store.acquire("b", "b:9092", 60_000)
+    changes = Changes(
+        new_logs=[LogRow(1, "t", 0, bytes(16), 0)],
+        new_segments=[SegmentRow(1, 1, 0), SegmentRow(2, 1, 3)],
+        batches=[BatchRow(1, 0, 3, b"abc"), BatchRow(2, 3, 4, b"d")],
+        dead=[1],
+    )
+    assert await store.commit(1, 1, changes, 60_000)
+    cluster_id = (await store.identity()).cluster_id
+    await store.close()
+    found = next(one for one in (await administration.status(postgres)).clusters if one.cluster_id == cluster_id)
+    assert (found.logs, found.segments, found.dead_segments, found.rows, found.bytes) == (1, 1, 1, 2, 4)
+    assert [(node.address, node.holds_office) for node in found.nodes] == [("a:9092", True), ("b:9092", False)]
+
+
+def test_what_is_printed() -> None:
+    nodes = (NodeStatus("x", "a:9092", True, 0), NodeStatus("y", "b:9092", False, 200))
+    cluster = ClusterStatus("muster", "id", 7, "a:9092", 8_000, 105, 107, 2, 1_000, 2_500_000, nodes)
+    assert lines(Status("18.4", schema.NEWEST, (cluster,), ("careful",))) == [
+        "PostgreSQL 18.4",
+        "cluster muster (id): 105 partitions, 107 segments, 1000 rows, 2.5 MB; 2 segments wait for their removal",
+        "  a:9092 serves, in epoch 7; its lease has 8000 ms left",
+        "  b:9092 stands by",
+        "warning: careful",
+    ]
+    gone = cluster._replace(lease_ms=-5, nodes=(), dead_segments=0)
+    assert lines(Status("18.4", schema.NEWEST, (gone,), ()))[-1] == ("  nobody serves; the last was a:9092, in epoch 7")
+    assert "muster cluster upgrade URL" in lines(Status("18.4", -1, (), ()))[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"synchronous_commit": "on", "synchronous_standby_names": "ANY 1 (*)", "fsync": "on"}, []),
+        ({"synchronous_commit": "remote_apply", "synchronous_standby_names": "s"}, []),
+        ({"synchronous_commit": "on", "synchronous_standby_names": ""}, ["synchronous_standby_names is empty"]),
+        ({"synchronous_commit": "off", "synchronous_standby_names": "s"}, ["synchronous_commit=off"]),
+        ({"synchronous_commit": "local", "synchronous_standby_names": "s"}, ["synchronous_commit=local"]),
+        ({"synchronous_commit": "remote_write", "synchronous_standby_names": "s"}, ["synchronous_commit=remote_write"]),
+        ({"fsync": "off", "synchronous_standby_names": "s"}, ["fsync=off"]),
+        ({"full_page_writes": "off", "synchronous_standby_names": "s"}, ["full_page_writes=off"]),
+        ({}, []),
+    ],
+)
+def test_what_the_settings_of_a_database_promise(settings: dict[str, str], said: list[str]) -> None:
+    found = warnings(settings)
+    assert len(found) == len(said)
+    assert all(text.startswith(start) for text, start in zip(found, said, strict=True))
+
+
+def test_a_database_that_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "status", "postgresql://u@127.0.0.1:1/d"]) == 1
+    assert capsys.readouterr().err.startswith("muster cluster: the database cannot be reached: ")
+
+
+def test_without_asyncpg(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from muster.coordinator.database import missing
+
+    monkeypatch.setattr(missing, "find_spec", lambda _: None)
+    assert main(["cluster", "status", "postgresql://x/y"]) == 1
+    assert "pip install 'muster-kafka[cluster]'" in capsys.readouterr().err
+
+
+def test_an_empty_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cluster", "init", "postgresql://x/y", "--name", " "]) == 1
+    assert "--name is empty" in capsys.readouterr().err
