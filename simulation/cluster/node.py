@@ -109,6 +109,13 @@ class Node:
         """SIGKILL."""
         self.alive = False
 
+    def close(self) -> None:
+        """Nobody looks at it any more. What it was at is not told to go on: it is dead."""
+        self.alive = False
+        for task in asyncio.all_tasks(self.loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # a process that was killed tells nothing
+        self.loop.close()
+
 
 class _Threads:
     """An executor whose jobs run when the world says so."""

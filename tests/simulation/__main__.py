@@ -2,7 +2,8 @@
 
 A history is one of many groups on the core, thousands of them in a minute; with --consumers one of groups of KIP-848
 with classic members among theirs; with --transactions one of many transactional ids on theirs; with --nodes one of a
-whole node: its connections, handlers, shards, log and cleaner, over a network, a disk and a clock that fail. Without
+whole node: its connections, handlers, shards, log and cleaner, over a network, a disk and a clock that fail; with
+--cluster one of the nodes of a cluster over a database that fails. Without
 --seeds it goes on until it is stopped. Prints each failure with its seed and the last events; the exit code is 1 when
 there was one.
 """
@@ -14,6 +15,8 @@ import sys
 from functools import partial
 
 from tests.simulation import seeds
+from tests.simulation.cluster.run import CHUNK as CLUSTERS
+from tests.simulation.cluster.run import play_clusters
 from tests.simulation.consumers.run import CONSUMERS
 from tests.simulation.playing import EVENTS
 from tests.simulation.run import GROUPS
@@ -33,9 +36,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=0, help="default: one for each core")
     parser.add_argument("--events", type=int, default=EVENTS, help=f"events of each at least (default {EVENTS})")
     parser.add_argument("--nodes", action="store_true", help="of whole nodes")
+    parser.add_argument("--cluster", action="store_true", help="of nodes over a database that fails")
     parser.add_argument("--consumers", action="store_true", help="of consumer groups, classic members among them")
     parser.add_argument("--transactions", action="store_true", help="of transactional ids")
     options = parser.parse_args(arguments)
+    if options.cluster:
+        return seeds.play(play_clusters, CLUSTERS, options.start, options.seeds, options.processes)
     if options.nodes:
         return seeds.play(play_nodes, NODES, options.start, options.seeds, options.processes)
     chunk = (CONSUMERS if options.consumers else TRANSACTIONS if options.transactions else GROUPS).chunk

@@ -54,6 +54,8 @@ class ClusterWorld(World):
         self.terms = 0
         self.serving: list[ToyServer] = []
         self.nodes: list[Node] = []
+        self.processes: list[Node] = []
+        """All that there were."""
         for number in range(nodes):
             self._begin(number)
 
@@ -62,6 +64,7 @@ class ClusterWorld(World):
 
     def _begin(self, number: int) -> None:
         node = Node(self, self.tables, f"node-{number}", LEASE_MS, self._open_server, self.fault)
+        self.processes.append(node)
         if number < len(self.nodes):
             self.nodes[number] = node
         else:
@@ -114,6 +117,11 @@ class ClusterWorld(World):
             self._set_faults(node)
             if not node.alive:
                 self._begin(number)
+
+    def end(self) -> None:
+        """Nobody is there any more."""
+        for node in self.processes:
+            node.close()
 
     # ---- checking
 
@@ -292,4 +300,5 @@ def play(seed: int, for_ms: int = 120_000) -> ClusterWorld:
         if any(node.alive for node in world.nodes):
             world.fault("a node does not stop")
         final_check(world)
+    world.end()
     return world

@@ -1,0 +1,272 @@
+"""A term of office over tables that do not fail: what is brought, what is found by the next one, and the copy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from muster.coordinator.clock import LoopClock
+from muster.coordinator.database import copy
+from muster.coordinator.database.lease import Lease
+from muster.coordinator.database.shipper import Shipper
+from muster.coordinator.database.store import DEAD, LIVE
+from muster.coordinator.log import (
+    DamagedLog,
+    DirectoryLocked,
+    LogConfig,
+    LogManager,
+    LogSettings,
+    MemoryStorage,
+    batches,
+)
+from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.log.storage.shared_sync import SharedSync
+from muster.simulation.world import World
+from tests.coordinator.database.stores import TableStore, table_store
+
+LEASE_MS = 60_000
+ORDERS = b"o" * 16
+SMALL = LogConfig(segment_bytes=400)
+
+
+@pytest.fixture
+def store() -> TableStore:
+    return table_store(World(Random(1)))
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """As many turns of the event loop as it takes."""
+    while not holds():  # noqa: ASYNC110 - nobody tells of what is looked at here
+        await asyncio.sleep(0)
+
+
+class Node:
+    """A node in office, with logs and no server."""
+
+    def __init__(self, logs: LogManager, shipper: Shipper, clock: LoopClock) -> None:
+        self.logs, self.shipper, self.clock = logs, shipper, clock
+
+    def open(self, name: str = "orders", config: LogConfig = SMALL) -> Any:
+        return self.logs.open_log(name, 0, config=config, topic_id=ORDERS)
+
+    async def durable(self, log: Any) -> None:
+        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        log.when_durable(log.end_offset, done.set_result)
+        assert await done is None
+
+    async def settled(self) -> None:
+        """Until nothing is left to be brought."""
+        await until(lambda: self.shipper._is_idle and not self.shipper._has_work())
+
+
+@asynccontextmanager
+async def in_office(store: TableStore, lost: Callable[[str], object] = lambda _: None) -> AsyncIterator[Node]:
+    clock = LoopClock(asyncio.get_running_loop())
+    office = await store.acquire("a", "a", LEASE_MS)
+    storage = MemoryStorage()
+    copy.clear(storage)
+    copied = await copy.make(store, storage, await store.identity(), 1)
+    lease = Lease(LEASE_MS, clock.mono_ms())
+    workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
+    shipper = Shipper(
+        store, clock, storage, office.epoch, lease, workers.run, logs=copied.logs, segments=copied.segments, lost=lost
+    )
+    turns = asyncio.create_task(shipper.run())
+    logs = LogManager(storage, LogSettings(), sync=workers, engine=shipper)
+    logs.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
+    yield Node(logs, shipper, clock)
+    logs.close()
+    shipper.stop()
+    await turns
+    await shipper.drain()
+
+
+def append(log: Any, *values: bytes, key: bytes = b"k", epoch: int = 0) -> None:
+    log.append(epoch, batches.build([(key, value) for value in values], timestamp_ms=5), wall_ms=5)
+
+
+def content(log: Any) -> list[tuple[int, bytes | None]]:
+    return [
+        (record.offset, record.value)
+        for chunk in log.replay()
+        for _, records in batches.read(chunk)
+        for record in records
+    ]
+
+
+async def test_the_next_term_finds_the_log_as_it_was(store: TableStore) -> None:
+    async with in_office(store) as node:
+        log = node.open()
+        for number in range(20):
+            append(log, b"%d" % number * 20, epoch=number // 8)
+        before, segments = content(log), [segment.base_offset for segment in log.segments]
+        assert log.durable_offset == 0
+        await node.durable(log)
+        assert log.durable_offset == 20
+    async with in_office(store) as node:
+        log = node.open()
+        assert content(log) == before
+        assert [segment.base_offset for segment in log.segments] == segments
+        assert (log.durable_offset, log.leader_epoch, log.epoch_for_offset(9)) == (20, 2, 1)
+        append(log, b"more", epoch=3)
+    assert len(store.tables.logs) == 1
+    async with in_office(store) as node:
+        assert content(node.open())[-1] == (20, b"more")  # what nobody waited for was brought by the stop
+
+
+async def test_what_is_removed_is_removed_there_too(store: TableStore) -> None:
+    async with in_office(store) as node:
+        log = node.open()
+        for number in range(20):
+            append(log, b"%d" % number * 20)
+        await node.durable(log)
+        log.delete_records_before(15)
+        await node.settled()
+    assert next(iter(store.tables.logs.values())).start_offset == 15
+    live = [row for row in store.tables.segments.values() if row.state == LIVE]
+    assert all(number in {row.segment_no for row in live} for number, _ in store.tables.batches)
+    async with in_office(store) as node:
+        log = node.open()
+        assert (log.start_offset, log.end_offset) == (15, 20)
+        log.delete_records_before(20)
+        log.roll(9)
+        log.delete_records_before(20)
+        await node.settled()
+    async with in_office(store) as node:
+        log = node.open()
+        assert (log.start_offset, log.end_offset) == (20, 20)
+
+
+async def test_a_deleted_topic_leaves_nothing(store: TableStore) -> None:
+    async with in_office(store) as node:
+        log = node.open()
+        append(log, b"one")
+        await node.durable(log)
+        node.logs.remove(node.logs.delete("orders", 0, topic_id=ORDERS))
+        again = node.logs.open_log("orders", 0, config=SMALL, topic_id=b"n" * 16)
+        append(again, b"another")
+        await node.durable(again)
+        await node.settled()
+    assert [row.topic_id for row in store.tables.logs.values()] == [b"n" * 16]
+    assert len(store.tables.segments) == len(store.tables.batches) == 1
+
+
+async def test_a_topic_of_an_earlier_term_is_deleted_before_its_log_is_opened(store: TableStore) -> None:
+    async with in_office(store) as node:
+        append(node.open(), b"one")
+    async with in_office(store) as node:
+        node.logs.remove(node.logs.delete("orders", 0, topic_id=ORDERS))
+        await node.settled()
+    assert not store.tables.logs
+    assert not store.tables.segments
+    assert not store.tables.batches
+
+
+async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableStore) -> None:
+    compacted = LogConfig(segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
+    async with in_office(store) as node:
+        log = node.open(config=compacted)
+        for number in range(40):
+            append(log, b"%d" % number * 10, key=b"%d" % (number % 3))
+        await node.durable(log)
+        rows = len(store.tables.batches)
+        workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
+        cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
+        cleaner.look()
+        await until(lambda: cleaner.is_idle)
+        await node.settled()
+        cleaner.stop()
+        before = content(log)
+        assert len(before) < 40
+    assert len(store.tables.batches) < rows
+    assert {row.state for row in store.tables.segments.values()} == {LIVE}
+    async with in_office(store) as node:
+        assert content(node.open(config=compacted)) == before
+
+
+async def test_what_a_node_left_half_done_is_removed(store: TableStore) -> None:
+    async with in_office(store) as node:
+        append(node.open(), b"one")
+    first = next(iter(store.tables.segments.values()))
+    for number, state in ((77, 1), (78, DEAD)):
+        store.tables.segments[number] = first._replace(segment_no=number, state=state)
+        row = next(iter(store.tables.batches.values()))
+        store.tables.batches[number, 0] = row._replace(segment_no=number)
+    async with in_office(store) as node:
+        assert content(node.open()) == [(0, b"one")]
+        await node.settled()
+    assert {number for number, _ in store.tables.batches} == {first.segment_no} == set(store.tables.segments)
+
+
+async def test_who_is_followed_acknowledges_nothing(store: TableStore) -> None:
+    reasons: list[str] = []
+    answers: list[Exception | None] = []
+    async with in_office(store, reasons.append) as node:
+        log = node.open()
+        append(log, b"one")
+        await node.durable(log)
+        store.tables.epoch += 1
+        store.tables.holder = "b"
+        append(log, b"two")
+        log.when_durable(2, answers.append)
+        await until(lambda: bool(reasons))
+        assert not answers
+    assert len(reasons) == 1
+    assert "another node took it: b, in epoch 2" in reasons[0]
+    assert len(answers) == 1
+    assert answers[0] is not None
+    assert len(store.tables.batches) == 1
+
+
+async def test_damage_in_the_database_keeps_one_partition_offline(store: TableStore) -> None:
+    async with in_office(store) as node:
+        log = node.open()
+        append(log, b"one" * 10)
+        await node.durable(log)
+        append(log, b"two" * 10)
+        await node.durable(log)
+        append(log, b"three")
+    key = min(store.tables.batches)
+    row = store.tables.batches[key]
+    store.tables.batches[key] = row._replace(data=row.data[:-5] + b"\xff" + row.data[-4:])
+    reasons: list[str] = []
+    async with in_office(store, reasons.append) as node:
+        with pytest.raises(DamagedLog):
+            node.open()
+    assert not reasons
+
+
+# ---- the directory of the copy
+
+
+def test_a_directory_with_something_else_is_left_alone() -> None:
+    storage = MemoryStorage()
+    storage.save("meta.properties", b"x")
+    with pytest.raises(copy.CopyRefused, match="give --data-dir a directory of its own"):
+        copy.clear(storage)
+    assert storage.load("meta.properties") == b"x"
+
+
+def test_a_copy_is_thrown_away() -> None:
+    storage = MemoryStorage()
+    copy.clear(storage)
+    storage.make_directory("orders-0")
+    storage.save("orders-0/x", b"x")
+    storage.save("meta.properties", b"x")
+    copy.clear(storage)
+    assert [entry.name for entry in storage.entries("")] == [copy.MARK]
+
+
+def test_a_copy_that_another_node_works_on_is_left_alone() -> None:
+    storage = MemoryStorage()
+    copy.clear(storage)
+    storage.make_directory("orders-0")
+    storage.lock()
+    with pytest.raises(DirectoryLocked):
+        copy.clear(storage)
+    assert storage.is_directory("orders-0")

@@ -1,0 +1,22 @@
+"""Histories of a cluster, many of them: for `make simulate ARGS=--cluster`."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.simulation import seeds
+from tests.simulation.cluster.world import play
+
+CHUNK = 10
+"""Histories that are played in one go."""
+
+
+def play_clusters(first: int, count: int) -> seeds.Played:
+    """Play so many histories."""
+    counts: Counter[str] = Counter()
+    failures = []
+    for seed in range(first, first + count):
+        world = play(seed)
+        counts += Counter({"histories": 1, "terms of office": world.terms, "acknowledged": world.ledger.count})
+        failures += world.faults[:3]
+    return seeds.Played(counts, failures)
