@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -33,6 +32,8 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run it. Exit status 0; 1 when the database cannot do it."""
+    import asyncio
+
     from muster.coordinator.database.missing import MissingExtra, check
 
     try:

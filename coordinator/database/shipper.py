@@ -42,8 +42,6 @@ QUIET_TURNS: Final = 2
 """After so many turns of the event loop without another wish no other is expected."""
 AGAIN_MS: Final = (20, 50, 100, 200, 500)
 """How long it is waited before the database is asked again."""
-PURGED_EACH_TURN: Final = 4
-"""Dead segments whose batches are removed in one turn."""
 
 _logger = structlog.get_logger("muster.cluster")
 
@@ -86,10 +84,10 @@ class Shipper:
                 self._known.setdefault(row.log_no, {})[row.base_offset] = row.segment_no
         self._next_log = max((row.log_no for row in self._logs.values()), default=0) + 1
         self._next_segment = max((row.segment_no for row in segments), default=0) + 1
-        self._purge = deque(row.segment_no for row in segments if row.state in (STAGED, DEAD))
+        self._purge = deque(row.segment_no for row in segments if row.state == DEAD)
         self._new_logs: list[LogRow] = []
         self._dropped: list[int] = []
-        self._dead: list[int] = []
+        self._dead = [row.segment_no for row in segments if row.state == STAGED]  # of one who did not come to its end
         self._opened: dict[int, ShippedLog] = {}
         self._wanted: dict[ShippedLog, None] = {}
         self._uploads: deque[Upload] = deque()
@@ -187,6 +185,8 @@ class Shipper:
                 await self._gather()
             if not self._ended:
                 await self._do_turn()
+            if self._purge and not self._ended:
+                await self._purge_some()
 
     def stop(self) -> None:
         """No further turn begins by itself; one that is under way comes to its end, and `run` to its own."""
@@ -258,8 +258,6 @@ class Shipper:
                 taken.append((log, next_offset))
         if self._uploads and left > TURN_BYTES // 2 and not self._uploads[0].bring(changes):
             self._uploads.popleft()
-        for _ in range(min(PURGED_EACH_TURN, len(self._purge))):
-            changes.purged.append(self._purge.popleft())
         return changes, taken
 
     async def _do_turn(self) -> None:
@@ -273,6 +271,14 @@ class Shipper:
         self._purge.extend(changes.dead)
         for log, next_offset in taken:
             log.confirm(next_offset)
+
+    async def _purge_some(self) -> None:
+        """Remove some of what is dead. What fails is tried again: the next turn finds out what there is to find."""
+        try:
+            if await self._store.purge(self._purge[0]):
+                self._purge.popleft()
+        except (StoreAway, StoreRefused):
+            self._purge.rotate(-1)
 
     async def _bring(self, changes: Changes) -> bool:
         """Have the database do a turn, however often it must be asked; False: the office is lost."""

@@ -90,16 +90,12 @@ class Changes:
     dead: list[int] = field(default_factory=list)
     """Segments that cease to count."""
     dropped: list[int] = field(default_factory=list)
-    """Logs of deleted topics; their segments are dead with them."""
-    purged: list[int] = field(default_factory=list)
-    """Dead segments whose batches go."""
+    """Logs of deleted topics."""
 
     @property
     def only_appends(self) -> bool:
         """Whether there is nothing but batches, or nothing at all."""
-        return not (
-            self.new_logs or self.new_segments or self.starts or self.live or self.dead or self.dropped or self.purged
-        )
+        return not (self.new_logs or self.new_segments or self.starts or self.live or self.dead or self.dropped)
 
 
 class Store(Protocol):
@@ -122,6 +118,11 @@ class Store(Protocol):
     async def commit(self, epoch: int, turn: int, changes: Changes, lease_ms: int) -> bool:
         """Do what a turn brings, and hold the office for `lease_ms` from now. False: nothing was done, for the epoch is
         over, or this turn was done before.
+        """
+
+    async def purge(self, segment_no: int) -> bool:
+        """Remove some batches of a dead segment, and the segment when none is left; whether nothing is left. It needs
+        no turn: nobody asks for a dead segment again.
         """
 
     async def logs(self) -> Sequence[LogRow]:

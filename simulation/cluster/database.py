@@ -23,6 +23,7 @@ from muster.coordinator.database.store import (
 from muster.simulation.world import Run, World
 
 FETCHED_ROWS: Final = 5
+PURGED_ROWS: Final = 2
 LATEST_MS: Final = 30_000
 """A statement that nobody waits for any more is done within so long."""
 
@@ -83,10 +84,18 @@ class Tables:
                     self.segments[number] = self.segments[number]._replace(state=state)
         for log_no in changes.dropped:
             self.logs.pop(log_no, None)
-        for number in changes.purged:
-            self.segments.pop(number, None)
-            self.batches = {key: row for key, row in self.batches.items() if key[0] != number}
         return True
+
+    def purge(self, segment_no: int) -> bool:
+        segment = self.segments.get(segment_no)
+        if segment is None or segment.state != DEAD:
+            return True
+        keys = sorted(key for key in self.batches if key[0] == segment_no)
+        for key in keys[:PURGED_ROWS]:
+            del self.batches[key]
+        if len(keys) <= PURGED_ROWS:
+            del self.segments[segment_no]
+        return len(keys) <= PURGED_ROWS
 
     def live_rows(self) -> list[BatchRow]:
         live = {number for number, segment in self.segments.items() if segment.state == LIVE}
@@ -158,6 +167,9 @@ class FaultyStore:
 
     async def commit(self, epoch: int, turn: int, changes: Changes, lease_ms: int) -> bool:
         return await self._ask(lambda: self._tables.commit(epoch, turn, changes, lease_ms))
+
+    async def purge(self, segment_no: int) -> bool:
+        return await self._ask(lambda: self._tables.purge(segment_no))
 
     async def logs(self) -> Sequence[LogRow]:
         return await self._ask(lambda: sorted(self._tables.logs.values()))

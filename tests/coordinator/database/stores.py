@@ -53,6 +53,9 @@ class TableStore:
     async def commit(self, epoch: int, turn: int, changes: Changes, lease_ms: int) -> bool:
         return self.tables.commit(epoch, turn, changes, lease_ms)
 
+    async def purge(self, segment_no: int) -> bool:
+        return self.tables.purge(segment_no)
+
     async def logs(self) -> Sequence[LogRow]:
         return sorted(self.tables.logs.values())
 

@@ -107,11 +107,28 @@ async def test_segments_are_staged_replaced_and_purged(store: Store) -> None:
     assert await batches(store) == staged.batches
     assert [row.state for row in await store.segments() if row.segment_no != 3] == [DEAD, DEAD]
     assert list(await store.logs()) == [LOG._replace(start_offset=4)]
-    assert await store.commit(1, 4, Changes(purged=[1, 2]), LEASE_MS)
+    assert await store.purge(1)
+    assert await store.purge(2)
+    assert await store.purge(3)  # which lives
     assert [row.segment_no for row in await store.segments()] == [3]
-    assert await store.commit(1, 5, Changes(dropped=[1], dead=[3]), LEASE_MS)
+    assert await batches(store) == staged.batches
+    assert await store.commit(1, 4, Changes(dropped=[1], dead=[3]), LEASE_MS)
     assert not await store.logs()
     assert not await batches(store)
+
+
+async def test_a_large_segment_is_purged_in_parts(store: Store) -> None:
+    await store.acquire("a", "a:9092", LEASE_MS)
+    rows = [BatchRow(number, at, at + 1, b"x") for number in (1, 2) for at in range(100)]
+    segments = [SegmentRow(1, 1, 0), SegmentRow(2, 1, 100)]
+    changes = Changes(new_logs=[LOG], new_segments=segments, batches=rows, dead=[1])
+    assert await store.commit(1, 1, changes, LEASE_MS)
+    steps = 1
+    while not await store.purge(1):
+        steps += 1
+    assert steps > 1
+    assert [row.segment_no for row in await store.segments()] == [2]
+    assert await batches(store) == rows[100:]
 
 
 # ---- PostgreSQL alone
