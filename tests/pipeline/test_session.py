@@ -31,6 +31,27 @@ def test_spark_is_quiet_and_its_workers_run_on_this_interpreter(spark: SparkSess
     assert "pipeline" in str(source.getLocation())
 
 
+def test_the_jars_that_most_classes_come_from_are_looked_into_first(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = of_a_new_one(local=True)["spark.driver.extraClassPath"].split(os.pathsep)
+    jvm = spark._jvm
+    assert jvm is not None
+    # Spark's own folder of settings stands before the jars
+    seen = [path for path in jvm.System.getProperty("java.class.path").split(os.pathsep) if path.endswith(".jar")]
+    assert seen[: len(asked)] == asked
+    assert all(Path(jar).is_file() for jar in asked)
+    names = [Path(jar).name for jar in asked]
+    # each of them, and no other one of the same beginning
+    assert [name.split("_")[0] for name in names[:4:3]] == ["spark-catalyst", "spark-sql"]
+    assert len(names) >= 20  # another Spark may have fewer of them
+    assert "spark.driver.extraClassPath" not in of_a_new_one(local=False)
+    # who has settings of Spark's in a file may have a class path there
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").touch()
+    assert "spark.driver.extraClassPath" not in of_a_new_one(local=True)
+
+
 def test_large_records_do_not_fill_a_worker(spark: SparkSession) -> None:
     assert int(spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") or 0) <= 32 << 20
 
