@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.facts import epoch_values
 from muster.pipeline.facts.commit_activity import activity
-from muster.pipeline.facts.infer_departures import EXPIRED, REPLACED
+from muster.pipeline.facts.infer_departures import EXPIRED, REPLACED, Gone
 from muster.pipeline.facts.infer_evidence import Activity, Member, State
 from muster.pipeline.facts.infer_history import Rebalance, rebalances
 from muster.pipeline.facts.infer_start import last_life_ms
@@ -134,9 +134,28 @@ def row_of(group: str, one: Rebalance) -> dict[str, Any]:
         "went": None if before is None else [gone.member.client_id for gone in left if gone.how != EXPIRED],
         **_deaths(one, began_ms),
         "gone": [
-            {"member_id": gone.member.member_id, "end_cause": gone.how, "end_ms": gone.when_ms} for gone in verdict.gone
+            {"member_id": gone.member.member_id, "end_cause": gone.how, "end_ms": _ended_ms(one, gone, began_ms)}
+            for gone in verdict.gone
         ],
     }
+
+
+def _ended_ms(one: Rebalance, gone: Gone, began_ms: int) -> int | None:
+    """When it was given up, or had left: by its commits, but not before the rebalance that it began or was put out in,
+    and not after its join phase.
+    """
+    if gone.how == REPLACED or (gone.when_ms is None and gone.how != EXPIRED):
+        return gone.when_ms
+    since_ms = began_ms if gone.how == EXPIRED or one.start is None else one.start.earliest_ms
+    return min(max(gone.when_ms or since_ms, since_ms), max(one.after.joined_ms, since_ms))
+
+
+def _heard_ms(one: Rebalance, before: State, gone: Gone, end_ms: int) -> int:
+    """When one that died was heard of last: by a commit, or by the heartbeat with which its session began; sessions
+    begin anew when the coordinator comes back.
+    """
+    known_ms = last_life_ms(before, gone.member)
+    return known_ms if gone.while_away else max(known_ms, end_ms - gone.member.session_timeout_ms)
 
 
 def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
@@ -146,15 +165,16 @@ def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
     before = one.before
     if before is None:
         return {}
+    dead = [gone for gone in one.verdict.gone if gone.how == EXPIRED]
+    ends = [_ended_ms(one, gone, began_ms) or began_ms for gone in dead]
     died = [
         {
             **{name: getattr(gone.member, name) for name in HOLDER},
-            "last_ms": last_life_ms(before, gone.member),
-            "end_ms": gone.when_ms,
+            "last_ms": _heard_ms(one, before, gone, end_ms),
+            "end_ms": end_ms,
             "partitions": gone.member.assigned,
         }
-        for gone in one.verdict.gone
-        if gone.how == EXPIRED
+        for gone, end_ms in zip(dead, ends, strict=True)
     ]
     silent_ms = sum(each["partitions"] * max(began_ms - each["last_ms"], 0) for each in died)
     return {
