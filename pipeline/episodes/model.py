@@ -84,10 +84,9 @@ class Spell(NamedTuple):
         """When it was last heard of, if it was given up or said nothing for a session before it went; None: neither."""
         if self.end_ms is None:
             return None
-        session_ms = self.session_ms or 0
-        if self.how in DEATHS:
-            return self.end_ms - session_ms
-        silent_ms = self.silent_ms or 0
+        session_ms, silent_ms = self.session_ms or 0, self.silent_ms or 0
+        if self.how in DEATHS:  # KIP-848 groups do not say how long a session is
+            return self.end_ms - (session_ms or silent_ms)
         return self.end_ms - silent_ms if session_ms <= silent_ms <= LOST_SESSIONS * session_ms and silent_ms else None
 
 

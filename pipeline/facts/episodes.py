@@ -145,7 +145,8 @@ def _moments(spells: DataFrame) -> DataFrame:
     )
     is_dead = F.col("spell.end_cause").isin(*sorted(DEATHS))
     is_silent = silent_ms.between(F.greatest(session_ms, F.lit(1)), limits.LOST_SESSIONS * session_ms)
-    heard_ms = F.when(is_dead, end_ms - session_ms).when(is_silent, end_ms - silent_ms)  # as Spell.lost_ms
+    dead_ms = F.when(session_ms > 0, session_ms).otherwise(silent_ms)
+    heard_ms = F.when(is_dead, end_ms - dead_ms).when(is_silent, end_ms - silent_ms)  # as Spell.lost_ms
     lost = spells.where(F.col("spell.end_ms").isNotNull()).select("group", heard_ms.alias("heard_ms"))
     at = F.floor(F.col("heard_ms") / limits.MOMENT_MS)
     lost = lost.where(F.col("heard_ms").isNotNull()).select("group", at.alias("at")).distinct()

@@ -25,6 +25,13 @@ REMOVED: Final = "removed"
 _NEARLY: Final = 0.95
 """Of a timeout: the clocks of a coordinator's threads are not quite one."""
 _MS: Final = 1_000
+_LEAST_SESSION_MS: Final = 6_000
+"""Nobody has shorter sessions."""
+_BEATS: Final = 3
+"""So many intervals between commits are no chance."""
+_ONCE_IN: Final = 20
+"""A silence that came once in so many intervals is not usual."""
+_NEARLY_POLLED: Final = 0.8
 _FAR: Final = 3
 
 
@@ -48,6 +55,16 @@ class Ended(NamedTuple):
     at_ms: int
 
 
+class Departed(NamedTuple):
+    """A member that is gone."""
+
+    member: Member
+    how: str
+    at_ms: int
+    heard_ms: int
+    """When it was heard of last, as far as is known."""
+
+
 class Raised(NamedTuple):
     """What is thought of one new epoch."""
 
@@ -57,6 +74,7 @@ class Raised(NamedTuple):
     trigger: Member | None
     certainty: float
     ended: tuple[Ended, ...]
+    departed: tuple[Departed, ...] = ()
 
 
 def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
@@ -104,20 +122,32 @@ class _Judge:
         ended, self._ended = self._ended, []
         if change.before is None:
             return Raised(epoch, change, None, None, NOT_KNOWN, tuple(ended))
+        departed: tuple[Departed, ...] = ()
         cause, trigger, certainty = self._same_members(epoch, change)
         if change.joined:
             there = {one.member_id: one for one in epoch.members}
             cause, trigger, certainty = events.NEW_MEMBER, there.get(change.joined[0]), 0.99
         if change.gone:
             told = self._departures(epoch, change)
-            ended += [
-                Ended(one.member.member_id, how, one.at_ms) for one, (_, how, _) in zip(change.gone, told, strict=True)
-            ]
+            departed = tuple(
+                Departed(one.member, how, one.at_ms, self._heard_ms(one, how))
+                for one, (_, how, _) in zip(change.gone, told, strict=True)
+            )
+            ended += [Ended(one.member.member_id, one.how, one.at_ms) for one in departed]
             cause, trigger, certainty = told[0][0], change.gone[0].member, told[0][2]
         raises = epoch.number - change.before
         if raises > 1:
             certainty *= 0.85 if raises <= _FAR else 0.4
-        return Raised(epoch, change, cause, trigger, certainty, tuple(ended))
+        return Raised(epoch, change, cause, trigger, certainty, tuple(ended), departed)
+
+    def _heard_ms(self, gone: Gone, how: str) -> int:
+        """When it was heard of last: by a commit or a record; or by its last heartbeat, a session before the end."""
+        if gone.away_ms is not None:
+            return gone.away_ms  # it said so
+        known = self._activity.get(gone.member.member_id)
+        known_ms = max(gone.heard_ms, known.last_ms if known is not None else 0)
+        session_ms = gone.member.session_timeout_ms or self._session_ms
+        return max(known_ms, gone.at_ms - session_ms) if how == EXPIRED else known_ms
 
     def _same_members(self, epoch: Epoch, change: Change) -> tuple[str | None, Member | None, float]:
         if change.resubscribed:
@@ -145,12 +175,46 @@ class _Judge:
         limit_ms = (gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS) * _NEARLY
         if gone.owes_ms is not None and gone.at_ms - gone.owes_ms >= limit_ms:
             return REVOCATION_TIMEOUT, REMOVED, 0.95
+        told = self._by_silence(gone, before)
+        if told is not None:
+            return told
         # what it had when it was last heard of is a sign of life, too
         seen = self._seen(gone.member)
         told = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
         if told.how == EXPIRED:
             return events.SESSION_EXPIRED, EXPIRED, told.certainty
         return events.LEFT, LEFT, told.certainty
+
+    def _by_silence(self, gone: Gone, before: State) -> tuple[str, str, float] | None:
+        """Sessions may be shorter than they usually are. Who is silent for several of its intervals while the others
+        go on has not left: it would have committed. Nor does a static member go without saying that it will be back.
+        """
+        known = before.activity.get(gone.member.member_id)
+        silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
+        if gone.member.session_timeout_ms is not None or not _LEAST_SESSION_MS <= silent_ms < EPOCH_SESSION_MS:
+            return None
+        beat_ms = (known and known.gap_ms) or before.usual_ms() or self._habits.usual_ms
+        limit_ms = gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS
+        if _NEARLY_POLLED * limit_ms <= silent_ms <= limit_ms + 2 * (beat_ms or 0) + _MS:
+            return events.LEFT, LEFT, 0.7  # it did not poll in time
+        if gone.member.instance_id is not None:
+            self._learn(silent_ms, beat_ms)
+            return events.SESSION_EXPIRED, EXPIRED, 0.85
+        others = [one.last_ms for name, one in before.activity.items() if name != gone.member.member_id]
+        if known is None or beat_ms is None or silent_ms < _BEATS * beat_ms or not others:
+            return None
+        is_usual = (known.max_gap_ms or 0) >= silent_ms and known.last_ms - known.first_ms < _ONCE_IN * beat_ms
+        if is_usual:
+            return None
+        if 2 * (gone.at_ms - max(others)) > silent_ms:
+            return None  # there was nothing to commit any more
+        self._learn(silent_ms, beat_ms)
+        return events.SESSION_EXPIRED, EXPIRED, 0.8
+
+    def _learn(self, silent_ms: int, beat_ms: int | None) -> None:
+        """So long is a session at most, if commits are near to each other."""
+        if beat_ms is not None and _BEATS * beat_ms <= silent_ms:
+            self._session_ms = min(self._session_ms, (silent_ms // _MS + 1) * _MS)
 
     def _heard(self, gone: Gone | None, activity: Activity) -> Activity:
         if gone is None or gone.heard_ms <= activity.last_ms:

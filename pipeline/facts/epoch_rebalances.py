@@ -11,8 +11,10 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from muster.pipeline.facts.commit_activity import activity
 from muster.pipeline.facts.epoch_causes import Epoch, Raised, raised
 from muster.pipeline.facts.epoch_values import Change, Gone, Member, Share
+from muster.pipeline.facts.infer_departures import EXPIRED
 from muster.pipeline.facts.infer_evidence import Activity
 from muster.pipeline.facts.inferred_rebalances import INFERRED, triggered_by
+from muster.pipeline.facts.inputs import HOLDER
 from muster.pipeline.tables import by_group
 
 
@@ -87,5 +89,28 @@ def row_of(group: str, one: Raised) -> dict[str, Any]:
         "confidence": one.certainty,
         "start_earliest_ms": epoch.began_ms,
         "start_latest_ms": epoch.began_ms,
+        **(_members_of(one) if is_known else {}),
         "gone": [{"member_id": gone.member_id, "end_cause": gone.how, "end_ms": gone.at_ms} for gone in one.ended],
+    }
+
+
+def _members_of(one: Raised) -> dict[str, Any]:
+    """Who came, who left, and who died, with what that cost before anybody noticed."""
+    there = {member.member_id: member.client_id for member in one.epoch.members}
+    died = [
+        {
+            **{name: getattr(gone.member, name) for name in HOLDER},
+            "last_ms": gone.heard_ms,
+            "end_ms": gone.at_ms,
+            "partitions": sum(len(share.partitions) for share in gone.member.assigned),
+        }
+        for gone in one.departed
+        if gone.how == EXPIRED
+    ]
+    return {
+        "came": [there.get(member_id) for member_id in one.change.joined],
+        "went": [gone.member.client_id for gone in one.departed if gone.how != EXPIRED],
+        "died": died,
+        "silent_from_ms": min((each["last_ms"] for each in died), default=None),
+        "silent_partition_ms": sum(each["partitions"] * max(each["end_ms"] - each["last_ms"], 0) for each in died),
     }

@@ -150,7 +150,7 @@ def _ended_ms(one: Rebalance, gone: Gone, began_ms: int) -> int | None:
     return min(max(gone.when_ms or since_ms, since_ms), max(one.after.joined_ms, since_ms))
 
 
-def _heard_ms(one: Rebalance, before: State, gone: Gone, end_ms: int) -> int:
+def _heard_ms(before: State, gone: Gone, end_ms: int) -> int:
     """When one that died was heard of last: by a commit, or by the heartbeat with which its session began; sessions
     begin anew when the coordinator comes back.
     """
@@ -170,7 +170,7 @@ def _deaths(one: Rebalance, began_ms: int) -> dict[str, Any]:
     died = [
         {
             **{name: getattr(gone.member, name) for name in HOLDER},
-            "last_ms": _heard_ms(one, before, gone, end_ms),
+            "last_ms": _heard_ms(before, gone, end_ms),
             "end_ms": end_ms,
             "partitions": gone.member.assigned,
         }

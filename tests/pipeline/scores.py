@@ -19,6 +19,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from muster.pipeline.facts.build import MADE, build
+from muster.pipeline.facts.epoch_states import epochs_in
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.session import open_session
 from muster.pipeline.sources.ends import ends_of_path
@@ -36,7 +37,9 @@ def inputs_of(spark: SparkSession, log: Path) -> Inputs:
     """A broker's folders."""
     rows = spark.read.format("muster").option("path", str(log)).option("rows", "decoded").load()
     ends = ends_of_path(str(log))
-    return Inputs(rows, ends=None if ends is None else spark.createDataFrame(ends))
+    kinds = {row["kind"]: row["count"] for row in rows.groupBy("kind").count().collect()}
+    epochs = epochs_in(rows, kinds, dict)
+    return Inputs(rows, ends=None if ends is None else spark.createDataFrame(ends), epochs=epochs)
 
 
 def rows_of(rows: DataFrame) -> list[Row]:

@@ -90,7 +90,7 @@ def rebalances(tables: Tables, truth: Truth) -> list[Figure]:
         ),
         Figure("rebalances false", len(found.keys() - true.keys()), goal=0),
         _share("  cause right", [was["cause"] == row["cause"] for was, row in both], (_cause(*one) for one in causes)),
-        *_times(both),
+        *_times([one for one in both if one[0].get("length_known", True)]),
         *_deaths(both),
     ]
 

@@ -22,9 +22,13 @@ _BUMPED: Final = re.compile(r"Bumped group epoch to (\d+) with metadata hash")
 _CAUSES: Final = (
     ("member_joined", re.compile(r"(?:Static m|M)ember (\S+) (?:with instance id \S+ )?joins the consumer group")),
     ("member_left", re.compile(r"(?:Static m|M)ember (\S+) (?:with instance id \S+ )?left the consumer group")),
+    ("member_left", re.compile(r"(?:Dynamic|Static) member (\S+) (?:with instance id \S+ )?has left group through")),
     ("session_expired", re.compile(r"Member (\S+) fenced from the group because the member session expired")),
     ("revocation_timeout", re.compile(r"Member (\S+) fenced from the group because it failed to transition")),
 )
+_CREATED: Final = re.compile(r"Created a new member id (\S+) and requesting the member to rejoin")
+_AGAIN: Final = "using the classic protocol"
+"""Members that speak the classic protocol also join again."""
 _MEMBER_METADATA: Final = 5
 
 
@@ -35,27 +39,39 @@ def epochs_truth(
     begun: dict[str, tuple[str, str]] = {}
     todo = list(actions)
     last = dict.fromkeys(ends, 0)
+    new: set[str] = set()
+    waiting: dict[str, dict[str, Any]] = {}
     for line in log:
-        if (found := _LINE.match(line)) is None:
+        if (found := _LINE.match(line)) is None or found[2] not in ends:
             continue
         group, what = found[2], found[3]
         at_ms = round(datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp() * 1000)
         if (bumped := _BUMPED.match(what)) is not None:
-            if group not in ends or at_ms > ends[group]:
+            if at_ms > ends[group]:
                 continue
             last[group] = int(bumped[1])
             cause, member_id = begun.pop(group, (None, ""))
             client_id = clients.get(member_id)
             if cause is None:
                 cause, client_id = _done_by_script(todo, group, at_ms)
-            yield {
+            before = waiting.get(group)
+            if (
+                before is not None and before["generation"] != last[group]
+            ):  # else it could not be written the first time
+                yield before
+            waiting[group] = {
                 "kind": "rebalance", "group": group, "generation": last[group], "cause": cause,
                 "trigger": client_id and {"client_id": client_id}, "acted": at_ms, "settled": at_ms,
             }  # fmt: skip
             continue
+        if (created := _CREATED.search(what)) is not None:
+            new.add(created[1])
         for cause, pattern in _CAUSES:
-            if (who := pattern.match(what)) is not None:
-                begun.setdefault(group, (cause, who[1]))
+            if (who := pattern.match(what)) is None or (_AGAIN in what and who[1] not in new):
+                continue
+            new.discard(who[1])
+            begun.setdefault(group, (cause, who[1]))
+    yield from waiting.values()
     for group, generation in last.items():
         yield {"kind": "unsure", "group": group, "first": generation + 1, "last": None}
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.facts.epoch_causes import Epoch, Raised, raised
+from muster.pipeline.facts.epoch_rebalances import row_of
 from muster.pipeline.facts.epoch_values import State
 from muster.pipeline.facts.epochs import fold
 from muster.pipeline.facts.infer_evidence import Activity
@@ -160,3 +161,82 @@ def test_a_conversion_and_the_end_of_a_group_are_no_new_epoch() -> None:
     server.delete(20_000)
     server.join(30_000, "d1")
     assert [one[0] for one in told(judged(server))] == [8, 9, 10, 11, 2]
+
+
+def test_who_died_is_told_with_when_it_was_heard_of_last() -> None:
+    """Its last heartbeat came a session before the end, however long before that it had nothing to commit."""
+    server = two()
+    server.leave(300_000, "b1")
+    busy = {"a1": (2_000, 400_000), "b1": (2_000, 254_500)}
+    row = row_of("g", judged(server, busy)[-1])
+    assert [(one["client_id"], one["last_ms"], one["end_ms"]) for one in row["died"]] == [("b", 255_000, 300_000)]
+    assert (row["silent_from_ms"], row["silent_partition_ms"]) == (255_000, 2 * 45_000)
+    assert (row["came"], row["went"]) == ([], [])
+
+
+def test_a_static_member_that_stayed_away_was_not_there_since_it_stopped() -> None:
+    server = two()
+    server.join(2_000, "s1", instance="i")
+    server.settle(2_100)
+    server.stop(100_000, "s1")
+    server.leave(145_000, "s1")
+    row = row_of("g", judged(server, {"a1": (3_000, 400_000)})[-1])
+    assert [(one["instance_id"], one["last_ms"]) for one in row["died"]] == [("i", 100_000)]
+
+
+def test_who_came_and_who_left_is_named() -> None:
+    server = two()
+    server.leave(300_000, "b1")
+    server.settle(300_100)
+    came, left = map(row_of, "gg", judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 299_500)})[-2:])
+    assert (came["came"], came["went"], came["died"]) == (["b"], [], [])
+    assert (left["came"], left["went"], left["died"]) == ([], ["b"], [])
+
+
+def test_who_was_silent_while_the_others_went_on_has_expired_though_a_session_is_usually_longer() -> None:
+    """Sessions may be shorter than 45 s: a member that commits every second commits when it leaves, too."""
+    server = two()
+    server.leave(300_000, "b1")
+    last = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 289_500)})[-1]
+    assert (last.cause, last.trigger and last.trigger.client_id) == ("session_expired", "b")
+    assert 0.6 < last.certainty < 0.95
+
+
+def test_where_the_others_were_silent_too_nothing_had_to_be_committed() -> None:
+    server = two()
+    server.leave(300_000, "b1")
+    last = judged(server, {"a1": (2_000, 290_000), "b1": (2_000, 289_500)})[-1]
+    assert last.cause == "member_left"
+
+
+def test_who_did_not_poll_in_time_has_left() -> None:
+    server = Server({"t": 4})
+    server.join(0, "a1")
+    server.join(1_000, "b1", rebalanceTimeoutMs=10_000)
+    server.settle(1_100)
+    server.leave(300_000, "b1")
+    last = judged(server, {"a1": (2_000, 400_000), "b1": (2_000, 289_500)})[-1]
+    assert last.cause == "member_left"
+
+
+def test_a_static_member_that_did_not_say_that_it_stops_has_expired() -> None:
+    server = two()
+    server.join(2_000, "s1", instance="i")
+    server.settle(2_100)
+    server.leave(100_000, "s1")
+    last = judged(server, {"a1": (3_000, 400_000), "s1": (3_000, 89_000)})[-1]
+    assert (last.cause, last.trigger and last.trigger.instance_id) == ("session_expired", "i")
+
+
+def test_a_shorter_session_is_learned() -> None:
+    """A death that the others prove shows how long a session is; who had nothing to commit lived until then."""
+    server = two()
+    server.join(2_000, "s1", instance="i")
+    server.settle(2_100)
+    server.leave(100_000, "b1")
+    server.settle(100_100)
+    server.leave(300_000, "s1")
+    found = judged(server, {"a1": (3_000, 400_000), "b1": (3_000, 89_500), "s1": (3_000, 200_000)})
+    assert [one.cause for one in found[-2:]] == ["session_expired", "session_expired"]
+    (gone,) = row_of("g", found[-1])["died"]
+    assert 300_000 - 12_000 <= gone["last_ms"] <= 300_000 - 9_000

@@ -12,10 +12,12 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -23,6 +25,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 public class RecordedMember implements ConsumerRebalanceListener {
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final boolean byHand;
+    private final boolean isConsumerProtocol;
     private final long rewinds;
     private final ConcurrentLinkedQueue<String> told = new ConcurrentLinkedQueue<>();
     private final Set<Integer> held = new HashSet<>();
@@ -32,7 +35,16 @@ public class RecordedMember implements ConsumerRebalanceListener {
         byHand = commits.equals("hand");
         this.rewinds = rewinds;
         consumer = new KafkaConsumer<>(properties);
-        consumer.subscribe(topics, this);
+        isConsumerProtocol = "consumer".equals(properties.get("group.protocol"));
+        subscribe(topics);
+    }
+
+    /** A topic that begins with ^ is a pattern: the broker's with the consumer protocol, else the client's. */
+    private void subscribe(List<String> topics) {
+        String first = topics.get(0);
+        if (!first.startsWith("^")) consumer.subscribe(topics, this);
+        else if (isConsumerProtocol) consumer.subscribe(new SubscriptionPattern(first), this);
+        else consumer.subscribe(Pattern.compile(first), this);
     }
 
     private static synchronized void tell(String what, String more) {
@@ -126,7 +138,7 @@ public class RecordedMember implements ConsumerRebalanceListener {
                 switch (words[0]) {
                     case "sleep" -> Thread.sleep((long) (Double.parseDouble(words[1]) * 1000));
                     case "back" -> back(Long.parseLong(words[1]), words.length > 2 ? Integer.parseInt(words[2]) : -1);
-                    case "subscribe" -> consumer.subscribe(List.of(words).subList(1, words.length), this);
+                    case "subscribe" -> subscribe(List.of(words).subList(1, words.length));
                     case "stop" -> {
                         if (byHand) commit();
                         tell("leaving", "");

@@ -17,8 +17,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # they are there
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]  # they are there
 
 from tests.pipeline.recording.member import Settings, main
 from tests.support.servers import KAFKA_SCRIPTS
@@ -64,6 +64,8 @@ class Stage:
     admin: AdminClient
     quiet: set[str] = field(default_factory=set)
     """Topics that nothing is written to at the moment."""
+    topics: dict[str, int] = field(default_factory=dict)
+    """All topics, with their partitions."""
 
 
 def compiled(directory: Path) -> str:
@@ -130,11 +132,17 @@ class Process:
             "enable.auto.commit": str(settings.commits == "auto").lower(),
             "auto.commit.interval.ms": settings.commit_ms,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": settings.session_ms,
-            "heartbeat.interval.ms": settings.heartbeat_ms,
             "max.poll.interval.ms": settings.max_poll_ms,
-            "partition.assignment.strategy": f"{_ASSIGNORS}.{STRATEGIES[settings.assignor]}Assignor",
+            "metadata.max.age.ms": settings.metadata_ms,
         }
+        if settings.protocol == "consumer":
+            properties |= {"group.protocol": "consumer", "group.remote.assignor": settings.assignor}
+        else:
+            properties |= {
+                "session.timeout.ms": settings.session_ms,
+                "heartbeat.interval.ms": settings.heartbeat_ms,
+                "partition.assignment.strategy": f"{_ASSIGNORS}.{STRATEGIES[settings.assignor]}Assignor",
+            }
         if settings.instance_id is not None:
             properties["group.instance.id"] = settings.instance_id
         java = [
@@ -229,6 +237,10 @@ class Group:
         client_id = f"{self.name}-{number}"
         options = {**self.options, **more}
         is_static = options.pop("static", False)
+        if options["protocol"] == "consumer":
+            options["assignor"] = options.pop("server_assignor", "uniform")
+        else:
+            options.pop("server_assignor", None)
         topics = options.pop("topics", [self.topic])
         who = {"group": self.name, "client_id": client_id, "instance_id": client_id if is_static else None}
         return Settings(bootstrap=self.stage.bootstrap, topics=topics, **who, **options)
@@ -312,6 +324,43 @@ class Group:
         asked = self.stage.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, places)])
         return {one.partition: one.offset for one in asked[self.name].result(30).topic_partitions}
 
+    def forget(self) -> None:
+        """What kafka-consumer-groups.sh --delete-offsets does."""
+        jars = f"{KAFKA_SCRIPTS}/kafka-tool.sh"
+        tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        asked = ["--bootstrap-server", self.stage.bootstrap, "--delete-offsets", "--group", self.name]
+        subprocess.run([jars, tool, *asked, "--topic", self.topic], check=True, stdout=self.stage.errors)
+        self.stage.journal.write(group=self.name, at=now_ms(), what="forgotten", by="tool")
+
+    def configure(self, **properties: object) -> None:
+        """Properties of this group alone."""
+        told = ",".join(f"{name.replace('_', '.')}={value}" for name, value in properties.items())
+        tool = [f"{KAFKA_SCRIPTS}/kafka-tool.sh", "kafka.admin.ConfigCommand", "--bootstrap-server"]
+        entity = ["--entity-type", "groups", "--entity-name", self.name, "--alter", "--add-config", told]
+        subprocess.run([*tool, self.stage.bootstrap, *entity], check=True, stdout=self.stage.errors)
+
+    def grow(self, partitions: int) -> None:
+        """Its topic gets more partitions."""
+        self.stage.admin.create_partitions([NewPartitions(self.topic, partitions)])[self.topic].result(30)
+        self.partitions = self.stage.topics[self.topic] = partitions
+        self.stage.journal.write(group=self.name, at=now_ms(), what="grown", by="tool", partitions=partitions)
+
+    def new_topic(self, name: str, partitions: int) -> None:
+        """There is one more."""
+        make_topics(self.stage.admin, {name: partitions})
+        self.stage.topics[name] = partitions
+        self.stage.journal.write(group=self.name, at=now_ms(), what="new_topic", by="tool", topic=name)
+
+    def write(self, writer: Producer, places: Mapping[int, int], *, aborts: bool = False) -> None:
+        """Commit places in a transaction of one that names the group and is no member of it."""
+        told = [TopicPartition(self.topic, *one) for one in places.items()]
+        writer.begin_transaction()
+        writer.send_offsets_to_transaction(told, stranger(self.stage.bootstrap, self.name))
+        (writer.abort_transaction if aborts else writer.commit_transaction)(30)
+        names = [[self.topic, *one] for one in places.items()]
+        what = "aborted" if aborts else "written"
+        self.stage.journal.write(group=self.name, at=now_ms(), what=what, by="writer", places=names)
+
     def delete(self) -> None:
         """Delete it."""
         self.stage.admin.delete_consumer_groups([self.name])[self.name].result(30)
@@ -324,11 +373,27 @@ def make_topics(admin: AdminClient, topics: Mapping[str, int]) -> None:
         future.result(30)
 
 
+def stranger(bootstrap: str, group: str) -> Any:
+    """What a consumer that is no member of a group knows of it: no generation, no member id."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
+    try:
+        return consumer.consumer_group_metadata()
+    finally:
+        consumer.close()
+
+
+def writing(bootstrap: str, name: str) -> Producer:
+    """A transactional producer."""
+    writer = Producer({"bootstrap.servers": bootstrap, "transactional.id": name, "log_level": 2})
+    writer.init_transactions(30)
+    return writer
+
+
 def feed(stage: Stage, topics: Mapping[str, int], chance: random.Random, over: threading.Event) -> None:
     """Write some records into each partition every second, until it is over."""
     producer = Producer({"bootstrap.servers": stage.bootstrap, "linger.ms": 50, "log_level": 2})
     while not over.wait(1.0):
-        for topic, count in topics.items():
+        for topic, count in list(topics.items()):
             if topic in stage.quiet:
                 continue
             for partition in range(count):

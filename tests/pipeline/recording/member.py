@@ -63,6 +63,10 @@ class Settings(NamedTuple):
     """Where one that is no member begins; None: at what is committed."""
     is_slow: bool = False
     """It reads ten records a second at most."""
+    protocol: str = "classic"
+    """classic or consumer (KIP-848: confluent and Java; session and heartbeats are the broker's, assignors, too)."""
+    metadata_ms: int = 300_000
+    """So often it looks for topics that have grown or are new."""
 
 
 Tell = Callable[..., None]
@@ -102,16 +106,16 @@ class Confluent:
     def __init__(self, settings: Settings, tell: Tell) -> None:
         self._settings, self._tell = settings, tell
         self._revoke: Callable[[], None] = lambda: None
+        self._is_incremental = "coop" in settings.assignor or settings.protocol == "consumer"
         instance = {} if settings.instance_id is None else {"group.instance.id": settings.instance_id}
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": settings.bootstrap,
                 "group.id": settings.group,
                 "client.id": settings.client_id,
-                "session.timeout.ms": settings.session_ms,
-                "heartbeat.interval.ms": settings.heartbeat_ms,
                 "max.poll.interval.ms": max(settings.max_poll_ms, settings.session_ms),
-                "partition.assignment.strategy": settings.assignor,
+                "topic.metadata.refresh.interval.ms": settings.metadata_ms,
+                **_protocol(settings),
                 "enable.auto.commit": settings.commits == "auto",
                 "auto.commit.interval.ms": settings.commit_ms,
                 "auto.offset.reset": "earliest",
@@ -143,7 +147,7 @@ class Confluent:
             for one in places:
                 one.offset = max(one.offset - back, 0)
             consumer.commit(offsets=places, asynchronous=False)
-            consumer.incremental_assign(places) if "coop" in self._settings.assignor else consumer.assign(places)
+            consumer.incremental_assign(places) if self._is_incremental else consumer.assign(places)
         self._tell("assigned", partitions=[one.partition for one in partitions])
 
     def _revoked(self, consumer: Any, partitions: list[Any]) -> None:
@@ -181,6 +185,16 @@ class Confluent:
         self._consumer.close()
 
 
+def _protocol(settings: Settings) -> dict[str, Any]:
+    if settings.protocol == "consumer":
+        return {"group.protocol": "consumer", "group.remote.assignor": settings.assignor}
+    return {
+        "session.timeout.ms": settings.session_ms,
+        "heartbeat.interval.ms": settings.heartbeat_ms,
+        "partition.assignment.strategy": settings.assignor,
+    }
+
+
 def _place(place: Place, offset: int) -> Any:
     return confluent_kafka.TopicPartition(*place, offset)
 
@@ -204,6 +218,7 @@ class KafkaPython(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it h
             session_timeout_ms=settings.session_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
             max_poll_interval_ms=settings.max_poll_ms,
+            metadata_max_age_ms=settings.metadata_ms,
             enable_auto_commit=settings.commits == "auto",
             auto_commit_interval_ms=settings.commit_ms,
             auto_offset_reset="earliest",
@@ -279,6 +294,7 @@ class Aiokafka(ConsumerRebalanceListener):  # type: ignore[misc]  # it has no ty
             session_timeout_ms=settings.session_ms,
             heartbeat_interval_ms=settings.heartbeat_ms,
             max_poll_interval_ms=settings.max_poll_ms,
+            metadata_max_age_ms=settings.metadata_ms,
             rebalance_timeout_ms=max(settings.max_poll_ms, settings.session_ms),
             enable_auto_commit=settings.commits == "auto",
             auto_commit_interval_ms=settings.commit_ms,

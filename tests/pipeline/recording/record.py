@@ -1,7 +1,8 @@
 """Records a log of a real Kafka 4.3 with a truth about it: some twenty groups of four client libraries, each process of
 which is a process, to which happens what the pipeline is to tell (`scripts`).
 
-`python -m tests.pipeline.recording.record DIR [--seed N] [--delay-ms N] [--trouble NAME] [--keep FILE]`:
+`python -m tests.pipeline.recording.record DIR [--cast consumer] [--seed N] [--delay-ms N] [--trouble NAME]
+[--keep FILE]`: `--cast consumer` plays KIP-848 groups and what else classic ones do not have (`scripts_epochs`). It
 runs Kafka in DIR and leaves there its data (DIR/data/logs), `truth.jsonl` (its form: docs/pipeline-scores.md) and
 `journal.jsonl` (what each client said, by its own clock, and what was done to it); `--keep` packs them. It takes two
 cores for some five minutes.
@@ -26,6 +27,7 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # i
 
 from tests.pipeline.recording.cast import FORKS, Group, Journal, Stage, compiled, feed, make_topics, now_ms
 from tests.pipeline.recording.scripts import CAST, Part, together
+from tests.pipeline.recording.scripts_epochs import EPOCH_CAST, mixed, upgraded
 from tests.pipeline.recording.truths import write
 from tests.support.servers import KafkaServer
 
@@ -33,7 +35,20 @@ CLIENTS: Final = ("aiokafka", "confluent", "java", "kafka-python")
 SESSIONS_MS: Final = (6_000, 10_000, 10_000, 45_000)
 HEARTBEATS_MS: Final = (500, 1_000, 2_000, 3_000, 3_000)
 COMMITS_MS: Final = (500, 1_000, 1_000, 2_000, 5_000)
+EPOCH_CLIENTS: Final = ("confluent", "java", "confluent")
+EPOCH_SESSIONS_MS: Final = (10_000, 45_000, 45_000)
+EPOCH_HEARTBEAT_MS: Final = 5_000
 FROZEN_S: Final = 14.0
+CASTS: Final = {"classic": CAST, "consumer": EPOCH_CAST}
+CONSUMER_SESSION_MS: Final = 45_000
+PROPERTIES: Final = {
+    "offsets.topic.num.partitions": "5",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
 
 
 def options_of(part: Part, number: int, chance: random.Random) -> dict[str, Any]:
@@ -43,16 +58,26 @@ def options_of(part: Part, number: int, chance: random.Random) -> dict[str, Any]
         given = part.options.get(name, usual)
         return chance.choice(given) if isinstance(given, tuple) else given
 
-    client = drawn("client", CLIENTS[number % len(CLIENTS)])
-    session_ms = drawn("session_ms", *SESSIONS_MS)
+    protocol = part.options.get("protocol", "classic")
+    some = CLIENTS if protocol == "classic" else EPOCH_CLIENTS
+    client = drawn("client", some[number % len(some)])
+    session_ms = drawn("session_ms", *(SESSIONS_MS if protocol == "classic" else EPOCH_SESSIONS_MS))
+    is_usual = protocol == "consumer" and session_ms == CONSUMER_SESSION_MS
+    heartbeats_ms = (EPOCH_HEARTBEAT_MS,) if is_usual else HEARTBEATS_MS if protocol == "classic" else HEARTBEATS_MS[1:]
     assignor = drawn("assignor", "range", "roundrobin", *(() if client == "aiokafka" else ("cooperative-sticky",) * 2))
     return {
         "client": client, "session_ms": session_ms, "assignor": assignor,
-        "heartbeat_ms": min(drawn("heartbeat_ms", *HEARTBEATS_MS), session_ms // 3),
+        "heartbeat_ms": min(drawn("heartbeat_ms", *heartbeats_ms), session_ms // 3),
         "commit_ms": drawn("commit_ms", *COMMITS_MS), "commits": drawn("commits", "auto", "auto", "hand"),
         "max_poll_ms": drawn("max_poll_ms", 300_000), "rewinds": drawn("rewinds", 0),
-        "static": drawn("static", False),
+        "static": drawn("static", False), "protocol": protocol, "metadata_ms": drawn("metadata_ms", 300_000),
+        **({"server_assignor": chance.choice(("uniform", "uniform", "range"))} if knows_epochs(part) else {}),
     }  # fmt: skip
+
+
+def knows_epochs(part: Part) -> bool:
+    """Is it, or does it become, a KIP-848 group?"""
+    return part.options.get("protocol") == "consumer" or part.play in (upgraded, mixed)
 
 
 def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> None:
@@ -81,9 +106,9 @@ def trouble(kind: str, cast: list[Group], server: KafkaServer, stage: Stage) -> 
 def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: list[Group]) -> None:
     """All groups, from the beginning to the end; `cast` gets them, so that none outlives a failure."""
     chance = random.Random(options.seed)
-    parts = list(CAST)
+    parts = CASTS[options.cast]
     first = chance.randrange(len(CLIENTS))
-    topics = {}
+    topics = stage.topics
     for number, part in enumerate(parts):
         own = random.Random(f"{options.seed}:{part.name}")
         name, partitions = f"{part.name}-{options.seed}", own.choice(part.options.get("partitions", (4, 4, 6)))
@@ -92,6 +117,9 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
             topics[f"{name}-2"] = partitions
         cast.append(Group(stage, name, own, name, partitions, options_of(part, first + number, own)))
     make_topics(stage.admin, topics)
+    for part, group in zip(parts, cast, strict=True):
+        if knows_epochs(part):
+            _configure(group)
     over = threading.Event()
     feeding = threading.Thread(target=feed, args=(stage, topics, chance, over), daemon=True)
     feeding.start()
@@ -107,6 +135,15 @@ def play(server: KafkaServer, stage: Stage, options: argparse.Namespace, cast: l
         stage.truth.write(kind="end", group=group.name, at=now_ms())
     over.set()
     feeding.join()
+
+
+def _configure(group: Group) -> None:
+    """Session and heartbeats of a KIP-848 group are the broker's to say; the usual ones are left as they are."""
+    session_ms = group.options["session_ms"]
+    if session_ms == CONSUMER_SESSION_MS:
+        return
+    times = {"consumer_session_timeout_ms": session_ms, "consumer_heartbeat_interval_ms": group.options["heartbeat_ms"]}
+    group.configure(**times)
 
 
 def _play(part: Part, group: Group) -> None:
@@ -144,13 +181,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--delay-ms", type=int, default=3_000, help="group.initial.rebalance.delay.ms")
     parser.add_argument("--trouble", choices=("freeze", "restart", "hosts"), default="freeze")
+    parser.add_argument("--cast", choices=tuple(CASTS), default="classic")
     parser.add_argument("--keep", type=Path)
     options = parser.parse_args()
     directory = options.directory.absolute()
     os.environ["LOG_LEVEL"] = "INFO"  # the broker is to say why groups rebalance
     os.environ.setdefault("HEAP", "512M")
     FORKS.set_forkserver_preload(["tests.pipeline.recording.member"])
-    properties = {"group.initial.rebalance.delay.ms": str(options.delay_ms), "offsets.topic.num.partitions": "5"}
+    properties = {"group.initial.rebalance.delay.ms": str(options.delay_ms), **PROPERTIES}
     server = KafkaServer(directory, properties)
     server.start()
     try:

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.pipeline.decode import decode
 from muster.pipeline.sources.segments import read_segments
+from tests.pipeline.scripted_epochs import client_ids, epochs_truth
 from tests.pipeline.scripted_truth import Action, truth
 
 TOGETHER_MS: Final = 20_000
@@ -27,10 +28,22 @@ _BEGAN: Final = re.compile(r"Preparing to rebalance group (\S+) in state")
 _ENDED: Final = re.compile(
     r"Assignment received from leader \S+ for group (\S+) for|Group (\S+) with generation \d+ is now empty"
 )
-_DIED: Final = re.compile(r"Member (?P<member>\S+) in group (?P<group>\S+) has failed, removing it from the group")
-_LEFT: Final = re.compile(r"\[Group (?P<group>\S+)\] Member (?P<member>\S+) has left group")
-_CAME: Final = re.compile(r"with id (?P<member>\S+) joins group (?P<group>\S+) in \S+ state\. Adding to the group")
+_EPOCH: Final = r"\[GroupId (?P<group>\S+)\] (?:Static m|Dynamic m|M)ember (?P<member>\S+) (?:with instance id \S+ )?"
+_DIED: Final = (
+    re.compile(r"Member (?P<member>\S+) in group (?P<group>\S+) has failed, removing it from the group"),
+    re.compile(_EPOCH + "fenced from the group because the member session expired"),
+)
+_LEFT: Final = (
+    re.compile(r"\[Group (?P<group>\S+)\] Member (?P<member>\S+) has left group"),
+    re.compile(_EPOCH + "(?:left the consumer group|has left group through explicit)"),
+)
+_CAME: Final = (
+    re.compile(r"with id (?P<member>\S+) joins group (?P<group>\S+) in \S+ state\. Adding to the group"),
+    re.compile(_EPOCH + "joins the consumer group"),
+)
 _UUID: Final = 36
+_EPOCH_MS: Final = 20
+"""What raises an epoch is told so near to it."""
 _SIGNS: Final = ("assigned", "revoked", "committed", "back", "killed", "told")
 """What a member says, or is done to it while it lives."""
 
@@ -71,7 +84,8 @@ def assembled(directory: Path) -> Iterator[dict[str, Any]]:
     ends = {line["group"]: line["at"] for line in lines if line["kind"] == "end"}
     made = [line for line in lines if line["kind"] == "drops"]
     yield from (line for line in lines if line["kind"] not in ("drops", "end"))
-    yield from _rebalances(log, journal, ends)
+    epochs = {line["group"] for line in lines if line["kind"] == "group" and "server_assignor" in line}
+    yield from _rebalances(log, journal, ends, epochs, client_ids(directory / "data" / "logs") if epochs else {})
     own = {line["group"] for line in lines if line["kind"] == "group" and line["rewinds"]}
     yield from _regressions(made, list(drops(directory / "data" / "logs")), ends, own)
 
@@ -88,41 +102,66 @@ def write(directory: Path) -> None:
 
 
 def _actions(journal: Sequence[Mapping[str, Any]]) -> list[Action]:
-    """What the script told members to do that makes them join again."""
-    return [
+    """What the script told members to do, or did to topics, that makes them join again."""
+    told = [
         Action(line["at"], line["group"], "subscription_changed", line["client_id"])
         for line in journal
         if line["what"] == "told" and line["line"].startswith("subscribe")
     ]
+    grown = [
+        Action(line["at"], line["group"], "partitions_changed", None)
+        for line in journal
+        if line["what"] in ("grown", "new_topic")
+    ]
+    return told + grown
 
 
 def _rebalances(
-    log: Sequence[str], journal: Sequence[Mapping[str, Any]], ends: Mapping[str, int]
+    log: Sequence[str],
+    journal: Sequence[Mapping[str, Any]],
+    ends: Mapping[str, int],
+    epochs: Collection[str],
+    clients: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
-    died, left, came = (_members(log, pattern) for pattern in (_DIED, _LEFT, _CAME))
-    for line in truth(log, _actions(journal), ends):
-        if line["kind"] == "rebalance":
-            dead = [
-                {"client_id": client_id, "noticed": at_ms, "last_life": _last_life(journal, client_id, at_ms)}
-                for at_ms, client_id in died[line["group"]]
-                if line["acted"] - 5 <= at_ms <= line["settled"]
-            ]
-            line["died"] = dead
-            for name, known in (("left", left), ("came", came)):
-                line[name] = [
-                    who for at_ms, who in known[line["group"]] if line["acted"] - 5 <= at_ms <= line["settled"]
-                ]
+    """`epochs`: groups of KIP-848, for some time at least; `clients`: client ids of their members."""
+    died, left, came = (_members(log, patterns, clients) for patterns in (_DIED, _LEFT, _CAME))
+    actions = _actions(journal)
+    classic = truth(log, actions, ends)
+    raised = epochs_truth(log, clients, actions, {group: at_ms for group, at_ms in ends.items() if group in epochs})
+    is_epoch = [(line, place) for place, lines in enumerate((classic, raised)) for line in lines]
+    last: dict[str, int] = {}
+    for line, by_epoch in is_epoch:
+        if line["kind"] != "rebalance":
+            if line["last"] is not None:
+                yield line
+            continue
+        group = line["group"]
+        last[group] = max(last.get(group, 0), line["generation"])
+        low, high = line["acted"] - 5, line["acted"] + _EPOCH_MS if by_epoch else line["settled"]
+        line["length_known"] = not by_epoch  # the broker does not say when all members were there
+        line["died"] = [
+            {"client_id": client_id, "noticed": at_ms, "last_life": _last_life(journal, client_id, at_ms)}
+            for at_ms, client_id in died[group]
+            if low <= at_ms <= high
+        ]
+        for name, known in (("left", left), ("came", came)):
+            line[name] = [who for at_ms, who in known[group] if low <= at_ms <= high]
         yield line
+    for group in ends:
+        yield {"kind": "unsure", "group": group, "first": last.get(group, 0) + 1, "last": None}
 
 
-def _members(log: Iterable[str], pattern: re.Pattern[str]) -> dict[str, list[tuple[int, str]]]:
+def _members(
+    log: Iterable[str], patterns: Sequence[re.Pattern[str]], clients: Mapping[str, str]
+) -> dict[str, list[tuple[int, str]]]:
     """By group: when the broker said that of a member, and its client id."""
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for line in log:
-        time, who = _TIME.match(line), pattern.search(line)
+        time, who = _TIME.match(line), next(filter(None, (one.search(line) for one in patterns)), None)
         if time is not None and who is not None:
             at_ms = round(datetime.strptime(time[1], "%Y-%m-%d %H:%M:%S,%f").astimezone().timestamp() * 1000)
-            found[who["group"]].append((at_ms, who["member"][: -_UUID - 1]))
+            member = who["member"]
+            found[who["group"]].append((at_ms, clients.get(member, member[: -_UUID - 1])))
     return found
 
 
