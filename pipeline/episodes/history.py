@@ -48,7 +48,9 @@ class History:
 
     def _rebalance_of_coming(self, spell: Spell) -> int | None:
         known = [] if spell.first_generation is None else self._by_generation[spell.first_generation]
-        return self._nearest(known, spell.start_ms) if known else self._around(spell.start_ms)
+        number = self._nearest(known, spell.start_ms) if known else self._around(spell.start_ms)
+        # of the first record of a log nobody knows who came then
+        return None if number is not None and _is_unknown(self.rebalances[number]) else number
 
     def _rebalance_of_going(self, spell: Spell) -> int | None:
         if spell.end_ms is None or spell.how == REPLACED:
@@ -148,6 +150,9 @@ class History:
         if one.died and (number := self._went[one.gone]) is not None:
             # no death is without a rebalance: it was heard of until a session before, though it had nothing to commit
             times.append(self.rebalances[number].start_ms - (self.spells[one.gone].session_ms or 0))
+        silent_ms = self.spells[one.gone].silent_ms
+        if silent_ms is not None and silent_ms > 0:
+            times.append((self.spells[one.gone].end_ms or 0) - silent_ms)  # its last commit
         return any(since <= ms <= until for ms in times for since, until in self.moments)
 
     def is_after_trouble(self, rebalance: Rebalance) -> bool:
@@ -176,3 +181,8 @@ class History:
             return who.member_id
         several = len(self._clients[who.client_id]) > 1
         return f"{who.client_id} ({(who.host or '').removeprefix('/')})" if several and who.host else who.client_id
+
+
+def _is_unknown(one: Rebalance) -> bool:
+    """What was before it is not in the log."""
+    return one.before_generation is None and one.members_before is None and one.cause is None

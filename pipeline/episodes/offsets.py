@@ -16,7 +16,11 @@ STALLED: Final = "stalled"
 SECOND_APPLICATION: Final = "second_application"
 ZOMBIE: Final = "zombie"
 """The kinds of trouble; the last two are causes of the table `regressions`."""
-_ON_PURPOSE: Final = {"reset": ("reset of offsets", "resets of offsets"), "rewind": ("rewind",)}
+_ON_PURPOSE: Final = {
+    "reset": ("reset of offsets", "resets of offsets"),
+    "deleted": ("new start without offsets", "new starts without offsets"),
+    "rewind": ("rewind",),
+}
 _NAMED: Final = 3
 
 

@@ -22,7 +22,7 @@ Found = Iterator[tuple[str, list[Change]]]
 def _formation(of: History) -> Found:
     """The first members of a group of which nothing was known before."""
     first = of.rebalances[0] if of.rebalances else None
-    if first is None or first.members_before or any(one.start_ms < first.start_ms - NEAR_MS for one in of.spells):
+    if first is None or first.members_before != 0 or any(one.start_ms < first.start_ms - NEAR_MS for one in of.spells):
         return
     came = [one for one in of.left if one.gone is None]
     chain = next(of.chains(came, limits.FORM_MS), None)
@@ -47,7 +47,10 @@ def _whole_stop(of: History) -> Found:
     for ms in of.empty_times():
         gone: list[Change] = []
         for one in reversed(ended[: bisect_right(times, ms)]):
-            if one in taken or (gone[-1].gone_ms if gone else ms) - one.gone_ms > limits.STOP_MS:
+            since_ms = (gone[-1].gone_ms if gone else ms) - one.gone_ms
+            # one that died is not stopped with others that leave later
+            is_other = bool(gone) and one.died != gone[-1].died and since_ms > limits.MOMENT_MS
+            if one in taken or since_ms > limits.STOP_MS or is_other:
                 break
             gone.append(one)
         if not gone:

@@ -35,6 +35,8 @@ AT_ONCE: Final = 3
 """Members of so many groups that are lost at the same moment may be trouble of the coordinator or the network,"""
 AT_ONCE_SHARE: Final = 0.3
 """if these are so large a share of all groups that have had members."""
+SILENCE_MS: Final = 8 * SECOND
+"""So long nobody commits though AT_ONCE groups did all the time: the coordinator is away, or the network."""
 LOST_SESSIONS: Final = 4
 """A member that left, or was replaced, was lost if it had not committed for a session; after so many sessions it had
 nothing to commit."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_type
 
@@ -68,7 +68,8 @@ def episodes_and_verdicts(
     """Both tables, out of the tables of these names. Without the last two the verdicts do not tell of commits."""
     spells = keep(_spells(memberships, generations, commits))
     rows = spells.unionByName(_rebalances(rebalances))
-    rows = rows.unionByName(_groups(generations, commits, flapping, _moments(spells)))
+    moments = _together(_moments(spells).unionByName(silences(commits)))
+    rows = rows.unionByName(_groups(generations, commits, flapping, moments))
     if stalls is not None:
         rows = rows.unionByName(_standing(stalls))
     if regressions is not None:
@@ -97,14 +98,22 @@ def _struct(kind: pa.DataType, **known: Column) -> Column:
 def _spells(memberships: DataFrame, generations: DataFrame, commits: DataFrame) -> DataFrame:
     """Members, with how long they had not committed when they left, and how patient their group was with them."""
     who = ["group", "member_id"]
-    by_member = commits.where(F.col("member_id").isNotNull() & ~F.col("is_deleted")).groupBy(*who)
-    heard = by_member.agg(F.max("time_ms").alias("heard_ms"))
+    by_member = commits.where(F.col("member_id").isNotNull() & ~F.col("is_deleted")).groupBy(*who, "generation")
+    last = by_member.agg(F.max("time_ms").alias("heard_ms"))
+    # a member may have several stays under one id
+    began_ms = F.coalesce("start_ms", F.lit(0))
+    stays = memberships.select(*who, "first_generation", "last_generation", began_ms.alias("began_ms"))
+    is_known = F.col("generation").isNotNull() & F.col("first_generation").isNotNull()
+    is_over = F.coalesce(F.col("generation") > F.col("last_generation"), F.lit(False))
+    is_its = ~is_known | ((F.col("generation") >= F.col("first_generation")) & ~is_over)
+    heard = last.join(stays, who).where(is_its).groupBy(*who, "began_ms").agg(F.max("heard_ms").alias("heard_ms"))
     members = generations.select("group", F.explode("members").alias("one"))
     patience = members.groupBy("group", F.col("one.member_id").alias("member_id")).agg(
         F.max("one.rebalance_timeout_ms").alias("rebalance_timeout_ms"),
         F.max("one.session_timeout_ms").alias("session_timeout_ms"),
     )
-    rows = memberships.join(heard, who, "left").join(patience, who, "left")
+    rows = memberships.withColumn("began_ms", began_ms).join(heard, [*who, "began_ms"], "left")
+    rows = rows.join(patience, who, "left")
     silent = F.col("end_ms") - F.col("heard_ms")
     return _row(rows, F.col("start_ms"), spell=_struct(_SPELL, silent_ms=silent))
 
@@ -139,7 +148,7 @@ def _back(regressions: DataFrame) -> DataFrame:
 
 
 def _moments(spells: DataFrame) -> DataFrame:
-    """One row: `moments`, from when to when members of so many groups were last heard of that it is no chance."""
+    """From when to when members of so many groups were last heard of that it is no chance: from_ms, until_ms."""
     end_ms, silent_ms, session_ms = (
         F.coalesce(f"spell.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
     )
@@ -156,11 +165,49 @@ def _moments(spells: DataFrame) -> DataFrame:
     common = counted.crossJoin(F.broadcast(groups)).where(
         F.col("hit") >= F.greatest(F.lit(limits.AT_ONCE), limits.AT_ONCE_SHARE * F.col("groups"))
     )
-    moment = F.struct(
+    return common.select(
         ((F.col("at") - 1) * limits.MOMENT_MS).cast("long").alias("from_ms"),
         ((F.col("at") + 2) * limits.MOMENT_MS).cast("long").alias("until_ms"),
     )
-    return common.agg(F.sort_array(F.collect_list(moment)).alias("moments"))
+
+
+def silences(commits: DataFrame) -> DataFrame:
+    """When nobody could commit, though several groups did all the time before, and did again: from_ms, until_ms."""
+    at = F.floor(F.col("time_ms") / _STEP_MS).cast("long")
+    steps = commits.where(~F.col("is_deleted")).select("group", at.alias("at")).distinct()
+    period = F.floor(F.col("at") / _STEPS)
+    active = steps.groupBy(period.alias("period")).agg(F.count_distinct("group").alias("groups"))
+    in_order = Window.orderBy("at")
+    rows = (
+        steps.select("at")
+        .distinct()
+        .select("at", F.lag("at").over(in_order).alias("last"), F.lag("at", _DENSE).over(in_order).alias("first"))
+    )
+    rows = rows.where(F.col("at") - F.col("last") - 1 >= limits.SILENCE_MS / _STEP_MS)
+    rows = rows.where(F.col("last") - F.col("first") <= _STEPS * _DENSE_PERIODS)
+    for name, place in (("before", F.floor(F.col("last") / _STEPS)), ("after", F.floor(F.col("at") / _STEPS))):
+        # of the period and its neighbour on the same side
+        near = active.select(F.col("period").alias(f"{name}_period"), F.col("groups").alias(f"{name}_groups"))
+        side = place - 1 if name == "before" else place + 1
+        rows = rows.join(F.broadcast(near), F.col(f"{name}_period").isin(place, side))
+    rows = rows.groupBy("last", "at").agg(F.max("before_groups").alias("before"), F.max("after_groups").alias("after"))
+    return rows.where((F.col("before") >= limits.AT_ONCE) & (F.col("after") >= limits.AT_ONCE)).select(
+        ((F.col("last") + 1) * _STEP_MS - limits.MOMENT_MS).cast("long").alias("from_ms"),
+        (F.col("at") * _STEP_MS).cast("long").alias("until_ms"),
+    )
+
+
+_STEP_MS: Final = 2_000
+_STEPS: Final = 10
+"""So many steps are a period."""
+_DENSE: Final = 25
+_DENSE_PERIODS: Final = 3
+"""So many of the steps of the last periods before have a commit: then one without is no chance."""
+
+
+def _together(moments: DataFrame) -> DataFrame:
+    """One row: `moments`."""
+    return moments.agg(F.sort_array(F.collect_list(F.struct("from_ms", "until_ms"))).alias("moments"))
 
 
 def _groups(generations: DataFrame, commits: DataFrame, flapping: DataFrame, moments: DataFrame) -> DataFrame:

@@ -27,6 +27,7 @@ _NEARLY: Final = 0.95
 _MS: Final = 1_000
 _LEAST_SESSION_MS: Final = 6_000
 """Nobody has shorter sessions."""
+_LONGEST_MS: Final = EPOCH_SESSION_MS + 3 * _MS
 _BEATS: Final = 3
 """So many intervals between commits are no chance."""
 _ONCE_IN: Final = 20
@@ -191,7 +192,7 @@ class _Judge:
         """
         known = before.activity.get(gone.member.member_id)
         silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
-        if gone.member.session_timeout_ms is not None or not _LEAST_SESSION_MS <= silent_ms < EPOCH_SESSION_MS:
+        if gone.member.session_timeout_ms is not None or not _LEAST_SESSION_MS <= silent_ms < _LONGEST_MS:
             return None
         beat_ms = (known and known.gap_ms) or before.usual_ms() or self._habits.usual_ms
         limit_ms = gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS
@@ -201,15 +202,17 @@ class _Judge:
             self._learn(silent_ms, beat_ms)
             return events.SESSION_EXPIRED, EXPIRED, 0.85
         others = [one.last_ms for name, one in before.activity.items() if name != gone.member.member_id]
-        if known is None or beat_ms is None or silent_ms < _BEATS * beat_ms or not others:
+        if known is None or beat_ms is None or silent_ms < _BEATS * beat_ms:
             return None
         is_usual = (known.max_gap_ms or 0) >= silent_ms and known.last_ms - known.first_ms < _ONCE_IN * beat_ms
         if is_usual:
             return None
-        if 2 * (gone.at_ms - max(others)) > silent_ms:
-            return None  # there was nothing to commit any more
+        if 2 * (gone.at_ms - max(others, default=0)) > silent_ms:
+            # there was nothing to commit any more; or several died at once, just a session ago
+            is_chance = not -EPOCH_HEARTBEAT_MS <= silent_ms - self._session_ms <= beat_ms + _MS
+            return None if is_chance else (events.SESSION_EXPIRED, EXPIRED, 0.75)
         self._learn(silent_ms, beat_ms)
-        return events.SESSION_EXPIRED, EXPIRED, 0.8
+        return events.SESSION_EXPIRED, EXPIRED, 0.85
 
     def _learn(self, silent_ms: int, beat_ms: int | None) -> None:
         """So long is a session at most, if commits are near to each other."""

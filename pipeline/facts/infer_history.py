@@ -54,6 +54,7 @@ def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
     generation (a static member under a new id, a group that was loaded).
     """
     before: State | None = None
+    is_first = False
     formed_ms: int | None = None
     habits = Habits()
     for state in states:
@@ -65,8 +66,11 @@ def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
         if before is not None and state.generation == before.generation:
             before = continued(before, state)
             continue
+        if before is not None and is_first and state.generation > before.generation + 1:
+            before = None  # compaction leaves one old record: what was between is gone
         if before is None and state.generation == 1:
             before = State(0, state.at_ms, state.joined_ms, None, None, (), frozenset(), {})
+        is_first = before is None
         if before is None:
             yield Seen(None, state, Verdict(None, None, NOT_KNOWN), habits)
         else:

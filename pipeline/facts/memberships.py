@@ -1,4 +1,6 @@
-"""The table `memberships`: each member of a group from its beginning to its end."""
+"""The table `memberships`: each member of a group from its beginning to its end. A client of a KIP-848 group keeps its
+member id when it comes again: then it has several.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,16 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
     """Memberships by the generations that have the member. How they ended comes from the events or is inferred. Only
     the events know a member that came and went between two generations.
     """
-    rows = generations.select("group", "generation", "start_ms", "end_ms", "source", F.explode("members").alias("one"))
+    in_order = F.row_number().over(Window.partitionBy("group").orderBy("start_ms", "generation"))
+    rows = generations.select(
+        *("group", "generation", "start_ms", "end_ms", "source", "members"), in_order.alias("place")
+    )
+    rows = rows.withColumn("one", F.explode("members")).drop("members")
     rows = rows.select("*", *(F.col(f"one.{name}").alias(name) for name in HOLDER))
-    found = rows.groupBy("group", "member_id").agg(
+    # generations in a row are one stay
+    of_member = Window.partitionBy("group", "member_id").orderBy("place")
+    rows = rows.withColumn("stay", F.col("place") - F.row_number().over(of_member))
+    found = rows.groupBy("group", "member_id", "stay").agg(
         *(F.first(name).alias(name) for name in HOLDER if name != "member_id"),
         F.min("start_ms").alias("start_ms"),
         F.max_by("end_ms", "start_ms").alias("end_ms"),
@@ -34,9 +43,7 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
         F.count_distinct("generation").alias("generations"),
         F.first("source").alias("source"),
     )
-    gone = inferred.select("group", F.explode("gone").alias("one")).select("group", "one.*")
-    gone = gone.withColumnRenamed("end_ms", "gone_ms").dropDuplicates(["group", "member_id"])
-    found = found.join(gone, ["group", "member_id"], "left").withColumn("end_ms", F.coalesce("gone_ms", "end_ms"))
+    found = _with_ends(found, inferred).withColumn("end_ms", F.coalesce("gone_ms", "end_ms"))
     # a static member that comes back in time gets a new id without a rebalance
     of_instance = Window.partitionBy("group", "instance_id").orderBy("start_ms", "last_generation")
     took_over = F.col("instance_id").isNotNull() & (F.lead("start_ms").over(of_instance) == F.col("end_ms"))
@@ -47,9 +54,30 @@ def memberships(generations: DataFrame, inferred: DataFrame, events: DataFrame |
     return _with_events(found, events)
 
 
+def _with_ends(found: DataFrame, inferred: DataFrame) -> DataFrame:
+    """How each stay ended: by the first rebalance after it began that the member did not outlive, and before it came
+    again.
+    """
+    gone = inferred.select("group", F.col("end_ms").alias("told_ms"), F.explode("gone").alias("one")).select(
+        F.col("group").alias("its_group"),
+        F.col("one.member_id").alias("its_id"),
+        "told_ms",
+        "one.end_cause",
+        F.col("one.end_ms").alias("gone_ms"),
+    )
+    stays = Window.partitionBy("group", "member_id").orderBy("start_ms", "stay")
+    rows = found.withColumns({"again_ms": F.lead("start_ms").over(stays), "number": F.row_number().over(stays)})
+    is_its = (F.col("group") == F.col("its_group")) & (F.col("member_id") == F.col("its_id"))
+    is_its &= (F.col("number") == 1) | (F.col("told_ms") > F.col("start_ms"))
+    is_its &= F.col("again_ms").isNull() | (F.col("told_ms") <= F.col("again_ms"))
+    both = rows.join(gone, is_its, "left")
+    soonest = Window.partitionBy("group", "member_id", "stay").orderBy("told_ms")
+    return both.withColumn("place", F.row_number().over(soonest)).where("place = 1")
+
+
 def _with_events(found: DataFrame, events: DataFrame) -> DataFrame:
     told = _told(events)
-    both = found.alias("log").join(told.alias("told"), ["group", "member_id"], "full")
+    both = found.alias("log").join(told.alias("told"), ["group", "member_id", "number"], "full")
     columns = {
         name: F.coalesce(f"told.{name}", f"log.{name}")
         for name in ("instance_id", "client_id", "host", "start_ms", "end_ms", "end_cause", "source")
@@ -87,8 +115,13 @@ def _told(events: DataFrame) -> DataFrame:
         F.col("member.host").alias("host"),
         F.col("time_ms").alias("start_ms"),
     )
-    each = begins.unionByName(ends, allowMissingColumns=True).groupBy("group", "member_id")
-    return each.agg(
+    each = begins.unionByName(ends, allowMissingColumns=True)
+    # one that comes again under its id begins another stay
+    so_far = Window.partitionBy("group", "member_id").orderBy(
+        F.coalesce("start_ms", "end_ms"), F.col("start_ms").isNotNull()
+    )
+    each = each.withColumn("number", F.greatest(F.count("start_ms").over(so_far), F.lit(1)).cast("int"))
+    return each.groupBy("group", "member_id", "number").agg(
         *(F.first(name, ignorenulls=True).alias(name) for name in ("instance_id", "client_id", "host")),
         F.min("start_ms").alias("start_ms"),
         F.max("end_ms").alias("end_ms"),

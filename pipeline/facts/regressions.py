@@ -15,6 +15,7 @@ from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.topic_ends import minus
 
 RESET: Final = "reset"
+DELETED: Final = "deleted"
 REWIND: Final = "rewind"
 ZOMBIE: Final = "zombie"
 SECOND_APPLICATION: Final = "second_application"
@@ -155,7 +156,11 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
         F.last(owner, ignorenulls=True).over(until_before).alias("owner_before"),
         F.min("committed_offset").over(in_order.rowsBetween(-_RECENT, -1)).alias("least_before"),
         F.coalesce(F.lag("is_deleted").over(in_order), F.lit(False)).alias("deleted_before"),
-        (~F.lag("generation").over(in_order).eqNullSafe(F.col("generation"))).alias("is_first"),
+        (
+            ~F.lag("generation").over(in_order).eqNullSafe(F.col("generation"))
+            # in a KIP-848 group who gives a partition up commits it once more in the new epoch
+            | F.coalesce(F.lag("owner").over(in_order) != F.col("owner"), F.lit(False))
+        ).alias("is_first"),
         _goes_on_empty(in_order).alias("goes_on_empty"),
         F.lag("committed_offset", 2).over(in_order).alias("two_before"),
         *(F.lead("committed_offset", step).over(in_order).alias(f"next_{step}") for step in range(1, _AHEAD + 1)),
@@ -196,7 +201,7 @@ def _cause() -> Column:
     is_empty = F.col("members") == 0
     had_members = F.col("generation").isNotNull()
     return (
-        F.when(F.col("deleted_before"), RESET)
+        F.when(F.col("deleted_before"), DELETED)
         .when(F.col("is_series") & ~_is_of_same_producer(), SECOND_APPLICATION)
         .when(is_empty & F.col("goes_on_empty") & had_members, SECOND_APPLICATION)
         .when(is_empty, RESET)
@@ -233,13 +238,12 @@ def _was_fenced_before() -> Column:
 
 
 def _fell_back_and_returned() -> Column:
-    """A former owner made this commit: it lies between that owner's last commits and the new owner's, and the new owner
-    returns to its place in one step.
+    """A former owner made this commit: it lies between that owner's last commits and the new owner's, nearer to the
+    former, and the new owner returns to its place in one step. A member that seeks back by a little may do so, too.
     """
     to, high, former = F.col("committed_offset"), F.col("before.offset"), F.col("takeover.offset")
-    soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
     is_near = to >= F.col("takeover.least")
-    return is_near & (soon | (minus(to, former) <= minus(high, to))) & (_step_back_up() > minus(high, to) / 2)
+    return is_near & (minus(to, former) <= minus(high, to)) & (_step_back_up() > minus(high, to) / 2)
 
 
 def _step_back_up() -> Column:
@@ -252,10 +256,14 @@ def _step_back_up() -> Column:
 
 
 def _ran_ahead_before() -> Column:
-    """A former owner made the commit before this one. This one is the new owner's, which goes on from its own place."""
+    """A former owner made the commit before this one, a spike. This one is the new owner's, which goes on from its own
+    place.
+    """
     soon = F.col("before.time_ms") - F.col("takeover.time_ms") <= ZOMBIE_MS
     is_later = F.col("takeover.log_offset") < F.col("log_offset")
-    return is_later & soon & _goes_on_from_below()
+    to, base = F.col("committed_offset"), F.col("two_before")
+    is_spike = minus(to, base) <= minus(F.col("before.offset"), to)
+    return is_later & soon & is_spike & _goes_on_from_below()
 
 
 def _goes_on_from_below() -> Column:

@@ -72,7 +72,9 @@ def _with_groups(rows: DataFrame) -> DataFrame:
 
 def known_until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     """One row: the last moment that is known of."""
-    last = commits.agg(F.max("time_ms").alias("until_ms"))
+    # by the last row of each group: the clock of a broker may have been ahead for a while
+    each = commits.groupBy("group", "log_partition").agg(F.max_by("time_ms", "log_offset").alias("last_ms"))
+    last = each.agg(F.max("last_ms").alias("until_ms"))
     if ends is None:
         return last
     # the times of records come from producers, whose clocks may be far out

@@ -11,7 +11,8 @@ from muster.pipeline.report.markup import Column, Columns, Html, join, listing, 
 from muster.pipeline.wording import duration, moment, number
 
 REGRESSIONS: Final = {
-    "reset": "reset by a tool or a new start",
+    "reset": "reset by a tool",
+    "deleted": "its offset was deleted or had expired, and it began anew",
     "rewind": "its consumer went back",
     "zombie": "a member that had lost the partition",
     "second_application": "a second application commits under this group id",

@@ -26,6 +26,27 @@ def test_members_of_the_time_before_the_log_did_not_come() -> None:
     assert group.episodes() == []
 
 
+def test_who_is_in_the_first_record_of_a_log_that_was_compacted_did_not_come_then() -> None:
+    group = Group(*ABC)
+    unknown = {"before_generation": None, "members_before": None, "cause": None, "trigger": None, "confidence": 0.2}
+    group.rebalances[0] = group.rebalances[0]._replace(**unknown)
+    assert [one.kind for one in group.episodes()] == ["other"]
+
+
+def test_who_died_before_the_others_left_is_not_stopped_with_them() -> None:
+    group = Group(*ABC).dies(1_000, "a").leaves(1_045, "b").leaves(1_047, "c")
+    kinds = {one.kind: one.members for one in group.episodes()[1:]}
+    assert kinds == {"member_died": ("a",), "whole_stop": ("b", "c")}
+    mixed = Group(*ABC).leaves(1_000, "a").leaves(1_040, "b").dies(1_085, "c").comes(1_090, "d")
+    assert "whole_stop" not in {one.kind for one in mixed.episodes()}
+
+
+def test_who_was_silent_since_the_coordinator_was_away_was_lost_with_it() -> None:
+    group = Group(*ABC).is_lost_with_others(1_000)
+    group.leaves(1_060, "a", silent_ms=62_000, session_ms=20_000).comes(1_061, "d")
+    assert [one.kind for one in group.episodes()][1:2] == ["coordinator_or_network_trouble"]
+
+
 def test_a_rolling_restart_is_one_episode() -> None:
     group = Group(*ABC).restarts(1_000, "a").restarts(1_060, "b").restarts(1_120, "c")
     found = group.episodes()[1]

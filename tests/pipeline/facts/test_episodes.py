@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.facts.episodes import episodes_and_verdicts
+from muster.pipeline.facts.episodes import episodes_and_verdicts, silences
 from muster.pipeline.facts.schema import TABLES
 from tests.pipeline.facts.rows import Commits, ms, table_of
 
@@ -106,3 +106,14 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     assert told["only commits"]["verdict"] == "t-0 stands still since 23:03, 7 records behind"
     assert "; a second application commits under the same group id (12 commits" in told["alone"]["verdict"]
     assert (told["alone"]["trouble_ms"], told["alone"]["cost_ms"], told["alone"]["rebalances"]) == (4_000, 8_000, 2)
+
+
+def test_nobody_could_commit_while_the_coordinator_was_away(spark: SparkSession) -> None:
+    """Three groups commit all the time but for 20 s; before, one of them rests for as long; later there is only one."""
+    rows = []
+    for number, name in enumerate("abc"):
+        times = [at for at in range(200) if not 100 <= at < 120 and not (name == "a" and 60 <= at < 80)]
+        rows += Commits(name).by(name, *((at + number / 10, at) for at in times)).rows
+    rows += Commits("a").by("a", *((at, at) for at in range(240, 300))).rows
+    found = silences(table_of(spark, "commits", rows)).collect()
+    assert [(row.from_ms, row.until_ms) for row in found] == [(ms(90), ms(120))]

@@ -240,3 +240,15 @@ def test_a_shorter_session_is_learned() -> None:
     assert [one.cause for one in found[-2:]] == ["session_expired", "session_expired"]
     (gone,) = row_of("g", found[-1])["died"]
     assert 300_000 - 12_000 <= gone["last_ms"] <= 300_000 - 9_000
+
+
+def test_two_that_were_silent_for_just_a_session_died_together() -> None:
+    server = two()
+    server.join(2_000, "c1")
+    server.settle(2_100)
+    server.leave(300_000, "b1")
+    server.leave(300_900, "a1")
+    busy = {"a1": (3_000, 257_500), "b1": (3_000, 257_000)}
+    assert [(one.cause, one.trigger and one.trigger.client_id) for one in judged(server, busy)[-2:]] == [
+        ("session_expired", "b"), ("session_expired", "a"),
+    ]  # fmt: skip

@@ -28,6 +28,15 @@ def test_what_was_before_is_not_in_the_log() -> None:
     assert (one.before, one.verdict.cause, one.verdict.certainty) == (None, None, NOT_KNOWN)
 
 
+def test_what_compaction_has_left_of_the_time_before_tells_nothing_of_what_came_next() -> None:
+    """The last record of old times, and long after it the first that is not cleaned yet."""
+    old, new = rebalances([state(1, 5, [A, B]), state(900, 40, [C])])
+    assert (old.verdict.cause, new.verdict.cause, new.before, new.verdict.gone) == (None, None, None, ())
+    assert told([state(1, 5, [A, B]), state(900, 6, [A]), state(950, 8, [A, C])])[1:] == [
+        (6, "member_left", "b"), (8, "member_joined", "c"),
+    ]  # fmt: skip
+
+
 def test_a_group_that_was_deleted_begins_anew() -> None:
     assert told([state(0, 0), state(1, 1, [A]), None, state(9, 0), state(10, 1, [A])]) == [
         (1, "member_joined", "a"),

@@ -48,6 +48,9 @@ HISTORIES = {
     .by(None, (60, 20), (65, 25), (70, 30), members=0, generation=2).by("a", (90, 40), generation=3),
     "own-place": Commits("own-place").by("a", (0, 90), (5, 100), generation=1)
     .by("b", (10, 60), (15, 105), (20, 120), generation=2),
+    "seek-soon-after": Commits("seek-soon-after").by("a", (0, 100)).by("b", (10, 130), (15, 300), (20, 275), (25, 320)),
+    "new-owner-in-an-epoch": Commits("new-owner-in-an-epoch").by("a", (0, 90), generation=1)
+    .by("a", (5, 100), generation=2).by("b", (10, 85), (15, 120), generation=2),
     "twice": Commits("twice").by("a", (0, 100), (5, 50), (10, 300), (100, 200), (105, 310)),
 }  # fmt: skip
 """Each a group of its own."""
@@ -81,7 +84,7 @@ def found(spark: SparkSession) -> Found:
         ("to-the-beginning", [("rewind", 100, 0)]),
         ("by-a-tool", [("reset", 100, 40)]),
         ("without-members", [("reset", 100, 90)]),
-        ("expired", [("reset", 100, 30)]),
+        ("expired", [("deleted", 100, 30)]),
         ("compacted", [("rewind", 100, 50)]),
         ("compacted-beginning", [("reset", 100, 0)]),
         ("zombie", [("zombie", 150, 105)]),
@@ -102,6 +105,8 @@ def found(spark: SparkSession) -> Found:
         ("a-stranger", [("second_application", 100, 20)]),
         ("own-place", [("rewind", 100, 60)]),
         ("own-places", [("rewind", 150, 110)]),
+        ("seek-soon-after", [("rewind", 300, 275)]),
+        ("new-owner-in-an-epoch", [("rewind", 100, 85)]),
         ("twice", [("rewind", 100, 50), ("rewind", 300, 200)]),
     ],
 )

@@ -218,3 +218,12 @@ def test_a_topic_without_records_does_not_tell_how_far_the_log_goes(spark: Spark
     ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
     rows = [row.asDict() for row in stalls(table_of(spark, "commits", well.rows), ends).collect()]
     assert told(rows) == [("OK", 0, None)]
+
+
+def test_a_broker_whose_clock_was_ahead_for_a_while_makes_nobody_stand_still(spark: SparkSession) -> None:
+    """The last of its commits are in time again."""
+    well = Commits("well", "well").by("a", *every(5, climbing(41)))
+    ahead = Commits("ahead", "ahead").by("b", *every(5, climbing(20)), (7_300, 200), (7_305, 210), (200, 400))
+    ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(41)))
+    rows = [row.asDict() for row in stalls(table_of(spark, "commits", [*well.rows, *ahead.rows]), ends).collect()]
+    assert told([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]
