@@ -176,9 +176,9 @@ class _Judge:
         limit_ms = (gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS) * _NEARLY
         if gone.owes_ms is not None and gone.at_ms - gone.owes_ms >= limit_ms:
             return REVOCATION_TIMEOUT, REMOVED, 0.95
-        told = self._by_silence(gone, before)
-        if told is not None:
-            return told
+        by_silence = self._by_silence(gone, before)
+        if by_silence is not None:
+            return by_silence
         # what it had when it was last heard of is a sign of life, too
         seen = self._seen(gone.member)
         told = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
