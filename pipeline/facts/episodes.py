@@ -185,12 +185,14 @@ def silences(commits: DataFrame) -> DataFrame:
     )
     rows = rows.where(F.col("at") - F.col("last") - 1 >= limits.SILENCE_MS / _STEP_MS)
     rows = rows.where(F.col("last") - F.col("first") <= _STEPS * _DENSE_PERIODS)
-    for name, place in (("before", F.floor(F.col("last") / _STEPS)), ("after", F.floor(F.col("at") / _STEPS))):
-        # of the period and its neighbour on the same side
-        near = active.select(F.col("period").alias(f"{name}_period"), F.col("groups").alias(f"{name}_groups"))
-        side = place - 1 if name == "before" else place + 1
-        rows = rows.join(F.broadcast(near), F.col(f"{name}_period").isin(place, side))
-    rows = rows.groupBy("last", "at").agg(F.max("before_groups").alias("before"), F.max("after_groups").alias("after"))
+    last_period, period = (F.floor(F.col(name) / _STEPS) for name in ("last", "at"))
+    # a period and its neighbour on the same side
+    sides = {"before": F.array(last_period - 1, last_period), "after": F.array(period, period + 1)}
+    either = F.array(*(F.struct(F.lit(name).alias("side"), some.alias("periods")) for name, some in sides.items()))
+    rows = rows.select("last", "at", F.explode(either).alias("one"))
+    rows = rows.select("last", "at", "one.side", F.explode("one.periods").alias("period")).join(active, "period")
+    most = {name: F.max(F.when(F.col("side") == name, F.col("groups"))).alias(name) for name in sides}
+    rows = rows.groupBy("last", "at").agg(*most.values())
     return rows.where((F.col("before") >= limits.AT_ONCE) & (F.col("after") >= limits.AT_ONCE)).select(
         ((F.col("last") + 1) * _STEP_MS - limits.MOMENT_MS).cast("long").alias("from_ms"),
         (F.col("at") * _STEP_MS).cast("long").alias("until_ms"),

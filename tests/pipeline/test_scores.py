@@ -205,11 +205,14 @@ def test_a_log_that_is_kept_has_all_kinds_of_happenings(path: Any) -> None:
         lines = [json.loads(line) for line in text.read().splitlines()]
         assert any(name.startswith("log/__consumer_offsets-") for name in files.getnames())
     happened = [line["what"] for line in lines if line["kind"] == "episode"]
-    assert set(happened) >= WANTED
-    assert len(happened) >= 20
     groups = [line for line in lines if line["kind"] == "group"]
+    of_epochs = sum(line.get("protocol") == "consumer" for line in groups)
+    # nothing hit all groups at once there, and only two libraries know the consumer protocol
+    assert set(happened) >= (WANTED - {"trouble"} if of_epochs else WANTED)
+    assert len(happened) >= 20
     assert len(groups) >= 15
-    assert {line["client"] for line in groups} == {"aiokafka", "confluent", "java", "kafka-python"}
+    clients = {"confluent", "java"} if of_epochs else {"aiokafka", "confluent", "java", "kafka-python"}
+    assert {line["client"] for line in groups} >= clients
     assert {line["cause"] for line in lines if line["kind"] == "regression"} >= {
         "rewind",
         "reset",
