@@ -54,10 +54,11 @@ def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
     generation (a static member under a new id, a group that was loaded).
     """
     before: State | None = None
-    is_first = False
+    is_first, begins = False, True  # the last one was the first record of the log; none was there yet
     formed_ms: int | None = None
     habits = Habits()
     for state in states:
+        begins, was_first = False, begins
         if state is None or (state.generation == 0 and not state.members):
             before = state
             continue
@@ -70,7 +71,7 @@ def _seen(states: Iterable[State | None]) -> Iterator[Seen]:
             before = None  # compaction leaves one old record: what was between is gone
         if before is None and state.generation == 1:
             before = State(0, state.at_ms, state.joined_ms, None, None, (), frozenset(), {})
-        is_first = before is None
+        is_first = before is None and was_first
         if before is None:
             yield Seen(None, state, Verdict(None, None, NOT_KNOWN), habits)
         else:

@@ -35,6 +35,8 @@ def test_what_compaction_has_left_of_the_time_before_tells_nothing_of_what_came_
     assert told([state(1, 5, [A, B]), state(900, 6, [A]), state(950, 8, [A, C])])[1:] == [
         (6, "member_left", "b"), (8, "member_joined", "c"),
     ]  # fmt: skip
+    # a group of the consumer protocol that became a classic one
+    assert told([None, state(1, 5, [A]), state(9, 7, [A, B])])[1:] == [(7, "member_joined", "b")]
 
 
 def test_a_group_that_was_deleted_begins_anew() -> None:
