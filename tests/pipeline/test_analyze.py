@@ -143,7 +143,7 @@ def test_a_log_of_which_nothing_can_be_read(tmp_path: Path, capsys: pytest.Captu
     ("arguments", "sentence"),
     [
         ([], "analyze: a SOURCE or --bootstrap-server HOST:PORT was expected, one of them; neither was given"),
-        (["d", "--what-if", "assignor=best"], "analyze: assignor 'best' is not known; it is one of range"),
+        (["d", "--what-if", "assignor=best"], "analyze: --what-if: assignor 'best' is not known; it is one of range"),
         (["d", "--format", "pdf"], "analyze: --format pdf: 'pdf' is none of html, parquet, csv, json"),
     ],
 )
