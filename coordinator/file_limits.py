@@ -73,12 +73,15 @@ class ProcessFiles:
         self._shares: FileShares | None = None
         self._nodes: WeakSet[WithConnections] = WeakSet()
 
-    def join(self, node: WithConnections) -> bool:
-        """A node starts. Whether there is any bound."""
+    def ask(self) -> bool:
+        """Whether there is any bound: to be asked before nodes join."""
         allowed = allowed_files()
         self._shares = None if allowed is None else FileShares(allowed)
-        self._nodes.add(node)
         return allowed is not None
+
+    def join(self, node: WithConnections) -> None:
+        """A node has connections from now on."""
+        self._nodes.add(node)
 
     def leave(self, node: WithConnections) -> None:
         """It has stopped."""

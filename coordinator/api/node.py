@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from muster.coordinator import uuids
 from muster.coordinator.api.context import Channel, RequestContext
@@ -18,6 +18,7 @@ from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.properties.live import Live
 from muster.coordinator.security.authorizer import AllowAll, Authorizer
 from muster.coordinator.slices import Job, Slices
+from muster.coordinator.topics.fetch_sessions import FetchSessions
 from muster.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
     from muster.coordinator.quotas.managers import ClientQuotas
     from muster.coordinator.runtime.routing import Routing
     from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
+    from muster.coordinator.topics.leadership import Place
     from muster.coordinator.topics.topics import Topics
     from muster.coordinator.transaction_coordinator.transactions import Transactions
+    from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 
 Respond = Callable[[Message | None], None]
 """Sends the answer of one request, in the newest shape; None when no answer is owed (Produce with acks=0)."""
@@ -57,6 +60,16 @@ def to_the_end(job: JobOfRequest[Request]) -> Handle[Request]:
     return handle
 
 
+class Controller(Protocol):
+    """Who changes what brokers there are and who leads what (`coordinator.nodes.cluster` is one)."""
+
+    def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
+        """Have a partition changed as `decide` says just then: what it leads moves at once. Raises `ApiError`."""
+
+    def unregistering(self, broker_id: int) -> Job[None]:
+        """Take a broker out of the cluster; what it leads moves at once. Raises `ApiError`."""
+
+
 class _Staying:
     """In place of a client: its request is worked on to the end, also when the client has gone."""
 
@@ -77,16 +90,19 @@ class Node:
     """This node, as handlers see it."""
 
     __slots__ = (
+        "_most_sessions",
         "authorizer",
         "clock",
         "cluster",
         "config",
+        "controller",
         "delegation_tokens",
         "draw_uuid",
         "draw_uuid_text",
         "quotas",
         "routing",
         "serves_consumer_groups",
+        "sessions",
         "short_ways",
         "slices",
         "topics",
@@ -108,9 +124,13 @@ class Node:
         unsent: Unsent | None = None,
         draw_uuid: Callable[[], bytes] | None = None,
         draw_uuid_text: Callable[[], str] | None = None,
+        fetch_sessions: int = 1_000,
+        controller: Controller | None = None,
     ) -> None:
         """`slices`: where large requests are worked on; None is one without a thread.
         `unsent`: what answers may take; None: all they want.
+
+        `fetch_sessions`: how many are kept at once (KIP-227).
 
         `draw_uuid`: a fresh id of a topic or so, 16 bytes; `draw_uuid_text`: the text that member ids end in.
 
@@ -134,7 +154,18 @@ class Node:
         self.short_ways = True
         """Whether requests may take those of `api.short`; tests and `bench` compare."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid
+        self._most_sessions = fetch_sessions
+        self.forget_sessions()
+        self.controller = controller
         self.draw_uuid_text = draw_uuid_text or uuids.draw_uuid_text
+
+    def forget_sessions(self) -> None:
+        """No fetch session is known any more: at a start."""
+        self.sessions = FetchSessions(self._most_sessions, self._draw_session_id)
+
+    def _draw_session_id(self) -> int:
+        drawn = self.draw_uuid()
+        return (int.from_bytes(drawn[:4]) + int.from_bytes(drawn[-4:])) & 0x7FFF_FFFF
 
     def run(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """Answer a request with the result of a job, which is done in slices (`coordinator.slices`)."""

@@ -38,6 +38,8 @@ describe_knows_group_not_found = _since(6)
 """DescribeGroups answers GROUP_ID_NOT_FOUND for an unknown group, instead of Dead (KIP-1043)."""
 fetch_by_topic_id = _since(13)
 """Fetch names topics by id (KIP-516)."""
+produce_tells_leader = _since(10)
+"""Produce says where the leader is, beside NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 fetch_tells_leader = _since(16)
 """Fetch says where the leader is, beside an error that means another one (KIP-951)."""
 fetch_knows_storage_error = _since(6)

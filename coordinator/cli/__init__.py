@@ -90,6 +90,11 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument("--cluster-name", metavar="NAME", default="muster", help="as of `muster cluster init`")
     serve.add_argument("--config", type=Path, metavar="FILE", help="a server.properties as Kafka has it")
     serve.add_argument(
+        "--nodes",
+        metavar="N",
+        help="be a cluster of N brokers, on consecutive ports, with consecutive ids (default: 1)",
+    )
+    serve.add_argument(
         "--override", action="append", default=[], metavar="NAME=VALUE", help="one of Kafka's properties; repeatable"
     )
     serve.add_argument(

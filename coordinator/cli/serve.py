@@ -39,6 +39,9 @@ def serve(options: argparse.Namespace) -> int:
     if options.cluster is not None and options.in_memory:
         print("muster serve: --cluster keeps the log in PostgreSQL, --in-memory nowhere; give one", file=sys.stderr)
         return 2
+    if options.cluster is not None and config.nodes > 1:
+        print("muster serve: --cluster has one broker in each process, --nodes several; give one", file=sys.stderr)
+        return 2
     if options.check:
         return _check(config, options)
     from muster.coordinator.server_log import output
@@ -78,6 +81,7 @@ def _load(options: argparse.Namespace) -> Config:
         in_memory=options.in_memory,
         topics=options.topic,
         users=options.user,
+        nodes=options.nodes,
     )
 
 

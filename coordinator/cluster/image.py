@@ -2,7 +2,8 @@
 
 Everything that tells a client of brokers and leaders answers from it: Metadata, DescribeCluster,
 DescribeTopicPartitions, FindCoordinator, and the checks whether this node leads the partition that is asked for.
-An image never changes: another one takes its place. Today there is one broker, and it leads everything.
+An image never changes: another one takes its place, in all nodes of the process at once. (New topics come into the
+mapping of leaders that there is; when leaders change it is another one.)
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ NO_BROKER: Final = -1
 
 
 class Endpoint(NamedTuple):
-    """A host and a port that clients can be told."""
+    """A host and a port that clients can be told. Host "": that by which the client has reached the node it asks."""
 
     host: str
     port: int
@@ -56,20 +57,33 @@ class Requester(Protocol):
 
 
 class ClusterImage(NamedTuple):
-    """`node_id`: the broker that this node is. `leaders`: of the partitions of each topic, by its name."""
+    """`node_id`: the broker that this node is. `leaders`: of the partitions of each topic, by its name. `is_whole`: all
+    brokers live.
+    """
 
     cluster_id: str
     controller_id: int
     node_id: int
     brokers: Mapping[int, Broker]
     leaders: Mapping[str, Sequence[Leader]]
+    is_whole: bool = True
+
+    def away(self, replicas: Sequence[int]) -> Sequence[int]:
+        """Those of the replicas whose broker does not live."""
+        if self.is_whole:
+            return ()
+        brokers = self.brokers
+        return [one for one in replicas if one not in brokers or brokers[one].fenced]
 
     def endpoint(self, broker_id: int, requester: Requester) -> Endpoint | None:
         """Where clients of the requester's listener reach a broker; None: they do not."""
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            return None
         if broker_id == self.node_id:
             return requester.endpoint
-        broker = self.brokers.get(broker_id)
-        return None if broker is None or broker.fenced else broker.endpoints.get(requester.listener)
+        found = broker.endpoints.get(requester.listener)
+        return found if found is None or found.host else Endpoint(requester.endpoint.host, found.port)
 
     def reachable(self, requester: Requester) -> list[tuple[Broker, Endpoint]]:
         """The brokers that clients of the requester's listener reach, and where."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from muster.coordinator.config.authorization import Authorization
-from muster.coordinator.config.listeners import Listener
+from muster.coordinator.config.listeners import Listener, of_node, show
 from muster.coordinator.properties.definition import Property, Value
 from muster.coordinator.properties.live import LISTENER_PREFIX
 from muster.coordinator.properties.lookup import BROKER, MUSTER
@@ -101,6 +101,36 @@ class Config:
         prop = BROKER.get(name) or MUSTER.get(name)
         return DEPARTURES.get(name, prop.default) if prop is not None else None
 
+    @property
+    def nodes(self) -> int:
+        """How many brokers the process is."""
+        number = self.value("muster.nodes")
+        return number if isinstance(number, int) else 1
+
+    def of_node(self, place: int) -> Config:
+        """The configuration of one of the brokers of the process: the first one's is this one."""
+        if self.nodes == 1:
+            return self
+        node_id = self.node_id + place
+        given = dict(self._given)
+        for name in ("node.id", "broker.id"):
+            given[name] = Given(str(node_id), node_id, self.origin(name))
+        racks = self.value("muster.nodes.racks")
+        if isinstance(racks, tuple) and racks:
+            given["broker.rack"] = Given(racks[place], racks[place], self.origin("muster.nodes.racks"))
+        listeners = of_node(self.listeners, place)
+        given["listeners"] = _told("listeners", self, ((one.name, one.host, one.port) for one in listeners))
+        if "advertised.listeners" in given:
+            addresses = (
+                (one.name, one.advertised_host or "", one.advertised_port or 0)
+                for one in listeners
+                if one.advertised_host is not None
+            )
+            given["advertised.listeners"] = _told("advertised.listeners", self, addresses)
+        other = Config(given, listeners=listeners, data_dir=self.data_dir, topics=self.topics, notes=self.notes)
+        other.authorization, other.users, other.assignors = self.authorization, self.users, self.assignors
+        return other
+
     def source(self, name: str) -> str:
         """`static` when the user gave the value, else `default`: what DescribeConfigs tells apart."""
         return "static" if name in self._given else "default"
@@ -156,6 +186,8 @@ _ASKED_HERE = (
     "log.dir",
     "log.dirs",
     "muster.cluster.id",
+    "muster.nodes",
+    "muster.nodes.racks",
     "node.id",
     "quota.window.num",
     "quota.window.size.seconds",
@@ -216,6 +248,12 @@ def _bases(name: str) -> tuple[str, ...]:
         return (name,)
     own = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
     return own, own.partition(".")[2]
+
+
+def _told(name: str, config: Config, addresses: Iterable[tuple[str, str, int]]) -> Given:
+    """`listeners` or so of one of several brokers, as given for all."""
+    words = tuple(f"{listener}://{show(host, port)}" for listener, host, port in addresses)
+    return Given(",".join(words), words, config.origin(name))
 
 
 def _definition(name: str) -> Property:

@@ -128,6 +128,37 @@ def assemble(
     )
 
 
+def stride(listeners: Sequence[Listener]) -> int:
+    """How far the ports of one broker are from those of the next."""
+    ports = [one.port for one in listeners if one.port]
+    return max(ports) - min(ports) + 1 if ports else 1
+
+
+def of_node(listeners: Sequence[Listener], place: int) -> tuple[Listener, ...]:
+    """The listeners of the broker at that place, from 0: its ports lie behind those of the ones before it; a free port
+    stays one.
+    """
+    further = place * stride(listeners)
+    return tuple(
+        one._replace(
+            port=one.port and one.port + further,
+            advertised_port=one.advertised_port and one.advertised_port + further,
+        )
+        for one in listeners
+    )
+
+
+def check_nodes(listeners: Sequence[Listener], nodes: int, racks: Sequence[str]) -> None:
+    """Has each of so many brokers ports, and a rack if there are some? Raises ConfigError."""
+    if racks and len(racks) != nodes:
+        raise ConfigError(
+            f"muster.nodes.racks names {len(racks)} racks, but there are {nodes} brokers; name one for each"
+        )
+    for one in of_node(listeners, nodes - 1):
+        if max(one.port, one.advertised_port or 0) > 65535:
+            raise ConfigError(f"listeners: the ports of {nodes} brokers from {listeners[0].port} on are too many")
+
+
 def _check_protocols(opened: Iterable[str], protocols: Mapping[str, str]) -> None:
     """Is the security protocol of every listener known?"""
     for name in opened:

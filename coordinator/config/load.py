@@ -18,6 +18,7 @@ from muster.coordinator.config.listeners import (
     Listener,
     assemble,
     check_inter_broker,
+    check_nodes,
     check_own_properties,
     parse_address,
     parse_endpoints,
@@ -52,11 +53,12 @@ def load(
     in_memory: bool = False,
     topics: Sequence[str] = (),
     users: Sequence[str] = (),
+    nodes: str | None = None,
 ) -> Config:
     """The configuration, from the options of `muster serve`. Raises ConfigError with one sentence.
 
     `overrides` are `name=value`; `listen` and `advertise` HOST:PORT; `topics` NAME:PARTITIONS; `users` NAME:PASSWORD or
-    NAME:@FILE. `environment` is os.environ, or None for none.
+    NAME:@FILE; `nodes` is `muster.nodes`. `environment` is os.environ, or None for none.
     """
     environment = environment or {}
     raw: dict[str, _Raw] = {}
@@ -65,6 +67,8 @@ def load(
     raw.update(_from_environment(environment))
     raw.update(_from_overrides(overrides))
     raw.update(_from_options(listen, advertise, data_dir, raw))
+    if nodes is not None:
+        raw["muster.nodes"] = _Raw(nodes, "override", "--nodes")
     given, unknown = _read(raw)
     _same_ids(given)
     _roles(given)
@@ -74,6 +78,8 @@ def load(
     config = Config(given, listeners=listeners, data_dir=where, topics=parse_topics(topics), notes=notes)
     config.users = tuple(map(_user, users))
     check(config.value)
+    racks = config.value("muster.nodes.racks")
+    check_nodes(listeners, config.nodes, racks if isinstance(racks, tuple) else ())
     config.authorization = authorization_of(config.text)
     if ASSIGNORS in given:
         words = config.value(ASSIGNORS)

@@ -138,7 +138,7 @@ class GroupShard:
             linger_ms=linger_ms,
             on_load=self._on_load,
         )
-        self.start, self.resign = self.runtime.start, self.runtime.resign
+        self.start, self.resign, self.drop = self.runtime.start, self.runtime.resign, self.runtime.drop
         self.submit, self.hold = self.runtime.submit, self.runtime.hold
 
     # ---- office

@@ -64,6 +64,11 @@ class Log(Protocol):
 
     # -- appending
 
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """From the present end on, this epoch leads: appends of an older one are refused. Raises FencedLeaderEpoch or
+        LogOffline.
+        """
+
     def append(self, leader_epoch: int, batch: Buffer, *, wall_ms: int) -> AppendResult:
         """Append whole batches under this epoch. Raises FencedLeaderEpoch, BatchError or LogOffline."""
 

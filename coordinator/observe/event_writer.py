@@ -57,6 +57,10 @@ class EventWriter:
         self._lost = 0
         self._sync_is_due = False
 
+    def renew(self) -> None:
+        """The log was opened anew, or has another leader: open it at the next event."""
+        self._log = None
+
     def write(self, rows: Sequence[Row], now: Now) -> None:
         """Append rows, in batches that are not too large."""
         some: list[Row] = []

@@ -117,6 +117,10 @@ class Journal:
         facts = {"partition": self.partition, "groups": groups, "records": records, "took_ms": took_ms}
         self._writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
+    def renew(self) -> None:
+        """See `EventWriter`."""
+        self._writer.renew()
+
     def close(self) -> None:
         """Write the remaining events and the counted refusals."""
         self._pending.finish()

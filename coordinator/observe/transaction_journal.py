@@ -80,6 +80,10 @@ class TransactionJournal:
         }  # fmt: skip
         self._writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
 
+    def renew(self) -> None:
+        """See `EventWriter`."""
+        self._writer.renew()
+
     def close(self) -> None:
         """Write the remaining events and the counted refusals."""
         self.write()

@@ -16,6 +16,8 @@ ABOUT = {
     "created.",
     "muster.queued.max.response.bytes": "How many bytes of answers that clients have not read yet may be in memory: "
     "a Fetch takes at most a quarter of what is left. -1: no limit.",
+    "muster.nodes": "How many brokers the process is, each with its own ports and id, on the same logs.",
+    "muster.nodes.racks": "The racks of these brokers, in order, if they do not all stand in that of broker.rack.",
     "muster.offsets.durability": 'With "commit" an offset is on the disk before it is acknowledged; with "os" it is in '
     "the page cache, as on Kafka.",
     "muster.sasl.jaas.file": "A file in the syntax of Java's login configuration, with the section KafkaServer or, for "
@@ -34,5 +36,7 @@ OWN = (
     ("muster.transaction.events.retention.ms", "LONG", "604800000", "[-1,...]", "LOW", "read-only", False),
     ("muster.queued.max.response.bytes", "LONG", "134217728", "[-1,...]", "MEDIUM", "read-only", False),
     ("muster.offsets.durability", "STRING", "commit", "one of commit|os", "MEDIUM", "read-only", False),
+    ("muster.nodes", "INT", "1", "[1,...,100]", "MEDIUM", "read-only", False),
+    ("muster.nodes.racks", "LIST", "", None, "LOW", "read-only", False),
     ("muster.cluster.id", "STRING", None, "non-empty string", "LOW", "read-only", False),
 )

@@ -190,17 +190,33 @@ class CoordinatorShard(Generic[S]):
         Until the last step commands are refused with COORDINATOR_LOAD_IN_PROGRESS.
         """
         self._term += 1
+        if self.core is None:
+            self.state_error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return self._load(self._term)
 
-    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR) -> None:
-        """Leave office: all that is parked is answered with the error, and so is every command from now on."""
+    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, in_turns: bool = False) -> None:
+        """Leave office: all that is parked is answered with the error, and so is every command from now on. `in_turns`:
+        very many answers leave over some turns of the loop.
+        """
         if self.core is not None:
             self.flush()
-        self._leave(error_code, error_code, error_code)
+        self._leave(error_code, error_code, error_code, in_turns=in_turns)
 
-    def _leave(self, error_code: int, parked_error_code: int, waiting_error_code: int) -> None:
+    def drop(self) -> None:
+        """The node has died: nothing more is written, and nobody is answered."""
+        self._term += 1
+        self.timer.cancel()
+        core, self.core, self.state_error = self.core, None, ErrorCode.NOT_COORDINATOR
+        self.replies.take_all()
+        self.queue.take_all()
+        if core is not None:
+            core.resign(ErrorCode.NOT_COORDINATOR)  # its timers and what it has asked for end
+
+    def _leave(
+        self, error_code: int, parked_error_code: int, waiting_error_code: int, *, in_turns: bool = False
+    ) -> None:
         """`error_code` for commands from now on, `parked_error_code` for answers whose records may not be durable, and
-        `waiting_error_code` for all that was not written or waits for others.
+        `waiting_error_code` for all that was not written or waits for others. `in_turns`: see `resign`.
         """
         self._term += 1
         self.timer.cancel()
@@ -208,14 +224,21 @@ class CoordinatorShard(Generic[S]):
         core, self.core, self.state_error = self.core, None, error_code
         self.replies.give_rest()
         parked, gathered = self.replies.take_all(), self.queue.take_all()
-        for respond, response in parked:
-            respond(self._errors.with_error(response, parked_error_code))
-        for batch in gathered:
-            for respond, response in batch.replies:
-                respond(self._errors.with_error(response, waiting_error_code))
+        told: list[Reply] = [
+            (respond, self._errors.with_error(response, parked_error_code)) for respond, response in parked
+        ]
+        told += (
+            (respond, self._errors.with_error(response, waiting_error_code))
+            for batch in gathered
+            for respond, response in batch.replies
+        )
         if core is not None:
-            for respond, response in core.resign(waiting_error_code).replies:
-                respond(response)
+            told += core.resign(waiting_error_code).replies
+        if in_turns:
+            self.replies.give(told)
+            return
+        for respond, response in told:
+            respond(response)
 
     def _load(self, term: int) -> Iterator[None]:
         if term != self._term:

@@ -1,16 +1,17 @@
 """Deciding on new topics and new partitions: what is refused, and which metadata records a yes makes.
 
 Pure: state in, records out or `ApiError`. Rules, error codes and sentences are those of Kafka's
-ReplicationControlManager, for a cluster of the one node that this server is.
+ReplicationControlManager. All brokers share the logs, so that replicas are names for one log (docs/brokers.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE, MetadataState
+from muster.coordinator.topics.metadata_state import NO_LEADER, TOPIC_RESOURCE, MetadataState
 from muster.coordinator.topics.names import name_fault
+from muster.coordinator.topics.replica_placer import Draw, replicas
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
@@ -22,14 +23,37 @@ MAX_PARTITIONS_PER_REQUEST = 10_000
 USE_DEFAULT = -1
 
 
+def _first(_: int) -> int:
+    return 0
+
+
 class Home:
-    """Where replicas can be: this node's id and the id of its data directory (16 bytes)."""
+    """Where replicas can be: the brokers of this cluster, and the one data directory (16 bytes) that they share.
 
-    __slots__ = ("directory_id", "node_id")
+    `node_id`: the broker that adopts what it finds in the directory. `racks`: of each registered broker; `fenced`:
+    those that lead nothing now; `draw`: a random number below another one.
+    """
 
-    def __init__(self, node_id: int, directory_id: bytes) -> None:
+    __slots__ = ("directory_id", "draw", "fenced", "node_id", "racks")
+
+    def __init__(
+        self,
+        node_id: int,
+        directory_id: bytes,
+        racks: Mapping[int, str | None] | None = None,
+        fenced: Collection[int] = (),
+        draw: Draw = _first,
+    ) -> None:
+        """`racks`: None is a cluster of `node_id` alone."""
         self.node_id = node_id
         self.directory_id = directory_id
+        self.racks = {node_id: None} if racks is None else racks
+        self.fenced = fenced
+        self.draw = draw
+
+    def place(self, partitions: int, factor: int) -> list[list[int]]:
+        """The brokers of so many new partitions, first the one that leads it. Raises `ApiError`."""
+        return replicas(self.racks, self.fenced, partitions, factor, self.draw)
 
 
 class NewTopic:
@@ -69,8 +93,8 @@ def check_name(state: MetadataState, name: str) -> None:
         raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
-def count_partitions(topic: NewTopic, default_partitions: int, default_replication_factor: int) -> int:
-    """How many partitions `topic` gets on this one node.
+def count_partitions(topic: NewTopic, default_partitions: int) -> int:
+    """How many partitions `topic` gets when no brokers are given for them.
 
     Raises `ApiError`: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
     """
@@ -87,15 +111,7 @@ def count_partitions(topic: NewTopic, default_partitions: int, default_replicati
         )
     if topic.partitions < USE_DEFAULT or topic.partitions == 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
-    partitions = default_partitions if topic.partitions == USE_DEFAULT else topic.partitions
-    factor = default_replication_factor if topic.replication_factor == USE_DEFAULT else topic.replication_factor
-    if factor != 1:
-        raise ApiError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
-            "reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned.",
-        )
-    return partitions
+    return default_partitions if topic.partitions == USE_DEFAULT else topic.partitions
 
 
 def check_brokers(brokers: Sequence[int], replication_factor: int | None, home: Home) -> None:
@@ -106,7 +122,7 @@ def check_brokers(brokers: Sequence[int], replication_factor: int | None, home: 
     for broker in sorted(brokers):
         if broker == previous:
             raise _bad_assignment(f"The manual partition assignment includes the broker {broker} more than once.")
-        if broker != home.node_id:
+        if broker not in home.racks:
             raise _bad_assignment(
                 f"The manual partition assignment includes broker {broker}, but no such broker is registered."
             )
@@ -139,28 +155,37 @@ def decide_creation(
     topic: NewTopic, home: Home, default_partitions: int, default_replication_factor: int
 ) -> list[Message]:
     """The records of a new topic whose name and configs have been checked already. Raises `ApiError`."""
-    partitions = count_partitions(topic, default_partitions, default_replication_factor)
+    partitions = count_partitions(topic, default_partitions)
     _check_assignments(topic, home)
+    if topic.assignments:
+        places = [list(brokers) for _, brokers in sorted(topic.assignments)]
+    else:
+        factor = topic.replication_factor
+        places = home.place(partitions, default_replication_factor if factor == USE_DEFAULT else factor)
     records: list[Message] = [TopicRecord(name=topic.name, topic_id=topic.topic_id)]
     records += [
         ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic.name, name=name, value=value)
         for name, value in topic.configs.items()
     ]
-    records += (partition_record(topic.topic_id, index, home) for index in range(partitions))
+    records += (partition_record(topic.topic_id, index, home, place) for index, place in enumerate(places))
     return records
 
 
-def partition_record(topic_id: bytes, index: int, home: Home) -> PartitionRecord:
-    """What says that there is a partition, here."""
+def partition_record(topic_id: bytes, index: int, home: Home, brokers: Sequence[int] = ()) -> PartitionRecord:
+    """What says that there is a partition, on these brokers; none are given: on this node. The first one that is not
+    fenced leads it.
+    """
+    replicas = list(brokers) or [home.node_id]
+    isr = [broker for broker in replicas if broker not in home.fenced]
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
-        replicas=[home.node_id],
-        isr=[home.node_id],
-        leader=home.node_id,
+        replicas=replicas,
+        isr=isr,
+        leader=isr[0] if isr else NO_LEADER,
         leader_epoch=0,
         partition_epoch=0,
-        directories=[home.directory_id],
+        directories=[home.directory_id] * len(replicas),
     )
 
 
@@ -190,6 +215,8 @@ def decide_growth(
             f"Attempted to add {more} additional partition(s), but only {len(assignments)} assignment(s) were "
             "specified."
         )
+    factor = len(topic.partitions[0].replicas) if present else 1
     for brokers in assignments or ():
-        check_brokers(brokers, 1, home)
-    return [partition_record(topic.topic_id, present + n, home) for n in range(more)]
+        check_brokers(brokers, factor, home)
+    places = home.place(more, min(factor, len(home.racks))) if assignments is None else assignments
+    return [partition_record(topic.topic_id, present + n, home, place) for n, place in enumerate(places)]

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.properties.live import Live
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.metadata_state import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, MetadataState
 from muster.coordinator.topics.open_topics import OpenTopics
@@ -28,11 +29,19 @@ class DynamicConfigs:
         self._own_name = str(node_id)
         self._topics = topics
         self._subscribers: list[Callable[[], object]] = []
+        self._others: list[tuple[str, Live, Callable[[], object]]] = []
         self._of_groups: list[Callable[[str, Mapping[str, str]], object]] = []
 
     def subscribe(self, callback: Callable[[], object]) -> None:
         """Call back whenever properties of this broker were changed (`TopicConfigs.broker` has them)."""
         self._subscribers.append(callback)
+
+    def also(self, node_id: int, live: Live, changed: Callable[[], object], state: MetadataState) -> None:
+        """Another broker of this process has its properties in `live`: keep them up, and call back when they change."""
+        self._others.append((str(node_id), live, changed))
+        live.set(
+            state.resource_configs(BROKER_RESOURCE, ALL_BROKERS), state.resource_configs(BROKER_RESOURCE, str(node_id))
+        )
 
     def subscribe_groups(self, callback: Callable[[str, Mapping[str, str]], object], state: MetadataState) -> None:
         """Call back with the name of each group that is configured, and with what: now, and whenever that changes."""
@@ -53,6 +62,11 @@ class DynamicConfigs:
         """Heed what is set for all brokers and for this one; the logs of topics do so a few topics in each turn."""
         cluster_wide = state.resource_configs(BROKER_RESOURCE, ALL_BROKERS)
         own = state.resource_configs(BROKER_RESOURCE, self._own_name)
+        for name, live, changed in self._others:
+            its_own = state.resource_configs(BROKER_RESOURCE, name)
+            if (cluster_wide, its_own) != (live.cluster_wide, live.own):
+                live.set(cluster_wide, its_own)
+                changed()
         if not self._configs.set_broker(cluster_wide, own):
             return
         for callback in self._subscribers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import Log, LogConfig, LogError, Storage, batches
@@ -28,7 +28,12 @@ METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_pol
 LEADER_EPOCH = 1
 """This node has been the one controller since the first record, as Kafka's first is in epoch 1."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
-_VERSIONS = {"PartitionRecord": 2, "PartitionChangeRecord": 2, "RegisterBrokerRecord": 4}
+_VERSIONS = {
+    "PartitionRecord": 2,
+    "PartitionChangeRecord": 2,
+    "RegisterBrokerRecord": 4,
+    "BrokerRegistrationChangeRecord": 3,
+}
 """Versions in which Kafka writes the records at that level; the others are version 0."""
 
 
@@ -69,16 +74,19 @@ class MetadataLog:
                 )
             self.write(first, now)
 
-    def begin(self, node_id: int, incarnation_id: bytes, now: Now) -> int:
-        """Note that the node was started, which gives every partition a new leader epoch: where records were lost with
-        the power, those that come in their place are told from them (KIP-101, KIP-320). Returns the broker's epoch.
+    def begin(self, racks: Mapping[int, str | None], draw_uuid: Callable[[], bytes], now: Now) -> None:
+        """Note that the nodes of these ids were started, which gives each partition that they lead a new leader epoch:
+        where records were lost with the power, those that come in their place are told from them (KIP-101, KIP-320).
+        A broker's epoch is where its record stands. `racks`: of each node.
         """
-        epoch = self.log.end_offset
-        record = RegisterBrokerRecord(
-            broker_id=node_id, incarnation_id=incarnation_id, broker_epoch=epoch, rack=None, fenced=False
-        )
-        self.write([record], now)
-        return epoch
+        first_epoch = self.log.end_offset
+        records = [
+            RegisterBrokerRecord(
+                broker_id=node_id, incarnation_id=draw_uuid(), broker_epoch=epoch, rack=racks[node_id], fenced=False
+            )
+            for epoch, node_id in enumerate(racks, first_epoch)
+        ]
+        self.write(records, now)
 
     def use_log(self, log: Log) -> None:
         """Go on with the log that was opened anew after the old one went offline. Raises LogOffline when it does not

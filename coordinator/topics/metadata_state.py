@@ -24,6 +24,9 @@ from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.access_control_entry_record import AccessControlEntryRecord
+    from muster.protocol.messages.metadata_records.broker_registration_change_record import (
+        BrokerRegistrationChangeRecord,
+    )
     from muster.protocol.messages.metadata_records.client_quota_record import ClientQuotaRecord
     from muster.protocol.messages.metadata_records.delegation_token_record import DelegationTokenRecord
     from muster.protocol.messages.metadata_records.remove_access_control_entry_record import (
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.remove_user_scram_credential_record import (
         RemoveUserScramCredentialRecord,
     )
+    from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
     from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
 TOPIC_RESOURCE = 2
@@ -48,7 +52,18 @@ NO_LEADER_CHANGE = -2
 EPOCHS_PER_START = 2
 """Leader epochs that go by when a node is started again: on Kafka 4.3 its partitions lose their leader and get it."""
 
+NO_LEADER = -1
+"""PartitionState.leader when no broker leads it."""
+
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
+
+
+class BrokerState(NamedTuple):
+    """A broker that is registered (BrokerRegistration). `epoch`: of this start of it; `fenced`: it leads nothing."""
+
+    epoch: int
+    rack: str | None
+    fenced: bool
 
 
 class PartitionState(NamedTuple):
@@ -58,7 +73,7 @@ class PartitionState(NamedTuple):
     isr: tuple[int, ...]
     leader: int
     first_epoch: int
-    """The leader epoch that it would have had before the first start: see `TopicState.leader_epoch`."""
+    """The leader epoch that it would have had before the first start of its leader: see `TopicState.leader_epoch`."""
     partition_epoch: int
     directories: tuple[bytes, ...]
 
@@ -76,8 +91,9 @@ class TopicState:
         self.image: TopicImage | None = None
 
     def leader_epoch(self, index: int) -> int:
-        """The epoch of the present leader: a new one with each change of leader, and with each start of the node."""
-        return self.partitions[index].first_epoch + EPOCHS_PER_START * self._cluster.starts
+        """The epoch of the present leader: a new one with each change of leader, and with each start of that node."""
+        partition = self.partitions[index]
+        return partition.first_epoch + self._cluster.epochs_of_starts(partition.leader)
 
     def as_image(self) -> TopicImage:
         """The topic as groups see it; the same object until the topic changes."""
@@ -95,14 +111,15 @@ class MetadataState:
         "_collisions",
         "_images",
         "_images_by_id",
+        "_starts",
         "acls",
+        "brokers",
         "configs",
         "deleted",
         "features",
         "next_producer_id",
         "quotas",
         "scram",
-        "starts",
         "tokens",
         "topics",
         "topics_by_id",
@@ -126,8 +143,10 @@ class MetadataState:
         """The credentials of SCRAM, by user and type of the mechanism."""
         self.tokens: dict[str, DelegationTokenRecord] = {}
         """The delegation tokens, by id."""
-        self.starts = 0
-        """How often the node was started."""
+        self.brokers: dict[int, BrokerState] = {}
+        """Those that are registered, by id."""
+        self._starts: dict[int, int] = {}
+        """How often each broker was started."""
         self.version = 0
         """The metadata log's end offset up to which this state has seen it."""
         self._collisions: dict[str, dict[str, None]] = {}
@@ -135,6 +154,10 @@ class MetadataState:
         self._images_by_id: dict[bytes, TopicImage] = {}
         self._changed: dict[str, None] = {}
         """Names of topics that are not in `_images` as they are now."""
+
+    def epochs_of_starts(self, broker_id: int) -> int:
+        """How many leader epochs went by in the partitions that a broker leads because it was started."""
+        return EPOCHS_PER_START * self._starts.get(broker_id, 0)
 
     def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The configs set on a resource, as texts."""
@@ -173,7 +196,7 @@ class MetadataState:
 
     def touched_by(self, record: Message) -> TopicState | None:
         """The topic whose partitions or configs a record changed."""
-        if isinstance(record, PartitionRecord):
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
             return self.topics_by_id.get(record.topic_id)
         if isinstance(record, ConfigRecord) and record.resource_type == TOPIC_RESOURCE:
             return self.topics.get(record.resource_name)
@@ -195,7 +218,7 @@ class MetadataState:
             tuple(record.replicas),
             tuple(record.isr),
             record.leader,
-            record.leader_epoch - EPOCHS_PER_START * self.starts,
+            record.leader_epoch - self.epochs_of_starts(record.leader),
             record.partition_epoch,
             tuple(record.directories),
         )
@@ -211,14 +234,17 @@ class MetadataState:
         if topic is None or record.partition_id >= len(topic.partitions):
             return
         old = topic.partitions[record.partition_id]
-        changed_leader = record.leader != NO_LEADER_CHANGE
+        leader, first_epoch = old.leader, old.first_epoch
+        if record.leader != NO_LEADER_CHANGE:
+            leader = record.leader
+            first_epoch += 1 + self.epochs_of_starts(old.leader) - self.epochs_of_starts(leader)
         topic.image = None
         self._changed[topic.name] = None
         topic.partitions[record.partition_id] = PartitionState(
             old.replicas if record.replicas is None else tuple(record.replicas),
             old.isr if record.isr is None else tuple(record.isr),
-            record.leader if changed_leader else old.leader,
-            old.first_epoch + 1 if changed_leader else old.first_epoch,
+            leader,
+            first_epoch,
             old.partition_epoch + 1,
             old.directories if record.directories is None else tuple(record.directories),
         )
@@ -248,10 +274,21 @@ class MetadataState:
             if not entries:
                 del self.configs[key]
 
-    def _register_broker(self, _: RegisterBrokerRecord) -> None:
-        self.starts += 1
+    def _register_broker(self, record: RegisterBrokerRecord) -> None:
+        broker_id = record.broker_id
+        self.brokers[broker_id] = BrokerState(record.broker_epoch, record.rack or None, record.fenced)
+        self._starts[broker_id] = self._starts.get(broker_id, 0) + 1
         for topic in self.topics.values():
             topic.image = None
+            self._changed[topic.name] = None
+
+    def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:
+        old = self.brokers.get(record.broker_id)
+        if old is not None and record.fenced:
+            self.brokers[record.broker_id] = old._replace(fenced=record.fenced > 0)
+
+    def _unregister_broker(self, record: UnregisterBrokerRecord) -> None:
+        self.brokers.pop(record.broker_id, None)
 
     def _producer_ids(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
@@ -301,6 +338,8 @@ _EVOLVE: dict[type[Message], Callable[[MetadataState, Message], None]] = {
     FeatureLevelRecord: MetadataState._feature,  # type: ignore[dict-item]  # as above
 }
 _EVOLVE_BY_NAME: dict[str, Callable[[MetadataState, Message], None]] = {
+    "BrokerRegistrationChangeRecord": MetadataState._change_broker,  # type: ignore[dict-item]  # as above
+    "UnregisterBrokerRecord": MetadataState._unregister_broker,  # type: ignore[dict-item]  # as above
     "AccessControlEntryRecord": MetadataState._acl,  # type: ignore[dict-item]  # as above
     "ClientQuotaRecord": MetadataState._quota,  # type: ignore[dict-item]  # as above
     "DelegationTokenRecord": MetadataState._token,  # type: ignore[dict-item]  # as above

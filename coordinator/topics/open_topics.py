@@ -1,11 +1,13 @@
-"""The topics of this node with their open partitions: found by name or id, opened, and opened again when a log failed.
+"""The topics with their open partitions: found by name or id, opened, opened again when a log failed, and given to the
+next leader.
 
 Decides nothing and writes no record.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -17,6 +19,7 @@ from muster.coordinator.topics.names import EVENTS_OF
 from muster.coordinator.topics.offline_retry import Failed
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
+from muster.protocol.errors import ErrorCode
 
 LOOKED_AT_ONCE: Final = 2_000
 """Partitions whose logs are looked at each second for failures: some 5 ms, for hardly one is in the caches."""
@@ -31,7 +34,6 @@ class OpenTopics:
 
     def __init__(
         self,
-        node_id: int,
         logs: LogManager,
         config_of: Callable[[str], LogConfig],
         waits_for_sync: Callable[[str], bool],
@@ -42,8 +44,9 @@ class OpenTopics:
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaders: dict[str, tuple[Leader, ...]] = {}
-        """Of the partitions of each topic, by its name; those of one topic are replaced together."""
-        self._node_id = node_id
+        """Of the partitions of each topic, by its name. Those of one topic are replaced together; when some get other
+        leaders, all of this is.
+        """
         self._logs = logs
         self._config_of = config_of
         self.waits_for_sync = waits_for_sync
@@ -66,6 +69,42 @@ class OpenTopics:
                 topic.partitions.append(partition)
         self._set_leaders(topic)
 
+    def hand_over(self, state: TopicState, indexes: Iterable[int], *, anew: bool = False) -> list[Partition]:
+        """These partitions have leaders with new epochs: whoever holds the `Partition` of the one before can append no
+        more. Returns those before: their readers are to be woken when all know of the new leaders. `anew`: the leader
+        before died, so that the log is read anew from its files.
+        """
+        topic = self.by_id[state.topic_id]
+        left: list[Partition] = []
+        for index in indexes:
+            old = topic.partitions[index]
+            if old is None:
+                continue
+            old.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            left.append(old)
+            log = old.log
+            if anew or log.failure is not None:
+                try:
+                    log = self._logs.reopen(topic.name, index)
+                except (DamagedLog, LogOffline):
+                    topic.partitions[index] = None  # the log manager has said why; it is tried again
+                    continue
+            epoch = max(state.leader_epoch(index), old.leader_epoch + 1)
+            with suppress(LogOffline):  # whoever appends hears of it
+                log.begin_epoch(epoch)
+            topic.partitions[index] = Partition(topic.name, topic.topic_id, index, epoch, log)
+        self.leaders = dict(self.leaders)
+        self._set_leaders(topic)
+        return left
+
+    def lost(self, broker_id: int) -> None:
+        """A broker has died: what it led is refused until another one leads it."""
+        for name, leaders in self.leaders.items():
+            partitions = self.by_name[name].partitions
+            for partition, leader in zip(partitions, leaders, strict=False):
+                if partition is not None and leader.broker_id == broker_id:
+                    partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     def configure(self, topic: Topic) -> LogConfig:
         """Give the logs of a topic their config, which is returned for those that are still to be opened."""
         config = self._config_of(topic.name)
@@ -78,10 +117,15 @@ class OpenTopics:
         """A topic is deleted: it is found no more. Its logs stay open."""
         del self.by_name[topic.name], self.by_id[topic.topic_id], self.leaders[topic.name]
 
+    def leaders_of(self, name: str) -> Sequence[Leader]:
+        """The leaders of the partitions of a topic; none while it is not there."""
+        return self.leaders.get(name, ())
+
     def _set_leaders(self, topic: Topic) -> None:
-        """This node leads every partition that there is."""
-        epochs = (topic.leader_epoch(index) for index in range(len(topic.partitions)))
-        self.leaders[topic.name] = tuple(Leader(self._node_id, epoch) for epoch in epochs)
+        partitions = topic.state.partitions
+        self.leaders[topic.name] = tuple(
+            Leader(partitions[index].leader, topic.leader_epoch(index)) for index in range(len(topic.partitions))
+        )
 
     def _open_one(self, state: TopicState, index: int, config: LogConfig) -> Partition:
         """Raises DamagedLog or LogOffline."""

@@ -1,4 +1,5 @@
-"""One partition of a topic that this node leads: appending what producers send and reading what was appended.
+"""One partition of a topic under one leader: appending what producers send and reading what was appended. Another
+leader, or the same with a new epoch, has another `Partition`; the one before then refuses everything.
 
 Sits between the handlers and the log: checks a batch, keeps the producers' state, wakes waiting readers. Decides
 nothing about topics, parses no request, waits for nothing.
@@ -39,9 +40,11 @@ class Appended(NamedTuple):
 
 
 class Partition:
-    """A partition and its log. `log` is the very log that a shard of the same index works on."""
+    """A partition and its log. `log` is the very log that a shard of the same index works on. `closed`: the partition
+    is gone, or has another leader: every append is refused with `refusal`.
+    """
 
-    __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "topic", "topic_id")
+    __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "refusal", "topic", "topic_id")
 
     def __init__(self, topic: str, topic_id: bytes, index: int, leader_epoch: int, log: Log) -> None:
         self.topic = topic
@@ -50,6 +53,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.log = log
         self.closed = False
+        self.refusal: int = ErrorCode.NONE
         self._waiting: dict[object, Callable[[Partition], object]] = {}
         self._forget = log.on_append(self._advanced)
 
@@ -83,7 +87,7 @@ class Partition:
         Raises `ApiError`, or an error of the log; each has an `error_code`.
         """
         if self.closed:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(self.refusal)
         log = self.log
         if header.producer_id >= 0:
             seen = log.producers.check(header, guard)
@@ -97,7 +101,7 @@ class Partition:
         TRANSACTION_COORDINATOR_FENCED.
         """
         if self.closed:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(self.refusal)
         result = self.log.append_marker(self.leader_epoch, marker, wall_ms=now.wall_ms)
         return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
 
@@ -186,9 +190,19 @@ class Partition:
             for grew in list(self._waiting.values()):
                 grew(self)
 
-    def close(self) -> None:
-        """The partition is deleted: waiting readers are told, and its log is not watched any more."""
-        self.closed = True
+    def close(self, refusal: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
+        """The partition is deleted, or has another leader: waiting readers are told, and its log is not watched any
+        more.
+        """
+        self.refuse(refusal)
+        self.wake()
+
+    def refuse(self, refusal: int) -> None:
+        """Refuse everything from now on; waiting readers are not told yet."""
+        self.closed, self.refusal = True, refusal
         self._forget()
+
+    def wake(self) -> None:
+        """Tell waiting readers that the partition is `closed`."""
         self._advanced()
         self._waiting.clear()

@@ -15,15 +15,15 @@ from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.slices import Job, OneByOne
+from muster.coordinator.topics import leadership
 from muster.coordinator.topics.adopt import ADOPTED, adopted, before_take_over, on_disk, take_over
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.dynamic_configs import DynamicConfigs
 from muster.coordinator.topics.errors import ApiError
-from muster.coordinator.topics.fetch_sessions import FetchSessions
 from muster.coordinator.topics.internal_topics import internal_topic
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
-from muster.coordinator.topics.metadata_state import MetadataState
+from muster.coordinator.topics.metadata_state import MetadataState, TopicState
 from muster.coordinator.topics.names import (
     EVENTS_OF,
     GROUP_OFFSETS_TOPIC,
@@ -74,8 +74,10 @@ class Topics:
         draw_uuid: Callable[[], bytes],
         *,
         partitions_are_given: Callable[[str], bool] = lambda _: True,
+        racks: Mapping[int, str | None] | None = None,
     ) -> None:
-        """`logs` is open already; `identity` is what it said then. Nothing is read before `load`.
+        """`logs` is open already; `identity` is what it said then. Nothing is read before `load`. `racks`: of each
+        broker of this process; None: there is the one of `identity`.
 
         `partitions_are_given`: of __consumer_offsets and __transaction_state: an operator has said how many there are
         to be, whatever is on the disk.
@@ -85,18 +87,18 @@ class Topics:
         self.logs = logs
         self.configs = configs
         self.draw_uuid = draw_uuid
-        self.open = OpenTopics(identity.node_id, logs, self._config_of, self._waits_for_sync)
+        self.open = OpenTopics(logs, self._config_of, self._waits_for_sync)
         self.by_name: Mapping[str, Topic] = self.open.by_name
         self.by_id: Mapping[bytes, Topic] = self.open.by_id
         self.dynamic_configs = DynamicConfigs(configs, clock, identity.node_id, self.open)
         self.metadata_log: MetadataLog
         self._pending: PendingChanges
-        self.home = Home(identity.node_id, base64.urlsafe_b64decode(identity.directory_id + "=="))
+        self.racks: Mapping[int, str | None] = {identity.node_id: None} if racks is None else racks
+        directory_id = base64.urlsafe_b64decode(identity.directory_id + "==")
+        self.home = Home(identity.node_id, directory_id, dict(self.racks), draw=self._draw_below)
         self._partitions_are_given = partitions_are_given
         self.image = TopicsImage({}, 0)
         self._strays: Strays
-        self.broker_epoch = 0
-        self.sessions = FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._draw_session_id)
         self._subscribers: list[Callable[[TopicsImage], object]] = []
         self._acl_subscribers: list[Callable[[Iterable[Message]], object]] = []
         self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
@@ -104,8 +106,8 @@ class Topics:
         """Of topics: what one has begun, another one does not see half of."""
         self._producer_ids = range(0)
 
-    def _draw_session_id(self) -> int:
-        return int.from_bytes(self.draw_uuid()[:4]) & 0x7FFF_FFFF
+    def _draw_below(self, number: int) -> int:
+        return int.from_bytes(self.draw_uuid()) % number
 
     @property
     def state(self) -> MetadataState:
@@ -125,7 +127,8 @@ class Topics:
         log, lost = open_metadata_log(self.logs)
         self.metadata_log = MetadataLog(log)
         self.metadata_log.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
-        self.broker_epoch = self.metadata_log.begin(self.home.node_id, self.draw_uuid(), self.clock.now())
+        self.metadata_log.begin(self.racks, self.draw_uuid, self.clock.now())
+        self._see_brokers()
         self.dynamic_configs.take_in(self.state)
         self._pending = PendingChanges(
             lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
@@ -140,11 +143,19 @@ class Topics:
         Strays(self.logs, self.state, lost=lost).look()
         # whatever was lost, what is made from here on is known
         self._strays = Strays(self.logs, self.state, lost=False)
+        self._append(leadership.of_strangers(self.state, self.racks))
+        self._see_brokers()
         for state in self.state.topics.values():
             self.open.open(state)
         self.publish()
         self._expire_producers_later()
         OfflineRetry(self.clock, self._offline).start()
+
+    def _see_brokers(self) -> None:
+        """New partitions are placed on the brokers that are registered now."""
+        home, brokers = self.home, self.state.brokers
+        home.racks = {broker_id: brokers[broker_id].rack for broker_id in sorted(brokers)}
+        home.fenced = frozenset(broker_id for broker_id, broker in brokers.items() if broker.fenced)
 
     def _offline(self) -> Iterator[Failed] | None:
         """What `OfflineRetry` is to open again; None after the end."""
@@ -192,25 +203,27 @@ class Topics:
 
     # -- changing: jobs, which `slices.at_once` runs here and now
 
-    def creating(self, topic: NewTopic, *, validate_only: bool = False, charge: Charge | None = None) -> Job[int]:
-        """Create a topic; the result is how many partitions it gets. Raises `ApiError`.
+    def creating(
+        self, topic: NewTopic, *, validate_only: bool = False, charge: Charge | None = None
+    ) -> Job[tuple[int, int]]:
+        """Create a topic; the result is how many partitions it gets, and replicas each. Raises `ApiError`.
 
         `charge`: is told how many partitions are to come (here) or to go (below), when nothing else is in the way; may
         raise `ApiError`.
         """
         return self._changes.run(self._creating(topic, validate_only, charge))
 
-    def _creating(self, topic: NewTopic, validate_only: bool, charge: Charge | None) -> Job[int]:
+    def _creating(self, topic: NewTopic, validate_only: bool, charge: Charge | None) -> Job[tuple[int, int]]:
         settings = self.settings
         check_name(self.state, topic.name)
         self.configs.check(topic.configs)
         records = decide_creation(topic, self.home, settings.num_partitions, settings.default_replication_factor)
-        count = sum(type(record) is PartitionRecord for record in records)
+        placed = [record for record in records if type(record) is PartitionRecord]
         if charge is not None:
-            charge(count)
+            charge(len(placed))
         if not validate_only:
             yield from self._make(topic.name, topic.topic_id, records)
-        return count
+        return len(placed), len(placed[0].replicas)
 
     def ensuring(self, name: str, partitions: int = USE_DEFAULT, charge: Charge | None = None) -> Job[Topic]:
         """The topic, created when it is not there; an internal one gets its own configs and number of partitions.
@@ -321,6 +334,26 @@ class Topics:
     def write_records(self, records: Sequence[Message]) -> None:
         """Write records that tell nothing of topics, as one change. Raises `ApiError`."""
         self._write(records)
+
+    def change_brokers(self, records: Sequence[Message], *, anew: bool = False) -> list[Partition]:
+        """Write records of brokers, and of partitions that get other leaders or replicas, as one change. It is in force
+        at once: a `Partition` of an earlier leader refuses everything; these are returned, see
+        `OpenTopics.hand_over`. `anew`: the leader before died, so that logs are read anew from their files. Raises
+        `ApiError`.
+        """
+        touched = leadership.places(self.state, records)
+        before = {place: place.topic.leader_epoch(place.partition) for place in touched}
+        self._append(records)
+        self._see_brokers()
+        moved: dict[TopicState, list[int]] = {}
+        for place, epoch in before.items():
+            if place.topic.leader_epoch(place.partition) != epoch:
+                moved.setdefault(place.topic, []).append(place.partition)
+        left: list[Partition] = []
+        for topic, indexes in moved.items():
+            left += self.open.hand_over(topic, indexes, anew=anew)
+        self._pending.changed(topics=bool(touched))
+        return left
 
     def next_producer_id(self) -> int:
         """A new producer id; a block of them is taken from the metadata log when none is left."""

@@ -5,13 +5,14 @@ offsets. Says what became of it as Kafka's WriteTxnMarkers does; waits and tries
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Producer
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.records.markers import EndMarker
+from muster.coordinator.runtime.offices import ByPartition
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -57,7 +58,7 @@ class MarkerWriter:
 
     __slots__ = ("_clock", "_groups", "_topics")
 
-    def __init__(self, topics: OpenTopics, groups: Sequence[GroupShard], clock: Clock) -> None:
+    def __init__(self, topics: OpenTopics, groups: ByPartition[GroupShard], clock: Clock) -> None:
         """`groups`: one shard per partition of __consumer_offsets, in order."""
         self._topics = topics
         self._groups = groups

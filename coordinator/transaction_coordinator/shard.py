@@ -88,11 +88,17 @@ class TransactionShard:
         core = self.runtime.core
         return () if core is None else core.state.transactions
 
-    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR) -> None:
+    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, in_turns: bool = False) -> None:
         """See `CoordinatorShard`; markers that are not written yet are left to the next load."""
         if self.markers is not None:
             self.markers.close()
-        self.runtime.resign(error_code)
+        self.runtime.resign(error_code, in_turns=in_turns)
+
+    def drop(self) -> None:
+        """See `CoordinatorShard`."""
+        if self.markers is not None:
+            self.markers.close()
+        self.runtime.drop()
 
     def _make_core(self) -> TransactionCore:
         """A new core, for a load: what the sender of the core before was about to send, this one gives again."""

@@ -4,10 +4,11 @@ servers have no transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.runtime.offices import ByPartition
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics
@@ -21,7 +22,7 @@ def transaction_shards(
     topics: Topics,
     clock: Clock,
     slices: Slices,
-    groups: Sequence[GroupShard],
+    groups: ByPartition[GroupShard],
     settings: TransactionSettings,
     observe: Callable[[int], Observer | None],
     next_producer_id: Callable[[], int],

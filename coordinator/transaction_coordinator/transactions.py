@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.cluster.image import Leader
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.runtime.loader import Loader
+from muster.coordinator.runtime.offices import ByPartition, Offices
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.slices import Job, Later, Slices, at_once
 from muster.coordinator.topics.errors import ApiError
@@ -50,16 +52,21 @@ class Transactions:
         topics: Topics,
         clock: Clock,
         slices: Slices,
-        groups: Sequence[GroupShard],
+        groups: ByPartition[GroupShard],
         settings: Callable[[], TransactionSettings],
         *,
         observe: Callable[[int], Observer | None] = _nobody,
         linger_ms: int = 0,
         history: str | None = None,
         loaded: Callable[[], object] = lambda: None,
+        node_id: int = NO_ID,
+        leaders: Callable[[], Sequence[Leader]] | None = None,
+        holders: ByPartition[TransactionShard] | None = None,
     ) -> None:
         """See `shards.transaction_shards`. `settings`: makes them, when they are first needed; `history`: the topic
         that `observe` writes to, made before the shards are; `loaded` is called when all transactional ids are.
+        `leaders`: of the partitions of the topic, of which this node, `node_id`, leads some; None: it leads all.
+        `holders`: the shards of those that lead, of all nodes; None: there is one node.
         """
         self._topics = topics
         self._clock = clock
@@ -75,6 +82,11 @@ class Transactions:
         self._loader: Loader | None = None
         self._spare_ids: list[int] = []
         self._is_drawing = False
+        self._node_id = node_id
+        self._leaders = leaders
+        self._holders = holders
+        self.offices: Offices | None = None
+        """Which shards are in office; None while the topic is not there."""
         self.routing: Routing[TransactionShard] = Routing(())
 
     @property
@@ -134,8 +146,10 @@ class Transactions:
             self._linger_ms,
         )
         self.routing = Routing(shards)
+        self.offices = Offices(self._node_id, shards, self._clock, "transactions")
         self._loader = Loader(self._clock, "transactions", self._loaded)
-        for shard in shards:
+        all_mine = [Leader(self._node_id, 0)] * len(shards)
+        for shard in self.offices.new(all_mine if self._leaders is None else self._leaders()):
             partition = self._topics.open.partition(TRANSACTION_STATE_TOPIC, shard.partition)
             self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
         self._loader.run_for(budget_ms)
@@ -154,7 +168,7 @@ class Transactions:
         """
         if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
             return ()
-        cores = [shard.runtime.core for shard in self.routing.shards]
+        cores = [shard.runtime.core for shard in self._holders or self.routing.shards]
         known: set[int] = set()
         for core in cores:
             if core is None:
@@ -169,6 +183,13 @@ class Transactions:
         for shard in self.routing.shards:
             shard.resign()
 
+    def died(self) -> None:
+        """The node has died: nothing is answered or written any more."""
+        if self._loader is not None:
+            self._loader.stop()
+        if self.offices is not None:
+            self.offices.drop()
+
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
         """Let the shard of this id decide a command, which is of this id alone."""
         if self.routing.ready:
@@ -177,6 +198,13 @@ class Transactions:
             command.respond(
                 import_module(f"{_ROOM}.error_responses").refuse(command.request, ErrorCode.NOT_COORDINATOR)
             )
+
+    def ask(self, transactional_id: str, command: TransactionCommand) -> None:
+        """`submit` to the node that coordinates this id: what brokers ask each other."""
+        if self._holders and self.routing.ready:
+            self._holders[self.routing.partition(transactional_id)].submit(command)
+        else:
+            self.submit(transactional_id, command)
 
     def decide(self, transactional_id: str, command: TransactionCommand) -> None:
         """`submit` a command that may need a new producer id; one that is not used goes to the next."""

@@ -71,9 +71,9 @@ def test_no_circle_stays_of_a_connection(runner: asyncio.Runner, story: Callable
             gc.collect()
             gc.disable()
             await asyncio.to_thread(client, server)
-            assert server._limits is not None
+            assert server.nodes[0].limits is not None
             ended = asyncio.Event()
-            server._limits.when_empty(ended.set)
+            server.nodes[0].limits.when_empty(ended.set)
             await ended.wait()
             await asyncio.sleep(0)
             gc.set_debug(gc.DEBUG_SAVEALL)

@@ -223,8 +223,8 @@ async def test_a_session_that_is_over_can_only_be_renewed(monkeypatch: pytest.Mo
 
 
 def connections(server: Server) -> tuple[Any, ...]:
-    assert server._limits is not None
-    return server._limits.connections
+    assert server.nodes[0].limits is not None
+    return server.nodes[0].limits.connections
 
 
 async def test_who_authenticates_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,19 +344,19 @@ async def test_users_in_a_file_that_changes(tmp_path: Path) -> None:
     async with running({**properties, "muster.sasl.jaas.file": str(file)}) as server:
         assert await comes_in(server, "bob", "b")
         written(f'sasl_plaintext.KafkaServer {{ {PLAIN_MODULE} required user_eve="e"; }}; KafkaServer {{}};', 2)
-        server._renew_certificates()
+        server.nodes[0]._security.renew()
         assert await comes_in(server, "eve", "e")
         assert not await comes_in(server, "bob", "b")
         for number, text in enumerate(["K {", "KafkaServer {};"], 3):
             written(text, number)
             with capture_logs() as logs:
-                server._renew_certificates()
-                server._renew_certificates()
+                server.nodes[0]._security.renew()
+                server.nodes[0]._security.renew()
             assert [line["event"] for line in logs] == [
                 "what clients have to show cannot be changed to this, it stays as it was"
             ]
             assert await comes_in(server, "eve", "e")
-        assert server._next_look is not None
+        assert server.nodes[0]._next_look is not None
 
 
 @pytest.mark.parametrize(

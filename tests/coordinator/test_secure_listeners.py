@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator import server as server_module
 from muster.coordinator.config import ConfigError, load
+from muster.coordinator.nodes import running_node
 from muster.coordinator.security.authorizer import AllowAll, Requester
 from muster.coordinator.server import Server
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -146,7 +146,7 @@ async def test_what_speaks_no_tls_and_what_speaks_it_elsewhere(world: World) -> 
 async def test_certificates_are_read_anew_when_their_file_changes(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "LOOK_MS", 1)
+    monkeypatch.setattr(running_node, "LOOK_MS", 1)
     async with running(world.properties()) as server:
         async with world.client(server, world.context()) as stays:
             with capture_logs() as logs:

@@ -152,7 +152,7 @@ class TestListeners:
         async with running(properties) as server:
             told = []
             for bound in list(server.bound):
-                server.bound = [bound]
+                server.nodes[0].bound = [bound]
                 async with connected(server) as client:
                     row = (await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]))).coordinators[0]
                     told.append((row.node_id, row.host, row.port))
@@ -259,7 +259,7 @@ class TestBadClients:
             deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
             request = DescribeGroupsRequest(["g" * 1_000] * 30)
             asked = [deaf.send(request, 0) for _ in range(1_000)]
-            limits: Any = muster_server._limits
+            limits: Any = muster_server.nodes[0].limits
             await until(lambda: any(connection.core.waits_for & PEER for connection in limits.connections))
             assert (await good.ask(HeartbeatRequest("g", 1, "m"))).error_code == ErrorCode.UNKNOWN_MEMBER_ID
             deaf.reader._transport.resume_reading()  # type: ignore[attr-defined]
@@ -310,13 +310,13 @@ class TestStop:
             await asyncio.open_connection(bound.host, bound.port)
 
     async def test_a_client_that_takes_nothing_cannot_hold_up_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("muster.coordinator.server.CLOSE_MS", 20)
+        monkeypatch.setattr("muster.coordinator.nodes.running_node.CLOSE_MS", 20)
         async with running() as server, connected(server) as deaf:
             deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
             request = DescribeGroupsRequest(["g" * 1_000] * 30)
             for _ in range(1_000):
                 deaf.send(request, 0)
-            limits: Any = server._limits
+            limits: Any = server.nodes[0].limits
             await until(lambda: any(connection.core.waits_for & PEER for connection in limits.connections))
             await server.stop()
             assert len(limits) == 0
@@ -325,7 +325,7 @@ class TestStop:
 
 
 def _parks(server: Server) -> bool:
-    limits: Any = server._limits
+    limits: Any = server.nodes[0].limits
     return any(connection.core.is_answering for connection in limits.connections)
 
 
@@ -348,8 +348,8 @@ async def test_what_is_changed_while_the_broker_runs_takes_effect_and_survives_a
 
 
 def _check_changed(server: Server) -> None:
-    assert server._limits is not None
-    assert server._limits.max_connections == 5
+    assert server.nodes[0].limits is not None
+    assert server.nodes[0].limits.max_connections == 5
     assert server.logs.settings.log_cleaner_backoff_ms == 16_000
     assert server.topics.settings.producer_id_expiration_ms == 60_000
 

@@ -188,13 +188,15 @@ def _present(node: Node, context: RequestContext, topic: Topic, tell_operations:
     if tell_operations:
         operations = authorized_operations(node.authorizer, context, ResourceType.TOPIC, topic.name)
     rows: list[MetadataResponsePartition] = []
-    leaders = node.cluster.leaders.get(topic.name, ())  # none if the topic was deleted meanwhile
+    cluster = node.cluster
+    leaders = cluster.leaders.get(topic.name, ())  # none if the topic was deleted meanwhile
     for index, ((leader_id, epoch), state) in enumerate(zip(leaders, topic.state.partitions, strict=False)):
         replicas = state.replicas
-        if not topic.is_online(index):
+        if leader_id == NO_BROKER or not topic.is_online(index):
             error_code = ErrorCode.LEADER_NOT_AVAILABLE
             rows.append(MetadataResponsePartition(error_code, index, NO_BROKER, epoch, replicas, (), replicas))
         else:
-            rows.append(MetadataResponsePartition(0, index, leader_id, epoch, replicas, state.isr))
+            away = cluster.away(replicas)
+            rows.append(MetadataResponsePartition(0, index, leader_id, epoch, replicas, state.isr, away))
         yield None
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, rows, operations)

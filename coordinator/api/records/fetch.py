@@ -1,6 +1,6 @@
 """Fetch: records straight from the logs, at once or when there are enough of them (KIP-74, KIP-227, KIP-516).
 
-How a row is read stands in `fetch_rows`, sessions in `topics.sessions`. No record is decoded.
+How a row is read stands in `fetch_rows`, sessions in `topics.fetch_sessions`. No record is decoded.
 """
 
 from __future__ import annotations
@@ -58,9 +58,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     by_id = fetch_by_topic_id(context.api_version)
     asked = yield from _rows(request)
     now_ms = node.clock.now().mono_ms
-    fetch = node.topics.sessions.open(
-        request.session_id, request.session_epoch, asked, _forgotten(request), by_id, now_ms
-    )
+    fetch = node.sessions.open(request.session_id, request.session_epoch, asked, _forgotten(request), by_id, now_ms)
     if fetch.error_code:
         return FetchResponse(error_code=fetch.error_code)
     most_bytes = min(request.max_bytes, node.topics.settings.fetch_max_bytes)
@@ -138,7 +136,7 @@ def _answer(
             return FetchResponse(session_id=session_id)  # what was read is not told, and is read again
     if fetch.wants_session:
         told = [row for row, _ in results]
-        session_id = node.topics.sessions.create(told, by_id, node.clock.now().mono_ms)
+        session_id = node.sessions.create(told, by_id, node.clock.now().mono_ms)
     if session_id:
         results = yield from _worth_telling(fetch, results)
     response = FetchResponse(session_id=session_id, responses=(yield from _by_topic(results)))

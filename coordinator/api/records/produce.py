@@ -22,6 +22,7 @@ from muster.coordinator.api.version_rules import (
     produce_allows_zstd,
     produce_by_topic_id,
     produce_knows_abortable,
+    produce_tells_leader,
 )
 from muster.coordinator.core.interface import Producer
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
@@ -37,6 +38,8 @@ from muster.coordinator.topics.validation import Batch, Checked, is_little
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -151,7 +154,7 @@ _Key = tuple[str, bytes]
 class _Produce:
     """One request on its way: its rows, and what must happen before it is answered."""
 
-    __slots__ = ("_acks", "_context", "_node", "_now", "_pending", "_rows", "_unpacking", "all_done")
+    __slots__ = ("_acks", "_context", "_has_moved", "_node", "_now", "_pending", "_rows", "_unpacking", "all_done")
 
     def __init__(self, node: Node, context: RequestContext, acks: int) -> None:
         self._node = node
@@ -163,6 +166,8 @@ class _Produce:
         """One answer for each partition, however often the request names it."""
         self._pending = 1
         """Appends that are not durable yet, and one for the request itself while it is being read."""
+        self._has_moved = False
+        """Another node leads one of the partitions."""
         self.all_done = Later()
 
     def refuse_all(self, request: ProduceRequest, refusal: ApiError | LogError) -> Job[None]:
@@ -270,6 +275,7 @@ class _Produce:
                 yield from self._append(partition, one)
             except (ApiError, LogError) as error:
                 fail(answer, error)
+                self._has_moved |= error.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 if error.error_code not in WITHOUT_START:
                     answer.log_start_offset = log_start_offset
 
@@ -313,7 +319,8 @@ class _Produce:
         if self._acks == ACKS_NONE:
             self._end_connection_on_error()
             return None
-        return ProduceResponse(self._topics())
+        response = ProduceResponse(self._topics())
+        return with_leaders(self._node, self._context, response) if self._has_moved else response
 
     def _topics(self) -> list[TopicProduceResponse]:
         return [
@@ -339,6 +346,29 @@ class _Produce:
     def _name(self, topic_id: bytes) -> str:
         topic = self._node.topics.by_id.get(topic_id)
         return topic_id.hex() if topic is None else topic.name
+
+
+def with_leaders(node: Node, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
+    """The answer, which says where the leaders are of partitions that this node does not lead (KIP-951)."""
+    if not produce_tells_leader(context.api_version):
+        return response
+    moved_to = set[int]()
+    for topic in response.responses:
+        for row in topic.partition_responses:
+            if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                found = node.topics.by_id.get(topic.topic_id) or node.topics.by_name.get(topic.name)
+                leaders = () if found is None else node.cluster.leaders[found.name]
+                if row.index < len(leaders):
+                    leader = leaders[row.index]
+                    row.current_leader = LeaderIdAndEpoch(leader.broker_id, leader.epoch)
+                    moved_to.add(leader.broker_id)
+    if moved_to:
+        response.node_endpoints = [
+            NodeEndpoint(broker.broker_id, host, port, broker.rack)
+            for broker, (host, port) in node.cluster.reachable(context)
+            if broker.broker_id in moved_to
+        ]
+    return response
 
 
 def _with_partition(topic: Topic | int, index: int) -> Topic:

@@ -7,7 +7,7 @@ from functools import cache
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.records.led_here import led_here
-from muster.coordinator.api.records.produce import ACKS_ALL, WITHOUT_START, fail, produce
+from muster.coordinator.api.records.produce import ACKS_ALL, WITHOUT_START, fail, produce, with_leaders
 from muster.coordinator.api.transactions.verification import Knows, as_produce_error, heard, question
 from muster.coordinator.api.version_rules import (
     produce_adds_partitions,
@@ -110,7 +110,8 @@ class _OneBatch:
 
     def _give(self) -> None:
         data = self._request.topic_data[0]
-        self._respond(ProduceResponse([TopicProduceResponse(data.name, data.topic_id, [self._answer])]))
+        response = ProduceResponse([TopicProduceResponse(data.name, data.topic_id, [self._answer])])
+        self._respond(with_leaders(self._node, self._context, response) if self._answer.error_code else response)
 
 
 @cache

@@ -121,12 +121,12 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
             [(assignment.partition_index, assignment.broker_ids) for assignment in row.assignments],
             configs,
         )
-        partitions = yield from topics.creating(wanted, validate_only=validate_only, charge=charge_of(context))
+        numbers = yield from topics.creating(wanted, validate_only=validate_only, charge=charge_of(context))
     except ApiError as refusal:
         return _refused(row, refusal)
     answer = CreatableTopicResult(name=row.name, topic_id=wanted.topic_id, error_message=None)
     if node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, row.name):
-        answer.num_partitions, answer.replication_factor = partitions, 1
+        answer.num_partitions, answer.replication_factor = numbers
     else:
         answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answer.configs = ()

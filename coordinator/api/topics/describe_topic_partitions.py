@@ -118,10 +118,11 @@ def _missing(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic
 
 
 def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[DescribeTopicPartitionsResponsePartition]:
-    rows, leaders = [], node.cluster.leaders[topic.name]
+    rows, cluster = [], node.cluster
+    leaders = cluster.leaders[topic.name]
     for index, state in enumerate(topic.state.partitions[start:end], start):
         leader, replicas = leaders[index], state.replicas
-        online = topic.is_online(index)
+        online = leader.broker_id != NO_BROKER and topic.is_online(index)
         rows.append(
             DescribeTopicPartitionsResponsePartition(
                 0 if online else ErrorCode.LEADER_NOT_AVAILABLE,
@@ -132,7 +133,7 @@ def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[Describe
                 state.isr if online else (),
                 (),
                 (),
-                () if online else replicas,
+                cluster.away(replicas) if online else replicas,
             )
         )
     return rows

@@ -1,15 +1,96 @@
-"""ListPartitionReassignments: replicas on the move (KIP-455). With one node there is nowhere to move to."""
+"""AlterPartitionReassignments and ListPartitionReassignments: other replicas for a partition (KIP-455, KIP-860).
+
+The brokers share the logs, so that nothing has to be copied: a reassignment is over at once, none is ever under way.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from muster.coordinator.api.cluster.refusals import may_alter_cluster, may_describe_cluster
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.protocol.errors import ErrorCode
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, Respond, to_the_end
+from muster.coordinator.slices import Job
+from muster.coordinator.topics import leadership
+from muster.coordinator.topics.creation import check_brokers
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.leadership import Place
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from muster.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+
+
+@to_the_end
+def handle_alter_partition_reassignments(
+    node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
+) -> Job[AlterPartitionReassignmentsResponse]:
+    """Each partition gets the replicas that are named, and the first of them that lives leads it, unless its leader is
+    among them. There is nothing to be cancelled.
+    """
+    answer = AlterPartitionReassignmentsResponse(error_message=None)
+    if not may_alter_cluster(node, context):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        answer.error_code, answer.error_message = code, error_message(code)
+        return answer
+    changed: list[ReassignablePartitionResponse] = []
+    answer.responses = topics = list[ReassignableTopicResponse]()
+    for topic in request.topics:
+        rows: list[ReassignablePartitionResponse] = []
+        topics.append(ReassignableTopicResponse(topic.name, rows))
+        for wanted in topic.partitions:
+            row = ReassignablePartitionResponse(wanted.partition_index, 0, None)
+            rows.append(row)
+            try:
+                yield from _reassign(
+                    node,
+                    topic.name,
+                    wanted.partition_index,
+                    wanted.replicas,
+                    keeps_number=not request.allow_replication_factor_change,
+                )
+                changed.append(row)
+            except ApiError as refusal:
+                row.error_code, row.error_message = refusal.error_code, refusal.message
+            yield None
+        yield None
+    answer.allow_replication_factor_change = request.allow_replication_factor_change
+    yield from until_durable(node, changed)
+    return answer
+
+
+def _reassign(
+    node: Node, name: str, partition: int, replicas: Sequence[int] | None, *, keeps_number: bool
+) -> Job[None]:
+    """Raises `ApiError`."""
+    topics = node.topics
+    topic = topics.state.topics.get(name)
+    if topic is None:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    if not 0 <= partition < len(topic.partitions):
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{partition}.")
+    if replicas is None:
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    check_brokers(replicas, None, topics.home)
+    place = Place(topic, partition)
+    if keeps_number and len(replicas) != len(place.state.replicas):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {len(place.state.replicas)} to {len(replicas)}",
+        )
+    if node.controller is not None:
+        yield from node.controller.changing(
+            lambda: leadership.reassigned(place, replicas, leadership.living(topics.state), topics.home.directory_id),
+            place,
+        )
 
 
 def handle_list_partition_reassignments(
@@ -18,8 +99,6 @@ def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - every handler has this shape
     respond: Respond,
 ) -> None:
-    """No partition is ever being reassigned."""
-    error_code = 0
-    if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
-        error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    """No partition is ever being reassigned: that takes no time."""
+    error_code = 0 if may_describe_cluster(node, context) else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     respond(ListPartitionReassignmentsResponse(error_code=error_code, error_message=None))

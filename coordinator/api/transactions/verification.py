@@ -154,7 +154,7 @@ def question(
     """Ask the coordinator of the id: `answer` gets its `PartitionErrors`."""
     asked = PartitionsAsked(transactional_id, *producer, not knows.adds, topics)
     command = TransactionCommand(asked, answer, client, transaction_version(knows.adds))
-    node.transactions.submit(transactional_id, command)
+    node.transactions.ask(transactional_id, command)
 
 
 def heard(error: int, knows: Knows) -> int:

@@ -100,7 +100,10 @@ def requests(node: Node) -> list[Message]:
 def test_the_leader_is_asked(node: Node, place: int) -> None:
     answer: Any = ask_one(node, requests(node)[place])
     if place == 5:
-        assert [row.error_code for row in answer.responses[0].partition_responses] == [0, NOT_LEADER]
+        rows = answer.responses[0].partition_responses
+        assert [row.error_code for row in rows] == [0, NOT_LEADER]
+        assert (rows[1].current_leader.leader_id, rows[1].current_leader.leader_epoch) == (2, 7)
+        assert [(e.node_id, e.host, e.port) for e in answer.node_endpoints] == [(2, *THERE)]
         return
     rows = (answer.responses if place == 0 else answer.topics)[0].partitions
     assert [row.error_code for row in rows] == [0, NOT_LEADER]

@@ -69,8 +69,8 @@ async def limit(server: Server, names: Any, *quotas: tuple[str, float | None]) -
 def state_of(server: Server, client: Client) -> str:
     """Of the server's end of a client's connection."""
     port = client.writer.get_extra_info("sockname")[1]
-    assert server._limits is not None
-    (state,) = [one.core.state for one in server._limits.connections if one.channel.peer.endswith(f":{port}")]  # type: ignore[attr-defined]
+    assert server.nodes[0].limits is not None
+    (state,) = [one.core.state for one in server.nodes[0].limits.connections if one.channel.peer.endswith(f":{port}")]  # type: ignore[attr-defined]
     return state
 
 
@@ -260,18 +260,18 @@ async def test_an_observer_is_told() -> None:
 async def test_nothing_stays_of_a_muted_connection_that_ends() -> None:
     async with limited(("producer_byte_rate", 1.0)) as (server, client):
         await client.ask(produce(30_000), 9)
-        assert server._limits is not None
-        assert server._limits._muted
-        (muted,) = server._limits._muted
+        assert server.nodes[0].limits is not None
+        assert server.nodes[0].limits._muted
+        (muted,) = server.nodes[0].limits._muted
         muted.close_idle()
-        await until(lambda: not server._limits._muted)  # type: ignore[union-attr]
+        await until(lambda: not server.nodes[0].limits._muted)  # type: ignore[union-attr]
 
 
 async def test_without_quotas_nothing_stands_between() -> None:
     async with running() as server, connected(server) as client:
         await client.ask(MetadataRequest([]))
-        assert server._limits is not None
-        (connection,) = server._limits.connections
+        assert server.nodes[0].limits is not None
+        (connection,) = server.nodes[0].limits.connections
         assert not isinstance(connection._requests, ThrottledRequests)  # type: ignore[attr-defined]
         await limit(server, (("ip", None),), ("connection_creation_rate", 1000.0))
         assert not isinstance(connection._requests, ThrottledRequests)  # type: ignore[attr-defined]
@@ -297,8 +297,8 @@ async def test_a_user_that_authenticates_while_there_are_quotas() -> None:
 async def test_a_session_that_is_over_when_quotas_come() -> None:
     async with client_of(connections_max_reauth_ms="1", **TWO_WINDOWS) as (server, client):
         await plain(client)
-        assert server._limits is not None
-        (connection,) = server._limits.connections
+        assert server.nodes[0].limits is not None
+        (connection,) = server.nodes[0].limits.connections
         await until(lambda: isinstance(connection._requests, Session))  # type: ignore[attr-defined]
         server.topics.write_quotas([ClientQuotaRecord([EntityData("user", "a")], "request_percentage", 1.0)])
         session = connection._requests  # type: ignore[attr-defined]

@@ -106,7 +106,7 @@ async def test_one_that_waits_goes_with_the_server() -> None:
     async with running({**SHORT, "listener.name.plaintext.max.connection.creation.rate": "1"}) as server:
         assert (await ask(server))[0]
         asked = [asyncio.ensure_future(ask(server)) for _ in range(2)]
-        await until(lambda: server._listeners[0]._held is not None)
+        await until(lambda: server.nodes[0]._listeners[0]._held is not None)
     assert [is_answered for is_answered, _ in await asyncio.gather(*asked)] == [False, False]
 
 
@@ -121,7 +121,7 @@ async def test_addresses_that_come_too_fast_are_closed_after_a_while(monkeypatch
         await client.ask(alter(change((("ip", "127.0.0.1"),), ("connection_creation_rate", 1.0))))
         asked = [asyncio.ensure_future(ask(server)) for _ in range(2)]
         await until(lambda: any(one.done() for one in asked))
-        await until(lambda: len(server._listeners[0]._refused) == 1)
+        await until(lambda: len(server.nodes[0]._listeners[0]._refused) == 1)
         await client.ask(alter(change((("ip", "127.0.0.1"),), ("connection_creation_rate", None))))
         assert (await ask(server))[0]
 
@@ -129,7 +129,7 @@ async def test_addresses_that_come_too_fast_are_closed_after_a_while(monkeypatch
 async def test_hosts_have_limits_by_their_addresses() -> None:
     async with running(SHORT) as server, connected(server) as client:
         await client.ask(alter(change((("ip", "localhost"),), ("connection_creation_rate", 7.0))))
-        rates = server._quotas.rates
+        rates = server.nodes[0]._quotas.rates
         await until(lambda: bool(rates._addresses))
         assert set(rates._addresses.values()) == {7}
         assert set(rates._addresses) <= {"127.0.0.1", "0:0:0:0:0:0:0:1"}
@@ -149,7 +149,7 @@ async def test_a_listener_has_so_many_connections() -> None:
     ):
         await first.ask(MetadataRequest([]))
         asked = second.send(MetadataRequest([]))
-        await until(lambda: server._limits is not None and len(server._limits._waiting) == 1)
+        await until(lambda: server.nodes[0].limits is not None and len(server.nodes[0].limits._waiting) == 1)
         assert await configure(first, listener_name_plaintext_max_connections="0") == [
             (42, "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connections 0 "
                  "for configuration Invalid dynamic configuration"),
@@ -169,8 +169,8 @@ async def test_fewer_connections_close_those_that_are_too_many() -> None:
     ):
         for one in (oldest, silent, newest):
             await one.ask(MetadataRequest([]))
-        assert server._limits is not None
-        _, connection, _ = server._limits.connections
+        assert server.nodes[0].limits is not None
+        _, connection, _ = server.nodes[0].limits.connections
         connection.alive = False
         assert await configure(oldest, max_connections="2") == [(0, None)]
         assert await silent.closed()

@@ -43,9 +43,9 @@ def test_a_topic_becomes_a_topic_configs_and_partitions() -> None:
 
 
 def test_defaults_fill_what_is_not_said() -> None:
-    assert count_partitions(topic(), 6, 1) == 6
-    assert count_partitions(topic(3, 1), 6, 2) == 3
-    assert count_partitions(topic(assignments=[(0, [1]), (1, [1])]), 6, 1) == 2
+    assert count_partitions(topic(), 6) == 6
+    assert count_partitions(topic(3, 1), 6) == 3
+    assert count_partitions(topic(assignments=[(0, [1]), (1, [1])]), 6) == 2
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_records_outlive_a_restart_and_not_their_topic() -> None:
 
 def test_validate_only_changes_nothing() -> None:
     topics = make_topics()
-    assert at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 3), validate_only=True)) == 3
+    assert at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 3), validate_only=True)) == (3, 1)
     add_topic(topics, "u")
     at_once(topics.growing("u", 5, None, validate_only=True))
     assert list(topics.by_name) == ["u"]
@@ -313,7 +313,7 @@ def test_a_topic_of_many_partitions_is_made_in_steps_and_seen_whole() -> None:
     assert "t" not in topics.state.topics
     with pytest.raises(StopIteration) as end:
         drive(job, 1_000)
-    assert end.value.value == 500
+    assert end.value.value == (500, 1)
     assert len(topics.by_name["t"].partitions) == 500
     assert topics.image.by_name["t"].partitions == 500
 

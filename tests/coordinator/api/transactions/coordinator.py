@@ -20,6 +20,9 @@ class FakeTransactions:
         self.holds = holds
         self.held: list[Any] = []
 
+    def ask(self, transactional_id: str, command: TransactionCommand) -> None:
+        self.submit(transactional_id, command)
+
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
         request = command.request
         assert isinstance(request, PartitionsAsked)

@@ -1,0 +1,71 @@
+"""DescribeQuorum (key 55): who keeps the metadata log (KIP-595). Here that is the process: its controller leads, and is
+the one voter; the other brokers read what it has, and are observers.
+"""
+
+from __future__ import annotations
+
+from muster.coordinator.api.cluster.refusals import may_describe_cluster
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node, in_slices
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.metadata_log import LEADER_EPOCH
+from muster.coordinator.topics.names import METADATA_TOPIC
+from muster.protocol.errors import ErrorCode, error_message
+from muster.protocol.message import ZERO_UUID
+from muster.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumResponsePartitionData,
+    DescribeQuorumResponseTopicData,
+    ReplicaState,
+)
+
+
+@in_slices
+def handle_describe_quorum(
+    node: Node, context: RequestContext, request: DescribeQuorumRequest
+) -> Job[DescribeQuorumResponse]:
+    """The one partition of the metadata log; there is no other that a quorum keeps."""
+    if not may_describe_cluster(node, context):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return DescribeQuorumResponse(error_code=code, error_message=error_message(code))
+    answer = DescribeQuorumResponse()
+    answer.topics = topics = list[DescribeQuorumResponseTopicData]()
+    for topic in request.topics:
+        rows: list[DescribeQuorumResponsePartitionData] = []
+        topics.append(DescribeQuorumResponseTopicData(topic.topic_name, rows))
+        for wanted in topic.partitions:
+            if (topic.topic_name, wanted.partition_index) == (METADATA_TOPIC, 0):
+                rows.append(_partition(node))
+            else:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                rows.append(DescribeQuorumResponsePartitionData(wanted.partition_index, code, error_message(code)))
+            yield None
+        yield None
+    return answer
+
+
+def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
+    log, now_ms = node.topics.metadata_log.log, node.clock.now().wall_ms
+    leader = node.cluster.controller_id
+    end = log.end_offset
+    states = {
+        broker.broker_id: ReplicaState(
+            broker.broker_id,
+            ZERO_UUID,  # as of voters that are configured (KIP-853)
+            end,
+            now_ms if not broker.fenced else -1,
+            now_ms if not broker.fenced else -1,
+        )
+        for broker in node.cluster.brokers.values()
+    }
+    return DescribeQuorumResponsePartitionData(
+        0,
+        0,
+        "",
+        leader,
+        LEADER_EPOCH,
+        log.durable_offset,
+        [states[leader]] if leader in states else [],
+        [state for broker_id, state in states.items() if broker_id != leader],
+    )

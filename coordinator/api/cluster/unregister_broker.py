@@ -1,0 +1,30 @@
+"""UnregisterBroker (key 64): take a broker out of the cluster (KIP-631)."""
+
+from __future__ import annotations
+
+from muster.coordinator.api.cluster.refusals import may_alter_cluster
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+@to_the_end
+def handle_unregister_broker(
+    node: Node, context: RequestContext, request: UnregisterBrokerRequest
+) -> Job[UnregisterBrokerResponse]:
+    """What it led is led by others; the answer leaves when that is durable."""
+    if not may_alter_cluster(node, context):
+        return UnregisterBrokerResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    answer = UnregisterBrokerResponse(error_message=None)
+    try:
+        if node.controller is not None:
+            yield from node.controller.unregistering(request.broker_id)
+    except ApiError as refusal:
+        answer.error_code, answer.error_message = refusal.error_code, refusal.message
+        return answer
+    yield from until_durable(node, [answer])
+    return answer

@@ -1,0 +1,130 @@
+"""Where the replicas of new partitions go: over the racks in turn, and over the brokers of each rack in turn, from a
+random start, as Kafka's StripedReplicaPlacer does. Pure but for the draw it is given.
+
+A broker that is fenced gets no leader; it may get another replica when the others are too few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from muster.coordinator.topics.errors import ApiError
+from muster.protocol.errors import ErrorCode
+
+Draw = Callable[[int], int]
+"""A random number from 0 on, below the one that is given."""
+_NOBODY: Final = -1
+
+T = TypeVar("T")
+
+
+def replicas(
+    racks: Mapping[int, str | None], fenced: Iterable[int], partitions: int, factor: int, draw: Draw
+) -> list[list[int]]:
+    """The brokers of each of so many new partitions, the one that is to lead it first. `racks`: of each registered
+    broker. Raises `ApiError`: INVALID_REPLICATION_FACTOR.
+    """
+    without = frozenset(fenced)
+    usable = len(racks) - len(without & racks.keys())
+    if factor > len(racks):
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of {factor} cannot be "
+            f"reached because only {len(racks)} broker(s) are registered or some brokers have all their log "
+            "directories cordoned.",
+        )
+    if not usable:
+        raise ApiError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {factor} time(s): All brokers are currently fenced or have all their "
+            "log directories cordoned.",
+        )
+    if len(racks) == 1:
+        return [list(racks) for _ in range(partitions)]
+    return _Stripes(racks, without, usable, draw).of(partitions, factor)
+
+
+class _Brokers:
+    """Those of a rack that are fenced, or that are not: dealt in a circle, each at most once for one partition."""
+
+    __slots__ = ("_dealt", "_offset", "_turn", "brokers")
+
+    def __init__(self, brokers: Iterable[int], draw: Draw) -> None:
+        self.brokers = sorted(brokers)
+        self._offset = draw(len(self.brokers)) if self.brokers else 0
+        self._turn = self._dealt = 0
+
+    def next(self, turn: int) -> int:
+        """The next one for the partition of this turn, or _NOBODY."""
+        brokers = self.brokers
+        if not brokers:
+            return _NOBODY
+        if turn != self._turn:
+            self._turn, self._dealt = turn, 0
+            self._offset = (self._offset + 1) % len(brokers)
+        if self._dealt >= len(brokers):
+            return _NOBODY
+        found = brokers[(self._dealt + self._offset) % len(brokers)]
+        self._dealt += 1
+        return found
+
+
+class _Stripes:
+    """The racks, and whose turn it is."""
+
+    __slots__ = ("_draw", "_place", "_racks", "_turn", "_usable")
+
+    def __init__(self, racks: Mapping[int, str | None], fenced: frozenset[int], usable: int, draw: Draw) -> None:
+        self._draw = draw
+        self._usable = usable
+        names = sorted(set(racks.values()), key=lambda rack: (rack is not None, rack or ""))
+        self._racks = [
+            (
+                _Brokers((one for one in racks if racks[one] == name and one not in fenced), draw),
+                _Brokers((one for one in racks if racks[one] == name and one in fenced), draw),
+            )
+            for name in names
+        ]
+        self._place = draw(len(names))
+        self._turn = 0
+
+    def of(self, partitions: int, factor: int) -> list[list[int]]:
+        """The brokers of so many partitions."""
+        return [self._next(factor) for _ in range(partitions)]
+
+    def _next(self, factor: int) -> list[int]:
+        racks, count = self._racks, len(self._racks)
+        if self._turn == self._usable and self._usable > 1:
+            # every one has been first once: another order, so that the same rows do not come again
+            _shuffle(racks, self._draw)
+            for unfenced, fenced in racks:
+                _shuffle(unfenced.brokers, self._draw)
+                _shuffle(fenced.brokers, self._draw)
+            self._turn = 0
+        turn, start = self._turn, self._place % count
+        of_leader = start
+        while (leader := racks[of_leader][0].next(turn)) == _NOBODY:
+            of_leader = (of_leader + 1) % count
+        found, place, passed_over = [leader], start, of_leader
+        while len(found) < factor:
+            if place == passed_over:
+                passed_over = _NOBODY  # the leader's rack has had its turn, once
+            else:
+                unfenced, fenced = racks[place]
+                one = unfenced.next(turn)
+                if one == _NOBODY:
+                    one = fenced.next(turn)
+                if one != _NOBODY:
+                    found.append(one)
+            place = (place + 1) % count
+        self._turn += 1
+        self._place = start + 1
+        return found
+
+
+def _shuffle(items: list[T], draw: Draw) -> None:
+    """In place, each order as likely as any other."""
+    for last in range(len(items) - 1, 0, -1):
+        other = draw(last + 1)
+        items[last], items[other] = items[other], items[last]

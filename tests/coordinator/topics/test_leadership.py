@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.topics import leadership
+from muster.coordinator.topics.creation import Home, partition_record
+from muster.coordinator.topics.leadership import Place
+from muster.coordinator.topics.metadata_log import encode
+from muster.coordinator.topics.metadata_state import NO_LEADER, MetadataState
+from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
+from muster.protocol.messages.metadata_records.topic_record import TopicRecord
+from muster.protocol.messages.metadata_records.unregister_broker_record import UnregisterBrokerRecord
+from muster.protocol.records import decode_metadata
+
+
+class Log:
+    """A state, to which records come as they would be read from the log."""
+
+    def __init__(self, *replicas: list[int], brokers: int = 3) -> None:
+        self.state = MetadataState()
+        for broker_id in range(1, brokers + 1):
+            self.register(broker_id)
+        home = Home(1, b"d" * 16, dict.fromkeys(self.state.brokers))
+        self.write(TopicRecord(name="t", topic_id=b"i" * 16))
+        self.write(*(partition_record(b"i" * 16, index, home, place) for index, place in enumerate(replicas)))
+
+    def write(self, *records: Any) -> None:
+        for record in records:
+            if record is not None:
+                self.state.evolve(decode_metadata(encode(record))[2])
+
+    def register(self, broker_id: int) -> None:
+        self.write(RegisterBrokerRecord(broker_id=broker_id, rack=None, fenced=False))
+
+    def fence(self, *broker_ids: int) -> None:
+        self.write(*(leadership.fenced(self.state, one) for one in broker_ids))
+
+    @property
+    def live(self) -> list[int]:
+        return leadership.living(self.state)
+
+    def place(self, partition: int = 0) -> Place:
+        return Place(self.state.topics["t"], partition)
+
+    def told(self, partition: int = 0) -> tuple[int, int, tuple[int, ...]]:
+        """Leader, leader epoch, who is in sync."""
+        place = self.place(partition)
+        return place.state.leader, place.topic.leader_epoch(partition), place.state.isr
+
+
+def test_a_leader_that_is_gone_has_a_successor_and_the_epoch_grows() -> None:
+    log = Log([1, 2], [3])
+    log.fence(1, 3)
+    for partition in (0, 1):
+        log.write(leadership.settled(log.place(partition), log.live, partition))
+    # a replica that lives comes first; when none does any broker takes its place
+    assert [log.told(0), log.told(1)] == [(2, 1, (2,)), (2, 1, (2,))]
+    assert leadership.settled(log.place(), log.live, 0) is None
+
+
+def test_what_has_no_leader_gets_one_when_a_broker_lives() -> None:
+    log = Log([1])
+    log.fence(1, 2, 3)
+    log.write(leadership.settled(log.place(), log.live, 0))
+    assert log.told() == (NO_LEADER, 1, ())
+    log.register(2)
+    log.write(leadership.settled(log.place(), log.live, 0))
+    assert log.told() == (2, 2, (2,))
+
+
+def test_preferred_leaders_come_back_when_they_live() -> None:
+    log = Log([1, 2])
+    log.fence(1)
+    log.write(leadership.settled(log.place(), log.live, 0))
+    assert leadership.preferred(log.place(), log.live) is None
+    log.register(1)
+    log.write(leadership.settled(log.place(), log.live, 0))
+    assert log.told() == (2, 1, (1, 2))
+    assert leadership.preferred(log.place(), log.live) == 1
+    log.write(leadership.change(log.place(), 1, log.live))
+    assert log.told() == (1, 2, (1, 2))
+
+
+def test_a_start_gives_new_epochs_to_what_that_broker_leads_and_to_nothing_else() -> None:
+    log = Log([1], [2])
+    before = [log.told(0)[1], log.told(1)[1]]
+    log.register(2)
+    assert [log.told(0)[1], log.told(1)[1]] == [before[0], before[1] + 2]
+    # the epoch is that of the leader after a move as well
+    log.write(leadership.change(log.place(0), 2, log.live))
+    assert log.told(0)[1] == before[0] + 1
+    log.register(2)
+    assert log.told(0)[1] == before[0] + 3
+
+
+@pytest.mark.parametrize(
+    ("replicas", "told"),
+    [
+        ([1, 2], (1, 0, (1, 2))),
+        ([3, 1], (1, 0, (3, 1))),
+        ([3, 2], (3, 1, (3, 2))),
+        ([4, 3], (3, 1, (3,))),
+        ([4], (1, 0, (1,))),
+    ],
+)
+def test_other_replicas_are_there_at_once(replicas: list[int], told: tuple[int, int, tuple[int, ...]]) -> None:
+    log = Log([1], brokers=4)
+    log.fence(4)
+    log.write(leadership.reassigned(log.place(), replicas, log.live, b"d" * 16))
+    assert log.told() == told
+    assert list(log.place().state.replicas) == replicas
+    assert leadership.reassigned(log.place(), replicas, log.live, b"d" * 16) is None
+
+
+def test_brokers_that_are_not_here_any_more_lead_nothing() -> None:
+    log = Log([1], [2], [3])
+    log.write(*leadership.of_strangers(log.state, {1: None, 2: None}))
+    assert [log.told(index)[0] for index in range(3)][:2] == [1, 2]
+    assert log.told(2)[0] in (1, 2)
+    assert log.state.brokers[3].fenced
+    assert leadership.of_strangers(log.state, {1: None, 2: None}) == []
+
+
+def test_a_broker_that_is_no_longer_registered_is_forgotten() -> None:
+    log = Log([1])
+    log.write(UnregisterBrokerRecord(broker_id=3))
+    assert sorted(log.state.brokers) == log.live == [1, 2]
