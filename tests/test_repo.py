@@ -15,6 +15,7 @@ from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.nodes.settings import ClusterSettings
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.topics.settings import TopicSettings
@@ -115,7 +116,10 @@ def test_the_configuration_page_lists_the_properties_that_do_something() -> None
     listed = re.findall(r"`([a-z][a-z.]+)`", table.partition("A topic's own")[0])
     assert len(listed) == len(set(listed))
     config = load()
-    rooms = GroupSettings, LogSettings, NetSettings, ObserveSettings, ShardSettings, TopicSettings, TransactionSettings
+    rooms = (
+        *(ClusterSettings, GroupSettings, LogSettings, NetSettings, ObserveSettings, ShardSettings),
+        *(TopicSettings, TransactionSettings),
+    )
     later = {field.name.replace("_", ".") for field in dataclasses.fields(TransactionSettings)}
     assert later <= config.asked  # though a server makes them when they are needed
     for room in rooms:
