@@ -28,6 +28,8 @@ Post = Callable[[Callable[[], object]], object]
 class Machine:
     """The machine that this process runs on."""
 
+    has_sockets = True
+    """Whether there is a network, and files of sockets."""
     cleaner_cpu_share = CPU_SHARE
     """How much of one core the log cleaner may take."""
 

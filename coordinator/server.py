@@ -109,6 +109,8 @@ class Server:
         self._loader: Loader
         self._observers: dict[tuple[str, int], Any] = {}
         """Of the partitions of groups and of transactions, by the topic of their history; all nodes share them."""
+        self._control: Any = None
+        """The way in for `muster nodes`, if there is one."""
         self._stops: list[Callable[[], object]] = []
         """Of parts that only some servers have."""
         self._to_load = 0
@@ -389,6 +391,11 @@ class Server:
             await node.listen()
         self.cluster.publish()
         self.clock.read_first(lambda: any(node.input_waits() for node in self.nodes))
+        if len(self.nodes) > 1 and self.config.data_dir is not None and self._machine.has_sockets:
+            # imported here: most servers have one node
+            room = import_module("muster.coordinator.nodes.control")
+            self._control = room.Control(self.cluster, self.config.data_dir)
+            await self._control.start()
 
     # ---- stopping ----
 
@@ -397,6 +404,8 @@ class Server:
 
         Harmless when `start` came only part of the way.
         """
+        if self._control is not None:
+            await self._control.stop()
         for node in self.nodes:
             node.accept_no_more()
         for stop in self._stops:

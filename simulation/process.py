@@ -327,6 +327,7 @@ class VirtualMachine(Machine):
     """One process's machine."""
 
     cleaner_cpu_share = 1.0
+    has_sockets = False
 
     def __init__(self, process: Process) -> None:
         self._process = process

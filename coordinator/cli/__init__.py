@@ -24,6 +24,7 @@ examples:
   muster groups history payments                        why a group rebalanced, and which member caused it
   muster transactions history pay-1                     which of its transactions were aborted, and why
   muster analyze muster-data                            tables and a page: what the groups did, and why
+  muster serve --nodes 3                                a cluster of three brokers; muster nodes stop 2
   muster health localhost:9092                          does a server answer there?
 """
 
@@ -33,6 +34,7 @@ _RUN = {
     "health": ("health", "health"),
     "groups": ("groups", "run"),
     "transactions": ("transactions", "run"),
+    "nodes": ("nodes", "run"),
     "log": ("log", "run"),
     "analyze": ("analyze", "run"),
     "cluster": ("database", "run"),
@@ -137,10 +139,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
-    from muster.coordinator.cli import analyze, database, groups, log, transactions
+    from muster.coordinator.cli import analyze, database, groups, log, nodes, transactions
 
     groups.add_parser(commands)
     transactions.add_parser(commands)
+    nodes.add_parser(commands)
     log.add_parser(commands)
     analyze.add_parser(commands)
     database.add_parser(commands)

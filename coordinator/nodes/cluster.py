@@ -11,7 +11,7 @@ what it held is gone, and others read its logs anew after `broker.session.timeou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from itertools import count
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.cluster.image import NO_BROKER, Broker, ClusterImage
+from muster.coordinator.cluster.image import NO_BROKER, Broker, ClusterImage, Leader
 from muster.coordinator.group_coordinator.helpers import Nobody
 from muster.coordinator.nodes.settings import ClusterSettings
 from muster.coordinator.slices import Job, Slices
@@ -101,6 +101,11 @@ class Cluster:
         self.publish()
         if self._settings.auto_leader_rebalance_enable and len(self.nodes) > 1:
             self._balance_later()
+
+    @property
+    def leaders(self) -> Mapping[str, Sequence[Leader]]:
+        """Of the partitions of each topic, by its name."""
+        return self._topics.open.leaders
 
     def stop(self) -> None:
         """No timer rings any more."""

@@ -1,0 +1,86 @@
+"""`muster nodes`: the brokers of a `muster serve --nodes N` that runs on this machine; stop, kill and return them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+EXAMPLES: Final = """\
+examples:
+  muster nodes list                           the brokers of the server on ./muster-data
+  muster nodes stop 2 --data-dir /var/muster  in order: others lead at once what it led
+  muster nodes kill 3                         as by kill -9: others lead after broker.session.timeout.ms
+  muster nodes return 3                       it is there again, at its port
+"""
+_VERBS: Final = {
+    "list": "show the brokers",
+    "stop": "have a broker stop in order: others take over at once",
+    "kill": "have a broker die: its connections are cut, and what it held is gone",
+    "return": "start a broker again that was stopped or killed",
+}
+_HEAD: Final = ("node", "state", "rack", "addresses", "connections", "leads", "coordinates")
+
+
+def add_parser(commands: Any) -> None:
+    """Add `nodes` and its commands to those of `muster`."""
+    form = argparse.RawDescriptionHelpFormatter
+    about = " ".join((__doc__ or "").split())
+    nodes = commands.add_parser(
+        "nodes", help="the brokers of muster serve --nodes N", description=about, epilog=EXAMPLES, formatter_class=form
+    )
+    verbs = nodes.add_subparsers(dest="verb", metavar="COMMAND", required=True)
+    for verb, what in _VERBS.items():
+        parser = verbs.add_parser(verb, help=what, description=what, epilog=EXAMPLES, formatter_class=form)
+        if verb != "list":
+            parser.add_argument("node", type=int, metavar="ID", help="which broker")
+        parser.add_argument(
+            "--data-dir",
+            type=Path,
+            default=Path("muster-data"),
+            metavar="DIR",
+            help="the data directory of the server (default: ./muster-data)",
+        )
+        parser.add_argument("--json", action="store_true", help="JSON lines")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask the server; exit status 1 when it says no, or there is none."""
+    from muster.coordinator.cli.table import print_json, print_table
+
+    answer = ask(options.data_dir, {"do": options.verb, "node": getattr(options, "node", None)})
+    if "error" in answer:
+        print(f"muster nodes: {answer['error']}", file=sys.stderr)
+        return 1
+    rows = answer["nodes"]
+    if options.json:
+        for row in rows:
+            print_json(row)
+    else:
+        cells = [{**row, "addresses": ",".join(row["addresses"])} for row in rows]
+        print_table(_HEAD, [[row[name] for name in _HEAD] for row in cells])
+    return 0
+
+
+def ask(directory: Path, question: dict[str, object]) -> dict[str, Any]:
+    """The answer of the server on that data directory, or an error in its place."""
+    from muster.coordinator.nodes.control import NAME
+
+    path = directory / NAME
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(path))
+            connection.sendall(json.dumps(question).encode() + b"\n")
+            line = connection.makefile("rb").readline()
+    except OSError as error:
+        why = error.strerror or str(error)
+        return {
+            "error": f"no server of several brokers answers at {path}: {why}; start one with muster serve --nodes 3"
+        }
+    if not line:
+        return {"error": "the server has stopped meanwhile"}
+    answer: dict[str, Any] = json.loads(line)
+    return answer
