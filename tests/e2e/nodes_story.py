@@ -1,0 +1,240 @@
+"""Real clients on a cluster of three brokers in one process, while these stop, die and return: what must hold."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from muster.coordinator.nodes.cluster import State
+from muster.coordinator.server import Server
+from tests.e2e.sync_clients import kafka
+from tests.support.muster import running
+
+PARTITIONS = 3
+SESSION_MS = 300
+PATIENCE_S = 60.0
+"""How long nothing may come forward, on a machine that does much else."""
+
+
+class Progress:
+    """What one client was told: which records it has written, which offsets committed."""
+
+    def __init__(self) -> None:
+        self.written: list[int] = []
+        self.read: list[int] = []
+        self.committed: dict[int, int] = {}
+        self.longest_s = 0.0
+        self._since = time.monotonic()
+        self.stops = threading.Event()
+
+    def goes_on(self) -> None:
+        now = time.monotonic()
+        self.longest_s = max(self.longest_s, now - self._since)
+        self._since = now
+
+    def is_done(self) -> bool:
+        """All that was written was read, once nothing more comes."""
+        return self.stops.is_set() and set(self.written) <= set(self.read)
+
+
+async def aiokafka_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
+    """Write numbers one after the other, read and commit them."""
+    quick: dict[str, Any] = {"bootstrap_servers": bootstrap, "retry_backoff_ms": 20, "metadata_max_age_ms": 1_000}
+    producer = AIOKafkaProducer(enable_idempotence=True, **quick)
+    consumer = AIOKafkaConsumer(
+        topic, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=50, **quick
+    )
+    await producer.start()
+    await consumer.start()
+    number = 0
+    try:
+        while not progress.is_done():
+            if not progress.stops.is_set():
+                await producer.send_and_wait(topic, b"%d" % number, partition=number % PARTITIONS)
+                progress.written.append(number)
+                number += 1
+                progress.goes_on()
+            found = await consumer.getmany(timeout_ms=50)
+            offsets: dict[TopicPartition, int] = {}
+            for place, records in found.items():
+                progress.read += [int(record.value) for record in records]
+                offsets[place] = records[-1].offset + 1
+            with suppress(KafkaError):  # a rebalance or a move: what was read is committed with the next
+                await consumer.commit(offsets or None)
+                progress.committed |= {place.partition: offset for place, offset in offsets.items()}
+                progress.goes_on()
+        for place in consumer.assignment():
+            await consumer.commit({place: await consumer.position(place)})
+            progress.committed[place.partition] = await consumer.position(place)
+    finally:
+        await consumer.stop()
+        await producer.stop()
+
+
+def confluent_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
+    """The same with librdkafka."""
+    quick = {"bootstrap.servers": bootstrap, "log_level": 0, "topic.metadata.refresh.interval.ms": 1_000}
+    producer = confluent_kafka.Producer({**quick, "enable.idempotence": True, "linger.ms": 0}, logger=None)
+    settings = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    consumer = confluent_kafka.Consumer({**quick, **settings, "fetch.wait.max.ms": 50}, logger=None)
+    consumer.subscribe([topic])
+    number = 0
+
+    def told(error: Any, message: Any) -> None:
+        if error is None:
+            progress.written.append(int(message.value()))
+            progress.goes_on()
+
+    try:
+        while not progress.is_done():
+            if not progress.stops.is_set() and len(producer) < PARTITIONS:
+                producer.produce(topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
+                number += 1
+            producer.poll(0)
+            if progress.stops.is_set():
+                producer.flush(1)
+            message = consumer.poll(0.05)
+            if message is None or message.error() is not None:
+                continue
+            progress.read.append(int(message.value()))
+            with suppress(confluent_kafka.KafkaException):
+                consumer.commit(message, asynchronous=False)
+                progress.committed[message.partition()] = message.offset() + 1
+                progress.goes_on()
+        for partition in sorted(progress.committed):
+            last = confluent_kafka.TopicPartition(topic, partition, progress.committed[partition])
+            consumer.commit(offsets=[last], asynchronous=False)
+    finally:
+        consumer.close()
+
+
+def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
+    """The same with kafka-python."""
+    quick: dict[str, Any] = {"bootstrap_servers": bootstrap, "retry_backoff_ms": 20, "metadata_max_age_ms": 1_000}
+    producer = kafka.KafkaProducer(enable_idempotence=True, **quick)
+    consumer = kafka.KafkaConsumer(
+        topic, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=50, **quick
+    )
+    number = 0
+    try:
+        while not progress.is_done():
+            if not progress.stops.is_set():
+                producer.send(topic, b"%d" % number, partition=number % PARTITIONS).get(timeout=PATIENCE_S)
+                progress.written.append(number)
+                number += 1
+                progress.goes_on()
+            # while it looks for a coordinator that has gone, poll may raise UnknownBrokerIdError
+            with suppress(kafka.errors.KafkaError):
+                found = consumer.poll(timeout_ms=50)
+                for records in found.values():
+                    progress.read += [int(record.value) for record in records]
+                consumer.commit()
+                progress.committed |= {place.partition: records[-1].offset + 1 for place, records in found.items()}
+                progress.goes_on()
+        consumer.commit()
+        progress.committed |= {place.partition: consumer.position(place) for place in consumer.assignment()}
+    finally:
+        consumer.close()
+        producer.close()
+
+
+WORKERS: dict[str, Callable[[str, str, str, Progress], Awaitable[None]]] = {
+    "aiokafka": aiokafka_works,
+    "confluent-kafka": lambda *all_: asyncio.to_thread(confluent_works, *all_),
+    "kafka-python": lambda *all_: asyncio.to_thread(kafka_python_works, *all_),
+}
+
+
+@asynccontextmanager
+async def cluster(data_dir: Path) -> AsyncIterator[Server]:
+    properties = {
+        "muster.nodes": "3",
+        "broker.session.timeout.ms": str(SESSION_MS),
+        "offsets.topic.num.partitions": "6",
+        "muster.offsets.durability": "os",
+    }
+    async with running(properties, data_dir=data_dir, topics=[f"{name}:{PARTITIONS}" for name in WORKERS]) as server:
+        yield server
+
+
+async def play(server: Server, names: list[str], changes: int, seed: int) -> dict[str, Progress]:
+    """Let the clients work while nodes stop, die and return at random; each has finished when this ends."""
+    draw = random.Random(seed)
+    bootstrap = ",".join(f"127.0.0.1:{bound.port}" for bound in server.bound)
+    workers = {name: Progress() for name in names}
+    tasks = [asyncio.create_task(_coroutine(WORKERS[name](bootstrap, name, name, workers[name]))) for name in names]
+    nodes = server.cluster
+    try:
+        await _came_on(workers, tasks)
+        for _ in range(changes):
+            up = [one for one, state in nodes.states.items() if state is State.UP]
+            down = [one for one, state in nodes.states.items() if state in (State.STOPPED, State.KILLED)]
+            if down and (len(up) == 1 or draw.random() < 0.5):
+                await nodes.return_node(draw.choice(down))
+            elif draw.random() < 0.5:
+                await nodes.stop_node(draw.choice(up))
+            else:
+                nodes.kill_node(draw.choice(up))
+            await _came_on(workers, tasks)
+    finally:
+        for one in workers.values():
+            one.stops.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), 2 * PATIENCE_S)
+    return workers
+
+
+async def _coroutine(work: Awaitable[None]) -> None:
+    await work
+
+
+async def _came_on(workers: dict[str, Progress], tasks: list[asyncio.Task[None]]) -> None:
+    """Each has written and committed something more since."""
+    marks = {name: (len(one.written), dict(one.committed)) for name, one in workers.items()}
+    end = time.monotonic() + PATIENCE_S
+    while any(len(one.written) <= marks[name][0] or one.committed == marks[name][1] for name, one in workers.items()):
+        for task in tasks:
+            if task.done():
+                task.result()
+        assert time.monotonic() < end, {name: (len(one.written), one.committed) for name, one in workers.items()}
+        await asyncio.sleep(0.01)
+
+
+async def check(server: Server, workers: dict[str, Progress]) -> None:
+    """Each record that was acknowledged is there once, and the offsets are those that were last acknowledged."""
+    for name, progress in workers.items():
+        topic = server.topics.by_name[name]
+        found: list[int] = []
+        for partition in topic.partitions:
+            assert partition is not None
+            found += [int(value) for value in values(partition.log)]
+        assert sorted(found) == sorted(set(found)), f"{name}: written twice"
+        assert set(progress.written) <= set(found), f"{name}: lost"
+        leader = server.topics.open.leaders["__consumer_offsets"][server.routing.partition(name)].broker_id
+        core = server.cluster.nodes[leader].routing.shard(name).runtime.core
+        assert core is not None
+        offsets = core.state.offsets
+        kept = {index: offsets.get(name, name, index).offset for index in progress.committed}  # type: ignore[union-attr]
+        assert kept == progress.committed, name
+
+
+def values(log: Any) -> list[bytes]:
+    """Of the records of a log."""
+    from muster.coordinator.log import batches
+
+    return [
+        record.value
+        for chunk in log.replay()
+        for header, records in batches.read(chunk)
+        if not header.is_control
+        for record in records
+    ]

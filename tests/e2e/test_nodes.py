@@ -1,0 +1,17 @@
+"""Stock clients go on while the brokers of a cluster stop, die and return."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.nodes_story import PATIENCE_S, WORKERS, check, cluster, play
+
+
+@pytest.mark.timeout(180)
+async def test_each_client_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as server:
+        workers = await play(server, [*WORKERS], changes=4, seed=3)
+        await check(server, workers)
+    assert max(one.longest_s for one in workers.values()) < PATIENCE_S
