@@ -128,10 +128,10 @@ def test_a_group_goes_on_while_tokens_end(bearer: Bearer) -> None:
     producer.poll(0)
     producer.produce("t", b"librdkafka")
     assert producer.flush(30) == 0
-    settings = {**CONFLUENT_CONSUMER, **bearer.librdkafka(3), "group.id": "again"}
+    settings = {**CONFLUENT_CONSUMER, **bearer.librdkafka(4), "group.id": "again"}
     with contextlib.closing(confluent_kafka.Consumer(settings, logger=None)) as consumer:
         consumer.subscribe(["t"], on_assign=lambda _, partitions: assigned.append(len(partitions)))
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 5.5
         while time.monotonic() < deadline:
             record = consumer.poll(0.1)
             assert record is None or record.error() is None

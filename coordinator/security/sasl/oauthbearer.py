@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 
 OAUTHBEARER: Final = "OAUTHBEARER"
+MOST_TOKEN_BYTES: Final = 64 << 10
+"""Of a token; to check so much takes some 5 ms."""
 _CONTROL_A: Final = b"\1"
 _NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _PAIRS: Final = r"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
@@ -57,6 +59,8 @@ class OAuthBearerExchange:
         self._refusal = ""
         wanted, bearer = _read(token)
         try:
+            if len(bearer) > MOST_TOKEN_BYTES:
+                raise InvalidToken(f"it has more than {MOST_TOKEN_BYTES} bytes")
             found = self._check(bearer)
         except InvalidToken as error:
             self._refused(str(error))

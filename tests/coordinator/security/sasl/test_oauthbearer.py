@@ -19,6 +19,7 @@ from tests.coordinator.security.sasl.bearer_cases import (
     ANOTHER_SCHEME,
     ANYBODY,
     AUDIENCE,
+    INVALID,
     ISSUER,
     MESSAGES,
     ONLY_HERE,
@@ -119,6 +120,13 @@ def test_a_client_may_bring_another_token_after_a_bad_one() -> None:
     assert exchange.evaluate(b"n,,\1auth=Bearer x\1\1") == b'{"status":"invalid_token"}'
     assert exchange.evaluate(f"n,,\1auth=Bearer {KEYS.token(Case('good'), NOW_S)}\1\1".encode()) == b""
     assert exchange.is_complete
+
+
+def test_a_token_that_is_too_large() -> None:
+    token = KEYS.token(Case("", {"more": "x" * 40_000}), NOW_S)
+    assert told(STRICT, f"n,,\1auth=Bearer {token}\1\1")[0] is None
+    token = KEYS.token(Case("", {"more": "x" * 50_000}), NOW_S)
+    assert told(STRICT, f"n,,\1auth=Bearer {token}\1\1")[0] == INVALID
 
 
 def test_it_is_asked_for_a_key_that_is_not_there() -> None:
