@@ -10,6 +10,7 @@ from pathlib import Path
 from bench import consumer_memory
 from bench.consumer_groups import LESS, MORE, SETTLE
 from bench.scenarios import BY_THE_CLOCK, COLD, REPEATED, UNPREPARED, VARIED
+from bench.security import BEAT, READY
 from bench.transactions import NAMES as TRANSACTIONS
 from bench.transactions import READS, WHERE
 
@@ -47,6 +48,8 @@ RATIOS = {
     },
     f"consumer group heartbeat, {REPEATED}, 100 connections, us": 0.5,
     f"consumer group heartbeat, {REPEATED}, 1000 connections, us": 0.55,
+    BEAT: 0.6,
+    READY: 1.0,
     f"{SETTLE}, CPU ms": 0.6,
     f"{SETTLE}, wall ms": 0.6,
     "1,000 members settle on a fresh server, CPU ms": 0.25,

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench import consumer_groups, consumer_memory, measure, remember, report, transactions
+from bench import consumer_groups, consumer_memory, measure, remember, report, security, transactions
 from bench.load.frameload import FrameLoad, Load
 from bench.scenarios import (
     REPEATED,
@@ -268,6 +268,9 @@ def run(args: argparse.Namespace, workdir: Path) -> str:
         for server in [*servers, page_cache, closed, bare]:
             if server.running:
                 server.stop()
+    for name, by_server in security.figures(workdir, frameload, args, muster).items():
+        for server_name, values in by_server.items():
+            samples[name][server_name].extend(values)
     medians = {
         name: {server: statistics.median(values) for server, values in by_server.items()}
         for name, by_server in samples.items()
