@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from muster import coordinator
+from muster.coordinator.clock import Clock
 from muster.coordinator.log import MemoryStorage
 from muster.protocol.message import Message
 from muster.simulation.actor import Actor
@@ -39,6 +40,8 @@ from tests.torture.wire.records import Batches, bombs, liars
 INPUTS: Final = 5_000
 """In one chapter."""
 TURN_MS: Final = 50
+STEPS_IN_A_MS: Final = 40
+"""Of work in slices: a step takes some 20 us."""
 SLOW: Final = "a turn of the loop took"
 MOST_MEMORY_MB: Final = 400
 """One input may raise the process's greatest size by so much: batches of a request may unpack to 256 MB."""
@@ -99,6 +102,20 @@ class ChapterWorld(World):
     def fault(self, what: str, cause: BaseException | None = None) -> None:
         """What must not be."""
         self.faults.append(f"{what}{'' if cause is None else f' ({_where(cause)})'}")
+
+
+class TickingClock:
+    """The node's clock for work that is done in slices: time passes with each step, else a slice would never end."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._steps = 0
+        self.call_soon, self.mono_us = clock.call_soon, clock.mono_us
+
+    def mono_ms(self) -> int:
+        """With what the steps have taken."""
+        self._steps += 1
+        return self._clock.mono_ms() + self._steps // STEPS_IN_A_MS
 
 
 class Log:
@@ -211,6 +228,8 @@ class Chapter:
         self._joins = [one.joins for one in self._innocent]
         gc.collect()
         gc.freeze()
+        slices: Any = process.server.node.slices
+        slices._clock = TickingClock(slices._clock)
         turn: Any = process.loop.turn
 
         def timed() -> bool:
