@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-kafkajs conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -122,6 +122,9 @@ conformance-clients: venv ## unmodified Java 4.3 clients and tools, and franz-go
 
 conformance-transactions: venv ## Kafka's own client (of now and of 3.7), its tools and what they read in the segments, with transactions; what is heard when epochs are used up
 	$(BIN)/python -m pytest -q tests/conformance/test_transactions.py tests/conformance/test_transaction_epochs.py
+
+conformance-kafkajs: venv ## the ACL and SASL specs of kafkajs's own suite (KAFKAJS=a checkout after npm install)
+	KAFKAJS=$(KAFKAJS) $(BIN)/python -m pytest -q tests/conformance/test_kafkajs.py
 
 conformance-assignors: venv ## every assignor against Kafka's Java class, on thousands of random inputs
 	$(BIN)/python -m pytest -q tests/conformance/test_*assignors*.py
