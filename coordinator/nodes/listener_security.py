@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -17,8 +17,10 @@ from muster.coordinator.log import LogManager
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.listener import Listener, Security
 from muster.coordinator.properties.live import Live
-from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
 from muster.coordinator.topics.topics import Topics
+
+if TYPE_CHECKING:
+    from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
 
 log = structlog.get_logger("muster.server")
 
