@@ -9,9 +9,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from muster.coordinator.log import batches
+from muster.protocol.message import Message
+from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest
 from muster.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from muster.protocol.messages.metadata import MetadataRequest
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.coordinator.api.quotas import exchanges
-from tests.coordinator.api.quotas.exchanges import EXCHANGES, kafkas, told
+from tests.coordinator.api.quotas.exchanges import EXCHANGES, alter, change, kafkas, told
 from tests.support.muster import Client
 from tests.support.servers import KAFKA_SCRIPTS, KafkaServer, MusterServer
 
@@ -30,6 +37,7 @@ async def ask_all(address: tuple[str, int]) -> list[Any]:
         has_changed = not is_question
         found.append(told(await client.ask(exchange.request, exchange.version)))
     writer.close()
+    await writer.wait_closed()
     return found
 
 
@@ -70,7 +78,7 @@ def test_kafkas_own_tool_on_muster(tmp_path: Path) -> None:
             "Quota configs for user-principal 'alice', the default client-id are request_percentage=150.0"
         ]
         assert configs("--describe", "--entity-type", "ips") == [
-            "Quota configs for the default IP are connection_creation_rate=10.0"
+            "Quota configs for the default ip are connection_creation_rate=10.0"
         ]
         configs("--alter", "--delete-config", "producer_byte_rate,consumer_byte_rate", *alice)
         assert configs("--describe", "--entity-type", "users") == []
@@ -84,3 +92,76 @@ def test_rates_and_credits_of_kafkas_classes() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     known = Path(__file__).parents[1] / "coordinator" / "quotas" / "java-rates.json"
     assert json.loads(done.stdout) == json.loads(known.read_text())
+
+
+def produce(size: int) -> ProduceRequest:
+    batch = bytes(batches.build([(None, b"x" * size)], timestamp_ms=0))
+    return ProduceRequest(None, 1, 5000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])])
+
+
+def fetch(offset: int) -> FetchRequest:
+    rows = [FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)]
+    topics = [FetchTopic("t", partitions=rows)]
+    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics)
+
+
+def create(name: str, count: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest([CreatableTopic(name, count, 1)], 10_000)
+
+
+def delete(name: str) -> DeleteTopicsRequest:
+    return DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)
+
+
+USES: list[tuple[str, tuple[tuple[str, str | None], ...], str, float, list[tuple[Message, int]]]] = [
+    ("writer", (("client-id", "writer"),), "producer_byte_rate", 10_000.0,
+     [(produce(size), 9) for size in (50_000, 60_000, 20_000, 1_000, 100)]),
+    ("reader", (("user", "ANONYMOUS"), ("client-id", None)), "consumer_byte_rate", 20_000.0,
+     [(fetch(offset), 12) for offset in (0, 1, 0, 1, 0)]),
+    ("maker", (("client-id", "maker"),), "controller_mutation_rate", 1.0,
+     [(create("a", 8), 7), (create("b", 8), 7), (create("c", 3), 7), (create("c", 3), 5), (delete("c"), 5),
+      (delete("a"), 4)]),
+    ("slow", (("client-id", "slow"),), "request_percentage", 0.0001, [(MetadataRequest([]), 9)] * 3),
+]  # fmt: skip
+"""Client id; entity, quota and value; requests with their versions."""
+
+
+async def throttle_times(address: tuple[str, int]) -> list[int]:
+    """How long each of the uses has to wait; the next one comes when that time is over."""
+
+    async def open_client(client_id: str) -> Client:
+        return Client(*(await asyncio.open_connection(*address, limit=1 << 24)), client_id)
+
+    admin = await open_client("admin")
+    assert (await admin.ask(create("t", 1), 7)).topics[0].error_code == 0
+    await asyncio.sleep(1)
+    found = []
+    for client_id, entity, key, value, requests in USES:
+        assert (await admin.ask(alter(change(entity, (key, value))))).entries[0].error_code == 0
+        await asyncio.sleep(1)
+        client = await open_client(client_id)
+        for request, version in requests:
+            found.append((await client.ask(request, version)).throttle_time_ms)
+        await admin.ask(alter(change(entity, (key, None))))
+        client.writer.close()
+        await client.writer.wait_closed()
+    admin.writer.close()
+    await admin.writer.wait_closed()
+    return found
+
+
+def test_throttle_times_are_kafkas(tmp_path: Path) -> None:
+    found = []
+    for server in (KafkaServer(tmp_path / "kafka"), MusterServer(tmp_path / "muster", in_memory=True)):
+        server.start()
+        try:
+            found.append(asyncio.run(throttle_times(server.address)))
+        finally:
+            server.stop()
+    kafkas_times, ours = found
+    assert len(ours) == sum(len(uses) for *_, uses in USES)
+    for kafka_ms, our_ms in zip(kafkas_times, ours, strict=True):
+        # the requests come some milliseconds sooner or later
+        assert abs(kafka_ms - our_ms) <= max(0.1 * kafka_ms, 200), (kafkas_times, ours)
+    assert sum(time_ms > 0 for time_ms in kafkas_times) > 8
+    print(f"Kafka: {kafkas_times}\nMuster: {ours}")
