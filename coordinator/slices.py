@@ -12,8 +12,8 @@ pieces are counted and not timed, and a server that stops writes all of them.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
@@ -27,7 +27,11 @@ SHARE_MS: Final = 2
 MANY_STEPS: Final = 2_000
 """A job of more steps is large, and so is the answer made of its result."""
 
+COUNTED_AT_ONCE: Final = 500
+"""Keys that are counted in one step."""
+
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 class Apart:
@@ -153,6 +157,16 @@ def at_once(job: Job[T]) -> T:
             if not asked.is_there:
                 raise RuntimeError("a job that is done at once has to wait for another one")
             value = asked.value
+
+
+def counting(keys: Iterable[K]) -> Job[Counter[K]]:
+    """How often each of many comes."""
+    counts: Counter[K] = Counter()
+    for number, key in enumerate(keys):
+        counts[key] += 1
+        if not number % COUNTED_AT_ONCE:
+            yield None
+    return counts
 
 
 class OneByOne:

@@ -39,10 +39,12 @@ def handle_delete_acls(
     node: Node, context: RequestContext, request: DeleteAclsRequest
 ) -> Job[DeleteAclsResponse | None]:
     """What each filter selects goes, and is told under each filter that selects it."""
-    filters = [filter_of(row) for row in request.filters]
-    for wanted in filters:
+    filters: list[AclFilter] = []
+    for row in request.filters:
+        wanted = filter_of(row)
         if closes(context, wanted):
             return None
+        filters.append(wanted)
         yield None
     authorizer = authorizer_for(node, context, Operation.ALTER)
     if not isinstance(authorizer, Refusal) and len(request.filters) > MOST_FILTERS:

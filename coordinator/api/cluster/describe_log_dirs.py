@@ -32,9 +32,9 @@ def handle_describe_log_dirs(
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:
-        wanted = [(topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()]]
+        wanted = ((topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()])
     else:
-        wanted = [(topic.topic, topic.partitions) for topic in request.topics]
+        wanted = ((topic.topic, topic.partitions) for topic in request.topics)
     # a topic that is named twice has one row, and so has each of its partitions
     found: dict[str, dict[int, DescribeLogDirsPartition]] = {}
     for name, indexes in wanted:

@@ -7,7 +7,6 @@ values before it looks whether there is such a topic.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -20,7 +19,7 @@ from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.properties import client_metrics, dynamic, group
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.slices import Job, counting
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS
 from muster.coordinator.topics.names import EVENTS_OF, name_fault
@@ -99,8 +98,12 @@ def _alter_all(
 ) -> Job[list[Answer]]:
     """The answer to each resource; each is altered on its own and as a whole."""
     answers: list[Answer] = []
-    times = Counter((row.resource_type, row.resource_name) for row in rows)
-    too_many = sum(len(row.configs) for row in rows) > MOST_CHANGES
+    times = yield from counting((row.resource_type, row.resource_name) for row in rows)
+    changes = 0
+    for row in rows:
+        changes += len(row.configs)
+        yield None
+    too_many = changes > MOST_CHANGES
     for row in rows:
         yield None
         kind, name = row.resource_type, row.resource_name

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, to_the_end
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.slices import Job, counting
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import EVENTS_OF, TRANSACTION_STATE_TOPIC
 from muster.protocol.errors import ErrorCode
@@ -38,7 +37,7 @@ def handle_create_partitions(
             rows.append(CreatePartitionsTopicResult(topic.name, ErrorCode.REQUEST_TIMED_OUT))
             yield None
         return CreatePartitionsResponse(results=rows)
-    counts = Counter(topic.name for topic in request.topics)
+    counts = yield from counting(topic.name for topic in request.topics)
     for topic in request.topics:
         if counts[topic.name] == 1:
             rows.append((yield from _grow(node, context, topic, request.validate_only)))

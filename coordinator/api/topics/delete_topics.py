@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable
+from itertools import chain
 
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
@@ -28,7 +29,7 @@ def handle_delete_topics(
     node: Node, context: RequestContext, request: DeleteTopicsRequest
 ) -> Job[DeleteTopicsResponse]:
     """Delete what can be deleted; a topic that is given twice (also once by name and once by id) is not."""
-    wanted = [(t.name, t.topic_id) for t in request.topics] + [(name, ZERO_UUID) for name in request.topic_names]
+    wanted = chain(((t.name, t.topic_id) for t in request.topics), ((name, ZERO_UUID) for name in request.topic_names))
     refusal = _refusal(node, context, request)
     rows: list[DeletableTopicResult] = []
     if refusal is not None:
