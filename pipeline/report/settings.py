@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -12,6 +13,8 @@ from muster.pipeline.report.formatting import percent, setting_words
 from muster.pipeline.report.groups import Pages, link
 from muster.pipeline.report.marks import compared
 from muster.pipeline.report.markup import Column, Columns, Content, Html, folded, join, listing, section, table, tag
+from muster.pipeline.whatif.history import CONSUMER
+from muster.pipeline.whatif.leader import is_cooperative
 from muster.pipeline.wording import duration, number, plural
 
 
@@ -33,15 +36,26 @@ def sections(chosen: Chosen, pages: Pages) -> Html | None:
 def answer(row: Row, withheld: int) -> str:
     """What a setting would have changed, over all groups, in a sentence. `row`: of `Chosen.grid`."""
     unread, was = _seconds(row["unread_partition_s"]), _seconds(row["actual_unread_partition_s"])
+    changed = json.loads(row["settings_json"])
     parts = [
-        f"{number(row['rebalances'])} instead of {plural(row['actual_rebalances'] or 0, 'rebalance')} "
-        f"(fewer in {number(row['fewer'])} of {plural(row['groups'], 'group')}, more in {number(row['more'])})",
+        f"{number(row['rebalances'])}{_rounds(changed)} instead of "
+        f"{plural(row['actual_rebalances'] or 0, 'rebalance')} (fewer in {number(row['fewer'])} of "
+        f"{plural(row['groups'], 'group')}, more in {number(row['more'])})",
         f"partitions unread for {unread} instead of {was} "
         f"(less in {number(row['less'])}, longer in {number(row['longer'])})",
     ]
+    if "session.timeout.ms" in changed and (row["detect_ms"] or 0) < (row["actual_detect_ms"] or 0):
+        parts.append("not counted: members that only paused, and that a shorter session would have put out")
     if withheld:
         parts.append(f"{plural(withheld, 'group')} cannot be told")
     return f"{row['setting']}: {'; '.join(parts)}"
+
+
+def _rounds(changed: Mapping[str, object]) -> str:
+    """What rebalances are there in which not everybody stops: there may be more of them, and less is unread."""
+    if changed.get("group.protocol") == CONSUMER:
+        return " epochs, in which nobody stops what he keeps,"
+    return " short rounds" if is_cooperative(str(changed.get("assignor", ""))) else ""
 
 
 def untold(chosen: Chosen) -> int:

@@ -1,0 +1,30 @@
+"""The what-if of a setting in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.pipeline.report.settings import answer
+from tests.pipeline.report.made import setting
+
+
+@pytest.mark.parametrize(
+    ("changed", "detect_ms", "said"),
+    [
+        ('{"static":true}', 10_000.0, "x: 9 instead of 3 rebalances"),
+        ('{"assignor":"cooperative-sticky"}', 10_000.0, "x: 9 short rounds instead of 3 rebalances"),
+        ('{"assignor":"sticky"}', 10_000.0, "x: 9 instead of 3 rebalances"),
+        ('{"group.protocol":"consumer"}', 10_000.0, "x: 9 epochs, in which nobody stops what he keeps, instead of 3"),
+        ('{"session.timeout.ms":6000}', 6_000.0, "; not counted: members that only paused, and that a shorter session"),
+    ],
+)
+def test_what_is_counted_is_named(changed: str, detect_ms: float, said: str) -> None:
+    row = setting("x", 9, 20.0, changed) | {"detect_ms": detect_ms, "actual_detect_ms": 10_000.0}
+    told = answer(row, 0)
+    assert said in told
+    assert ("not counted" in told) == ("session" in changed)
+
+
+def test_a_longer_session_puts_nobody_out() -> None:
+    row = setting("x", 9, 20.0, '{"session.timeout.ms":60000}') | {"detect_ms": 60_000.0, "actual_detect_ms": 10_000.0}
+    assert "not counted" not in answer(row, 0)
