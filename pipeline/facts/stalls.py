@@ -37,7 +37,9 @@ _SPAN_MS: Final = STILL_MS // 2
 REPEATS_MS: Final = 60_000
 """So long if it commits the same again and again, and nothing else."""
 _USUAL_GAPS: Final = 5
-"""And for so many of its usual intervals."""
+"""And for so many of its usual intervals,"""
+_LONGEST_GAPS: Final = 1.5
+"""and of the longest one of its last commits."""
 _AGAIN: Final = 4
 """So many commits of the same offset are one again and again."""
 
@@ -105,9 +107,9 @@ def _thinned(commits: DataFrame) -> DataFrame:
 
 def _windowed(rows: DataFrame) -> DataFrame:
     """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags` known
-    and the least of them, `shrinks` (steps with which the lag got smaller), `next_ms` (null: nothing came after)
-    and `next_end` (how far the log reached then). `is_run_end`: the last one of some with the same offset, `run_ms`:
-    when the first of those came, `run_commits`: how many.
+    and the least of them, `shrinks` (steps with which the lag got smaller), `longest_ms` (the longest step), `next_ms`
+    (null: nothing came after) and `next_end` (how far the log reached then). `is_run_end`: the last one of some with
+    the same offset, `run_ms`: when the first of those came, `run_commits`: how many.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
     window = in_order.rowsBetween(1 - WINDOW, 0)
@@ -121,6 +123,7 @@ def _windowed(rows: DataFrame) -> DataFrame:
         F.count("lag_then").over(window).alias("lags"),
         F.min("lag_then").over(window).alias("least_lag"),
         (F.col("lag_then") < F.lag("lag_then").over(in_order)).alias("shrank"),
+        (F.col("time_ms") - F.lag("time_ms").over(in_order)).alias("gap_ms"),
         F.coalesce(F.lead("time_ms").over(in_order), "gone_ms").alias("next_ms"),
         F.lead("end_then").over(in_order).alias("next_end"),
         F.row_number().over(in_order).alias("place"),
@@ -131,10 +134,11 @@ def _windowed(rows: DataFrame) -> DataFrame:
     so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
     steps = in_order.rowsBetween(2 - WINDOW, 0)
     rows = rows.select(
-        *(name for name in rows.columns if name not in ("place", "shrank")),
+        *(name for name in rows.columns if name not in ("place", "shrank", "gap_ms")),
         "place",
         F.last(run, ignorenulls=True).over(so_far).alias("run"),
         F.count_if("shrank").over(steps).alias("shrinks"),
+        F.max("gap_ms").over(steps).alias("longest_ms"),
     )
     return rows.select(
         *(name for name in rows.columns if name not in ("run", "place", "is_run_start", "lag_then")),
@@ -221,14 +225,16 @@ def _is_long(wanted_ms: Column) -> Column:
     """Whether a partition stood still from `from_ms` to `to_ms` for `wanted_ms`, and for some of its usual intervals;
     or nothing is heard of it at all for `SETTLE_MS`, which is all that counts if nothing is wanted (null).
     """
-    usual_ms = (F.col("time_ms") - F.col("first_ms")) / F.greatest(F.col("commits") - 1, F.lit(1))
+    mean_ms = (F.col("time_ms") - F.col("first_ms")) / F.greatest(F.col("commits") - 1, F.lit(1))
+    # while a group is restarted commits come more often than usual: so long a gap there was before, without a stall
+    usual_ms = F.greatest(_USUAL_GAPS * mean_ms, _LONGEST_GAPS * F.col("longest_ms"))
     surely_ms = F.col("to_ms") - F.greatest("from_ms", "beyond_ms")
-    still = surely_ms >= F.greatest(wanted_ms, F.when(wanted_ms.isNotNull(), _USUAL_GAPS * usual_ms))
+    still = surely_ms >= F.greatest(wanted_ms, F.when(wanted_ms.isNotNull(), usual_ms))
     # of the end of a topic often only the last moment is known
     only_last = F.col("is_last") & F.col("not_beyond_ms").isNull()
     silent_ms = F.when(only_last, F.col("to_ms") - F.col("from_ms")).otherwise(surely_ms)
     enough = (F.col("commits") == WINDOW) | (F.col("is_last") & (F.col("commits") > 1))
-    silent = enough & (silent_ms >= F.greatest(F.lit(SETTLE_MS), _USUAL_GAPS * usual_ms))
+    silent = enough & (silent_ms >= F.greatest(F.lit(SETTLE_MS), usual_ms))
     return F.coalesce(still, F.lit(False)) | silent
 
 

@@ -14,10 +14,12 @@ from muster.pipeline.whatif.processes import polled_too_late
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 from muster.pipeline.wording import duration, plural
 
-UNSURE: Final = {EVENTS: 0.05, LOG: 0.30}
+UNSURE: Final = {EVENTS: 0.05, LOG: 0.20}
 """The share of the unread time that may be wrong, by what the history was read from."""
 LEAST_SHARE: Final = 0.10
 """A gain below this share of what really was is none."""
+CALMER_SHARE: Final = 0.25
+"""Where no unread time is spared, this share of the rebalances must be."""
 LEAST_REBALANCES: Final = 2
 """So many rebalances must be spared."""
 MOST_FOR_COMPANY: Final = 0.20
@@ -84,7 +86,7 @@ def _helps(row: WhatIf, history: History, actual: Figures, uncertainty_ms: int, 
     # how long a group really waited for its first members is not in every log: only fewer rebalances count
     is_gain &= setting.initial_delay_ms is None
     # fewer rebalances at the same unread time help too
-    least = max(LEAST_REBALANCES, LEAST_SHARE * actual.rebalances, unfaithful * actual.rebalances + 1)
+    least = max(LEAST_REBALANCES, CALMER_SHARE * actual.rebalances, unfaithful * actual.rebalances + 1)
     most = LEAST_SHARE if setting.initial_delay_ms is None else MOST_FOR_COMPANY
     is_calmer = spared >= least and gain_ms > -most * (actual.paused_partition_ms + actual.silent_partition_ms)
     if not is_gain and not is_calmer:

@@ -203,6 +203,17 @@ def test_who_commits_seldom_does_not_stand_still(spark: SparkSession) -> None:
     assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 4_560, 6_400)]
 
 
+def test_after_a_restart_commits_come_as_seldom_as_before_it(spark: SparkSession) -> None:
+    """Eight commits in a row, of members that give partitions up; then every four minutes again."""
+    usual = [(240.0 * at, 2_400 * at) for at in range(1, 11)]
+    restart = [(2_400.0 + 20 * at, 24_000 + 200 * at) for at in range(1, 9)]
+    after = [(2_560.0 + 240 * at, 25_600 + 2_400 * at) for at in range(1, 5)]
+    restarted = Commits("restarted", "restarted").by("a", *usual, *restart, *after)
+    ends = ends_of(spark, *(("restarted", 0, 10 * at, float(at)) for at in range(0, 3_521, 20)))
+    rows = [row.asDict() for row in stalls(table_of(spark, "commits", restarted.rows), ends).collect()]
+    assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
+
+
 def test_the_end_of_a_transaction_is_not_read_by_any_application(spark: SparkSession) -> None:
     """Nothing is written after it. It is otherwise if something is."""
     some = [Commits(name, name).by("a", *every(5, [*climbing(10), *[100] * 60])) for name in ("marker", "growing")]
