@@ -28,7 +28,7 @@ def sections(chosen: Chosen, pages: Pages) -> Html | None:
         Column("happenings", True): lambda row: _pair(row, "happenings", number),
         Column("rebalances", True): lambda row: _pair(row, "rebalances", number),
         Column("rebalances in an hour", True): _rates,
-        Column("unread", True): lambda row: _pair(row, "cost_ms", duration),
+        Column("unread", True): lambda row: _pair(row, "cost_ms", _time),
         Column("before"): lambda row: _kinds(row["episodes_before"]),
         Column("after"): lambda row: _kinds(row["episodes_after"]),
     }
@@ -47,7 +47,7 @@ def total(chosen: Chosen) -> str:
     where = f"before and after {moment(since)} UTC" if isinstance(since, int) else f"{since} (before) and now (after)"
     parts = [
         f"{where}: {_pair(row, 'rebalances', number)} rebalances ({_rates(row)} in an hour of a group)",
-        f"partitions unread for {_pair(row, 'cost_ms', duration)}",
+        f"partitions unread for {_pair(row, 'cost_ms', _time)}",
         f"{plural(row['groups'], 'group')}: {_judged(row)}",
     ]
     if chosen.about.overlap_ms:
@@ -69,7 +69,7 @@ def sentence(row: Row) -> str:
     """One group."""
     return (
         f"{_pair(row, 'rebalances', number)} rebalances ({_rates(row)} an hour), unread "
-        f"{_pair(row, 'cost_ms', duration)}: {_significance(row)}"
+        f"{_pair(row, 'cost_ms', _time)}: {_significance(row)}"
     )
 
 
@@ -82,6 +82,10 @@ def _significance(row: Row) -> str:
         return f"too few happenings to tell ({_pair(row, 'happenings', number)})"
     often = f"by chance {_often(row['p'])}"
     return f"more than chance ({often})" if row["judgement"] == SIGNIFICANT else f"may be chance ({often})"
+
+
+def _time(ms: int) -> str:
+    return duration(ms) if ms else "0"
 
 
 def _often(p: float) -> str:
