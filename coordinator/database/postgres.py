@@ -126,6 +126,9 @@ class PostgresStore:
         if self._connection is None:
             connection = await connect(self._url, self._timeout_s)
             try:
+                # or else a node that stops in the middle of a turn, or is cut off there, would keep the row of the
+                # office locked, and nobody could follow it
+                await connection.execute(f"SET idle_in_transaction_session_timeout = {int(self._timeout_s * 1000)}")
                 await self._look_up(connection)
             except BaseException:
                 connection.terminate()

@@ -157,6 +157,27 @@ async def test_who_takes_the_office_waits_for_a_turn_that_is_under_way(postgres:
     await store.close()
 
 
+async def test_who_stands_still_in_the_middle_of_a_turn_is_followed(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await new_cluster(postgres)
+    store, other = PostgresStore(postgres, name, timeout_ms=300), PostgresStore(postgres, name, timeout_ms=30_000)
+    await store.acquire("a", "a:9092", 1)
+    stands_still = asyncio.Event()
+
+    async def change(*_: Any) -> None:
+        stands_still.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(store, "_change", change)
+    turn = asyncio.create_task(store.commit(1, 1, Changes(new_logs=[LOG]), LEASE_MS))
+    await stands_still.wait()
+    assert (await other.acquire("b", "b:9092", LEASE_MS)).epoch == 2
+    turn.cancel()
+    await asyncio.wait([turn])
+    await other.close()
+
+
 async def test_a_connection_that_is_cut_is_told_and_made_anew(postgres: str) -> None:
     store = await postgres_store(postgres)
     await store.acquire("a", "a:9092", LEASE_MS)
