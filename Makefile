@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-kafkajs conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-kafkajs conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -67,6 +67,9 @@ torture-wire: venv ## hostile bytes and crowds: nodes in memory, then a server p
 
 exactly-once: venv ## read-process-write with every client under kills of both sides, and a server killed at each write of a commit (ARGS='--kills 50 --clients java,franz-go --seed 7')
 	$(BIN)/python -m tests.exactly_once $(ARGS)
+
+torture-nodes: venv ## stock clients while the brokers of a cluster stop, die and return (ARGS='--changes 100 --seed 7')
+	PYTHONPATH=. $(BIN)/python -m tests.e2e.nodes_story $(ARGS)
 
 torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')
 	$(BIN)/python -m tests.torture.storage $(ARGS)

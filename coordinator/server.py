@@ -284,6 +284,7 @@ class Server:
             observe_transactions=partial(self._observe_transactions, is_told),
             transaction_history=TRANSACTION_EVENTS_TOPIC if is_told else None,
             transactions_loaded=self._transactions_loaded,
+            rack=config.rack,
             is_bounded=self._is_bounded,
             group_holders=Holders(leaders, group_shards, first) if several else None,
             transaction_holders=Holders(transaction_leaders, transaction_shards, first) if several else None,

@@ -38,6 +38,8 @@ describe_knows_group_not_found = _since(6)
 """DescribeGroups answers GROUP_ID_NOT_FOUND for an unknown group, instead of Dead (KIP-1043)."""
 fetch_by_topic_id = _since(13)
 """Fetch names topics by id (KIP-516)."""
+elections_tell_one_error = _since(1)
+"""ElectLeaders can be refused as a whole; before, each partition says so (KIP-460)."""
 produce_tells_leader = _since(10)
 """Produce says where the leader is, beside NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 fetch_tells_leader = _since(16)

@@ -275,7 +275,8 @@ class Cluster:
     def _burying(self, node_id: int) -> Job[None]:
         """Others lead what a dead node led."""
         try:
-            if not self._topics.state.brokers[node_id].fenced:
+            registered = self._topics.state.brokers.get(node_id)
+            if registered is not None and not registered.fenced:
                 self._fence(node_id)
             yield from self._abandoning(node_id, anew=True)
             log.info("others lead what a dead node led", node=node_id)

@@ -77,6 +77,8 @@ class Common(NamedTuple):
     observe_transactions: Callable[[int], Any]
     transaction_history: str | None
     transactions_loaded: Callable[[], object]
+    rack: str | None
+    """Of the first node."""
     is_bounded: bool
     """Whether the process may have so many files only."""
     group_holders: ByPartition[GroupShard] | None
@@ -121,7 +123,8 @@ class RunningNode:
         """Those of all partitions; each takes office when the node leads it."""
         common, config = self._common, self.config
         topics, clock, slices = common.topics, common.clock, common.slices
-        settings = config.settings(GroupSettings)
+        # the hash of a group's topics has a rack in it, and is to stay when the group moves: that of the first node
+        settings = replace(config.settings(GroupSettings), broker_rack=common.rack)
         if config.assignors is not None:
             settings = replace(settings, group_consumer_assignors=tuple(config.assignors))
         linger_ms = config.settings(ShardSettings).group_coordinator_append_linger_ms

@@ -10,6 +10,7 @@ from muster.coordinator.api.cluster.refusals import may_alter_cluster
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.api.version_rules import elections_tell_one_error
 from muster.coordinator.slices import Job
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.errors import ApiError
@@ -38,10 +39,10 @@ def handle_elect_leaders(
     """
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        return (yield from _refuse(request, code, error_message(code)))
+        return (yield from _refuse(context, request, code, error_message(code)))
     if request.election_type not in (PREFERRED, UNCLEAN):
         what = f"Unknown election type {request.election_type}"
-        return (yield from _refuse(request, ErrorCode.INVALID_REQUEST, what))
+        return (yield from _refuse(context, request, ErrorCode.INVALID_REQUEST, what))
     state = node.topics.state
     asked = request.topic_partitions
     wanted = (
@@ -69,9 +70,11 @@ def handle_elect_leaders(
     return ElectLeadersResponse(replica_election_results=results)
 
 
-def _refuse(request: ElectLeadersRequest, code: int, message: str) -> Job[ElectLeadersResponse]:
+def _refuse(
+    context: RequestContext, request: ElectLeadersRequest, code: int, message: str
+) -> Job[ElectLeadersResponse]:
     """The whole request, and each partition that it names."""
-    answer = ElectLeadersResponse(error_code=code)
+    answer = ElectLeadersResponse(error_code=code if elections_tell_one_error(context.api_version) else 0)
     answer.replica_election_results = results = list[ReplicaElectionResult]()
     for topic in request.topic_partitions or ():
         rows: list[PartitionResult] = []

@@ -54,7 +54,9 @@ def handle_write_txn_markers(
             for index in topic.partition_indexes:
                 row = WritableTxnMarkerPartitionResult(index, refusal)
                 rows.append(row)
-                if refusal == ErrorCode.NONE:
+                if refusal == ErrorCode.NONE and node.cluster.is_led_elsewhere(topic.name, index):
+                    row.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                elif refusal == ErrorCode.NONE:
                     yield from writer.writing(end, topic.name, index, under_way.noting(row))
                     if under_way.count >= AT_ONCE:
                         yield from under_way.finished()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
+from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest
@@ -18,6 +19,7 @@ from muster.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequestCursor,
     TopicRequest,
 )
+from muster.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from muster.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from muster.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -28,6 +30,7 @@ from muster.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.coordinator.api.data_plane import ask_one, data_node, topic_id
+from tests.coordinator.api.harness import Refusing
 from tests.coordinator.topics.support import add_topic, batch, produce
 
 TOPIC_OPERATIONS, CLUSTER_OPERATIONS, NOT_ASKED = 3576, 8096, -(2**31)
@@ -292,6 +295,15 @@ def test_log_directories(node: Node) -> None:
 def test_nothing_is_being_reassigned(node: Node) -> None:
     answer = ask_one(node, ListPartitionReassignmentsRequest(topics=None))
     assert (answer.error_code, answer.topics) == (0, ())
+
+
+def test_elections_that_are_refused_say_so_in_each_version(node: Node) -> None:
+    node.authorizer = Refusing((Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME))
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    for version, whole in ((0, 0), (1, refused), (2, refused)):
+        answer = ask_one(node, ElectLeadersRequest(0, [TopicPartitions("t", [0])], 5_000), version)
+        assert answer.error_code == whole
+        assert answer.replica_election_results[0].partition_result[0].error_code == refused
 
 
 def resources(node: Node, *kinds: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:

@@ -42,6 +42,11 @@ from muster.protocol.messages.offset_commit import (
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from muster.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.coordinator.topics.support import batch
 from tests.support.muster import Client, running, until
 
@@ -168,6 +173,10 @@ async def test_who_does_not_lead_says_who_does() -> None:
         assert row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (leader, epoch)
         assert [(one.node_id, one.host, one.port) for one in endpoints] == [(leader, "127.0.0.1", port)]
+        markers = WritableTxnMarker(7, 0, True, [WritableTxnMarkerTopic("t", [0])], 0)
+        for node_id, code in ((leader, 0), (other, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+            answer = await cluster.ask(node_id, WriteTxnMarkersRequest([markers]))
+            assert [row.error_code for row in answer.markers[0].topics[0].partitions] == [code]
         group = cluster.group_of(2)
         assert [await cluster.coordinator(group, node_id) for node_id in (1, 2, 3)] == [2, 2, 2]
         answer = await cluster.ask(1, HeartbeatRequest(group, 1, "m"))
@@ -277,6 +286,18 @@ async def test_leadership_survives_a_restart_and_fewer_nodes(tmp_path: Path) -> 
         assert all(last[index][1] > again[index][1] for index in last)
         assert len((await alone.ask(1, DescribeClusterRequest())).brokers) == 1
         alone.clients[1].writer.close()
+
+
+async def test_each_has_its_rack_and_replicas_are_in_different_ones() -> None:
+    async with three(muster_nodes_racks="a,b,a") as cluster:
+        answer = await cluster.ask(1, DescribeClusterRequest())
+        assert [row.rack for row in answer.brokers] == ["a", "b", "a"]
+        await cluster.ask(1, CreateTopicsRequest([CreatableTopic("r", 6, 2)], 5_000))
+        rows = (await cluster.ask(1, MetadataRequest([MetadataRequestTopic(name="r")]))).topics[0].partitions
+        assert all(2 in row.replica_nodes for row in rows)
+        # a group's topics have the same hash wherever it is
+        racks = {node.routing.shards[0]._make_core().state.settings.broker_rack for node in cluster.server.nodes}
+        assert len(racks) == 1
 
 
 async def test_replicas_are_names_for_one_log() -> None:
