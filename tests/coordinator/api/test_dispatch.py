@@ -170,7 +170,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("key", "version", "name"),
         [(HEARTBEAT, 5, "Heartbeat"), (HEARTBEAT, -1, "Heartbeat"), (ApiKey.PRODUCE, 2, "Produce"), (999, 0, 999),
-         (ApiKey.ELECT_LEADERS, 1, "ElectLeaders"), (-3, 0, -3)],
+         (ApiKey.ALTER_REPLICA_LOG_DIRS, 1, "AlterReplicaLogDirs"), (-3, 0, -3)],
     )  # fmt: skip
     def test_what_is_not_served_is_named(self, key: int, version: int, name: object) -> None:
         header = key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
