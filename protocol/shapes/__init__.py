@@ -34,6 +34,8 @@ _CONVERTERS: Final[dict[int, tuple[int, int, str]]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: (4, 4, "add_partitions_to_txn"),
     ApiKey.ADD_OFFSETS_TO_TXN: (0, 2, "producer_fenced"),
     ApiKey.END_TXN: (0, 2, "producer_fenced"),
+    ApiKey.CREATE_DELEGATION_TOKEN: (0, 3, "delegation_token"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (0, 3, "delegation_token"),
     ApiKey.TXN_OFFSET_COMMIT: (0, 2, "txn_offset_commit"),
 }
 
