@@ -49,12 +49,15 @@ venv: $(VENV)/.test ## set up .venv with the muster command and the test tools
 
 venv-run: $(VENV)/.run
 
+# two processes share the tests out: the files, and all that needs Spark, are kept together (tests/conftest.py)
+SHARED_OUT ?= -n 2 --dist loadgroup
+
 # No decision may follow set or hash order: what could is run under a second hash seed.
 test: venv ## run the tests; those of the core must take every branch of it
 	@PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage run -m pytest -q tests/coordinator/groups tests/coordinator/transactions tests/coordinator/core
 	@COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage report
 	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/stories/test_virtual.py tests/protocol/test_generated.py
-	@PYTHONHASHSEED=2 $(BIN)/python -m pytest -q
+	@PYTHONHASHSEED=2 $(BIN)/python -m pytest -q $(SHARED_OUT)
 
 simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0 --events 1000', with --consumers of KIP-848, with --nodes of whole nodes, with --cluster of nodes over a database; else for ever)
 	@$(BIN)/python -m tests.simulation $(ARGS)

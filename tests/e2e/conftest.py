@@ -22,17 +22,7 @@ TIMEOUT_S = 120 if SERVER == "kafka" else 60
 NOT_LED_YET = (3, 5, 6)
 """UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER"""
 
-PLAYED_AGAIN = pytest.StashKey[list[str]]()
-"""The stories that differed and were played once more, by name."""
-
 Start = Callable[..., ServerProcess]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """How many stories were played again, also when it was none."""
-    again = config.stash.get(PLAYED_AGAIN, None)
-    if again is not None:
-        terminalreporter.write_line(f"stories played again as they differed: {len(again)} {' '.join(again)}".rstrip())
 
 
 class RunningServer(ServerProcess):

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import BOOTSTRAP, PLAYED_AGAIN, new_server
+from tests.conftest import PLAYED_AGAIN
+from tests.e2e.conftest import BOOTSTRAP, new_server
 from tests.stories.story import Story
 from tests.stories.tcp import play_over_tcp
 from tests.support.servers import QUICK, ServerProcess
