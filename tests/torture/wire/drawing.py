@@ -107,6 +107,7 @@ class Drawing:
         self._known = known
         self._kinds = all_kinds
         self._batches = batches
+        self._in_many = False
 
     def request(self) -> Drawn:
         """Some request."""
@@ -129,8 +130,11 @@ class Drawing:
         return cls(**values)
 
     def _array(self, module: ModuleType, field: LayoutField, version: int) -> list[Any]:
-        if self._rng.random() < 0.002:
-            return [self._one(module, field, version)] * MANY
+        if not self._in_many and self._rng.random() < 0.002:
+            self._in_many = True  # many of many would fill the memory of who sends them
+            element = self._one(module, field, version)
+            self._in_many = False
+            return [element] * MANY
         return [self._one(module, field, version) for _ in range(self._rng.choice((0, 1, 1, 1, 2, 3)))]
 
     def _one(self, module: ModuleType, field: LayoutField, version: int) -> Any:
