@@ -39,7 +39,7 @@ REPEATS_MS: Final = 60_000
 _USUAL_GAPS: Final = 5
 """And for so many of its usual intervals,"""
 _LONGEST_GAPS: Final = 1.5
-"""and of the longest one of its last commits."""
+"""and of the longest one of its last commits; if nothing is heard at all, of the longest of any member so far."""
 _AGAIN: Final = 4
 """So many commits of the same offset are one again and again."""
 
@@ -106,10 +106,12 @@ def _thinned(commits: DataFrame) -> DataFrame:
 
 
 def _windowed(rows: DataFrame) -> DataFrame:
-    """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags` known
-    and the least of them, `shrinks` (steps with which the lag got smaller), `longest_ms` (the longest step), `next_ms`
-    (null: nothing came after) and `next_end` (how far the log reached then). `is_run_end`: the last one of some with
-    the same offset, `run_ms`: when the first of those came, `run_commits`: how many.
+    """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags`
+    known and the least of them, `shrinks` (steps with which the lag got smaller), `longest_ms` (the longest step),
+    `next_ms` (null: nothing came after) and `next_end` (how far the log reached then). `silence_ms`: the longest
+    time between two commits of one member so far; a restart makes more than a window has, all soon after each
+    other. `is_run_end`: the last one of some with the same offset, `run_ms`: when the first of those came,
+    `run_commits`: how many.
     """
     in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
     window = in_order.rowsBetween(1 - WINDOW, 0)
@@ -124,6 +126,7 @@ def _windowed(rows: DataFrame) -> DataFrame:
         F.min("lag_then").over(window).alias("least_lag"),
         (F.col("lag_then") < F.lag("lag_then").over(in_order)).alias("shrank"),
         (F.col("time_ms") - F.lag("time_ms").over(in_order)).alias("gap_ms"),
+        F.lag("member_id").over(in_order).eqNullSafe(F.col("member_id")).alias("same_member"),
         F.coalesce(F.lead("time_ms").over(in_order), "gone_ms").alias("next_ms"),
         F.lead("end_then").over(in_order).alias("next_end"),
         F.row_number().over(in_order).alias("place"),
@@ -134,11 +137,12 @@ def _windowed(rows: DataFrame) -> DataFrame:
     so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
     steps = in_order.rowsBetween(2 - WINDOW, 0)
     rows = rows.select(
-        *(name for name in rows.columns if name not in ("place", "shrank", "gap_ms")),
+        *(name for name in rows.columns if name not in ("place", "shrank", "gap_ms", "same_member")),
         "place",
         F.last(run, ignorenulls=True).over(so_far).alias("run"),
         F.count_if("shrank").over(steps).alias("shrinks"),
         F.max("gap_ms").over(steps).alias("longest_ms"),
+        F.max(F.when(F.col("same_member"), F.col("gap_ms"))).over(so_far).alias("silence_ms"),
     )
     return rows.select(
         *(name for name in rows.columns if name not in ("run", "place", "is_run_start", "lag_then")),
@@ -234,7 +238,7 @@ def _is_long(wanted_ms: Column) -> Column:
     only_last = F.col("is_last") & F.col("not_beyond_ms").isNull()
     silent_ms = F.when(only_last, F.col("to_ms") - F.col("from_ms")).otherwise(surely_ms)
     enough = (F.col("commits") == WINDOW) | (F.col("is_last") & (F.col("commits") > 1))
-    silent = enough & (silent_ms >= F.greatest(F.lit(SETTLE_MS), usual_ms))
+    silent = enough & (silent_ms >= F.greatest(F.lit(SETTLE_MS), usual_ms, _LONGEST_GAPS * F.col("silence_ms")))
     return F.coalesce(still, F.lit(False)) | silent
 
 

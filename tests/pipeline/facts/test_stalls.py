@@ -214,6 +214,26 @@ def test_after_a_restart_commits_come_as_seldom_as_before_it(spark: SparkSession
     assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
 
 
+def test_a_long_restart_leaves_no_usual_interval_among_the_last_commits(spark: SparkSession) -> None:
+    """Twelve members one after the other; what comes then is as seldom as before."""
+    restarted = Commits("restarted", "t").by("a", *((240.0 * at, 2_400 * at) for at in range(1, 11)))
+    for at in range(1, 13):
+        restarted.by(f"b{at}", (2_400.0 + 20 * at, 24_000 + 200 * at))
+    restarted.by("c", *((2_640.0 + 240 * at, 26_400 + 2_400 * at) for at in range(1, 5)))
+    ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 3_601, 20)))
+    rows = [row.asDict() for row in stalls(table_of(spark, "commits", restarted.rows), ends).collect()]
+    assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
+
+
+def test_silence_between_two_members_is_nobodys_usual_interval(spark: SparkSession) -> None:
+    """After five minutes without anybody, 200 s of one who commits every 5 s are a stop all the same."""
+    away = Commits("away", "t").by("a", *every(5, climbing(20, 50)))
+    away.by("b", *every(5, climbing(20, 50, 4_000), 400), (695, 6_950))
+    ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 701, 5)))
+    rows = [row.asDict() for row in stalls(table_of(spark, "commits", away.rows), ends).collect()]
+    assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 95, 400), ("STOP", 495, 695)]
+
+
 def test_the_end_of_a_transaction_is_not_read_by_any_application(spark: SparkSession) -> None:
     """Nothing is written after it. It is otherwise if something is."""
     some = [Commits(name, name).by("a", *every(5, [*climbing(10), *[100] * 60])) for name in ("marker", "growing")]
