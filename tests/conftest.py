@@ -21,7 +21,7 @@ def postgres() -> Iterator[str]:
         yield url
 
 
-@pytest.hookimpl(trylast=True)
+# before pytest-xdist reads the marks, so not last
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of a file stay together, so that what they share is made once; all that need Spark share one."""
     for item in items:

@@ -73,6 +73,27 @@ _PURGE_SEGMENT: Final = (
     f"DELETE FROM muster_segments WHERE cluster_no = $1 AND segment_no = $2 AND state = {DEAD} "
     "AND NOT EXISTS (SELECT 1 FROM muster_batches WHERE cluster_no = $1 AND segment_no = $2)"
 )
+_NEW_LOGS: Final = (
+    "INSERT INTO muster_logs (cluster_no, log_no, topic, partition, topic_id, start_offset) "
+    "SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::integer[], $5::bytea[], $6::bigint[])"
+)
+_NEW_SEGMENTS: Final = (
+    "INSERT INTO muster_segments (cluster_no, segment_no, log_no, base_offset, state) "
+    "SELECT $1, * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[])"
+)
+_NEW_BATCHES: Final = (
+    "INSERT INTO muster_batches (cluster_no, segment_no, base_offset, next_offset, data, epoch) "
+    "SELECT $1, b.*, $2 FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[]) AS b"
+)
+_STARTS: Final = (
+    "UPDATE muster_logs SET start_offset = s.start_offset "
+    "FROM unnest($2::bigint[], $3::bigint[]) AS s (log_no, start_offset) "
+    "WHERE muster_logs.cluster_no = $1 AND muster_logs.log_no = s.log_no"
+)
+_STATE: Final = "UPDATE muster_segments SET state = $3 WHERE cluster_no = $1 AND segment_no = ANY($2::bigint[])"
+_DROP: Final = "DELETE FROM muster_logs WHERE cluster_no = $1 AND log_no = ANY($2::bigint[])"
+_OF_A_TURN: Final = (_HOLD, _NEW_LOGS, _NEW_SEGMENTS, _NEW_BATCHES, _STARTS, _STATE, _DROP)
+"""What a turn of several statements may need."""
 
 
 async def connect(url: str, timeout_s: float) -> Any:
@@ -111,12 +132,14 @@ class PostgresStore:
         self._name = name
         self._timeout_s = timeout_ms / 1000
         self._connection: Any = None
+        self._prepared: dict[str, Any] = {}
         self._cluster_no = 0
         self._identity = Identity("", "")
 
     async def close(self) -> None:
         """Hang up."""
         connection, self._connection = self._connection, None
+        self._prepared = {}
         if connection is not None:
             connection.terminate()
 
@@ -127,8 +150,10 @@ class PostgresStore:
             connection = await connect(self._url, self._timeout_s)
             try:
                 # or else a node that stops in the middle of a turn, or is cut off there, would keep the row of the
-                # office locked, and nobody could follow it
-                await connection.execute(f"SET idle_in_transaction_session_timeout = {int(self._timeout_s * 1000)}")
+                # office locked, and nobody could follow it; and a statement that nobody waits for any more would wait
+                # for that row, and take it in the end
+                for limit in ("idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout"):
+                    await connection.execute(f"SET {limit} = {int(self._timeout_s * 1000)}")
                 await self._look_up(connection)
             except BaseException:
                 connection.terminate()
@@ -222,50 +247,44 @@ class PostgresStore:
             return bool(found)
 
         async def all_of_it(connection: Any) -> bool:
+            await self._prepare(connection)
             async with connection.transaction():
-                if await connection.fetchval(_HOLD, self._cluster_no, epoch, turn, lease_ms) is None:
+                if await self._prepared[_HOLD].fetchval(self._cluster_no, epoch, turn, lease_ms) is None:
                     return False
-                await self._change(connection, epoch, changes)
+                await self._change(epoch, changes)
                 return True
 
         return await self._ask(append if changes.only_appends else all_of_it)
 
-    async def _change(self, connection: Any, epoch: int, changes: Changes) -> None:
+    async def _prepare(self, connection: Any) -> None:
+        """Have the database know the statements of a turn before it begins. Between the parts of a statement that it
+        does not know yet a session is at work for the database, and not idle: if the node stopped there, nothing would
+        end it.
+        """
+        for statement in _OF_A_TURN:
+            if statement not in self._prepared:
+                self._prepared[statement] = await connection.prepare(statement)
+
+    async def _change(self, epoch: int, changes: Changes) -> None:
         no = self._cluster_no
+
+        async def run(statement: str, *values: Any) -> None:
+            await self._prepared[statement].fetch(no, *values)
+
         if changes.new_logs:
-            await connection.execute(
-                "INSERT INTO muster_logs (cluster_no, log_no, topic, partition, topic_id, start_offset) "
-                "SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::integer[], $5::bytea[], $6::bigint[])",
-                no, *map(list, zip(*changes.new_logs, strict=True)),
-            )  # fmt: skip
+            await run(_NEW_LOGS, *map(list, zip(*changes.new_logs, strict=True)))
         if changes.new_segments:
-            await connection.execute(
-                "INSERT INTO muster_segments (cluster_no, segment_no, log_no, base_offset, state) "
-                "SELECT $1, * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[])",
-                no, *map(list, zip(*changes.new_segments, strict=True)),
-            )  # fmt: skip
+            await run(_NEW_SEGMENTS, *map(list, zip(*changes.new_segments, strict=True)))
         if changes.batches:
-            await connection.execute(
-                "INSERT INTO muster_batches (cluster_no, segment_no, base_offset, next_offset, data, epoch) "
-                "SELECT $1, b.*, $2 FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[]) AS b",
-                no, epoch, *_columns(changes.batches),
-            )  # fmt: skip
+            await run(_NEW_BATCHES, epoch, *_columns(changes.batches))
         if changes.starts:
-            await connection.execute(
-                "UPDATE muster_logs SET start_offset = s.start_offset "
-                "FROM unnest($2::bigint[], $3::bigint[]) AS s (log_no, start_offset) "
-                "WHERE muster_logs.cluster_no = $1 AND muster_logs.log_no = s.log_no",
-                no, list(changes.starts), list(changes.starts.values()),
-            )  # fmt: skip
-        state = "UPDATE muster_segments SET state = $3 WHERE cluster_no = $1 AND segment_no = ANY($2::bigint[])"
+            await run(_STARTS, list(changes.starts), list(changes.starts.values()))
         if changes.live:
-            await connection.execute(state, no, changes.live, LIVE)
+            await run(_STATE, changes.live, LIVE)
         if changes.dead:
-            await connection.execute(state, no, changes.dead, DEAD)
+            await run(_STATE, changes.dead, DEAD)
         if changes.dropped:
-            await connection.execute(
-                "DELETE FROM muster_logs WHERE cluster_no = $1 AND log_no = ANY($2::bigint[])", no, changes.dropped
-            )
+            await run(_DROP, changes.dropped)
 
     async def purge(self, segment_no: int) -> bool:
         """See `Store`. A statement that nobody waits for any more finds the number dead, gone, or another one's."""

@@ -169,7 +169,8 @@ def _most_bytes(record: Record) -> int:
     count = _most_of_texts((getattr(key, "group_id", ""), getattr(key, "member_id", "")))
     if isinstance(value, ConsumerGroupMemberMetadataValue):
         count += _most_of_texts((value.client_id, value.client_host, value.instance_id or "", value.rack_id or ""))
-        count += _most_of_texts((*value.subscribed_topic_names, value.subscribed_topic_regex or ""))
+        count += _most_of_texts((value.subscribed_topic_regex or "", value.server_assignor or ""))
+        count += _most_of_texts(value.subscribed_topic_names)
         classic = value.classic_member_metadata
         if isinstance(classic, ClassicMemberMetadata):
             count += sum([4 * len(one.name) + len(one.metadata) + 32 for one in classic.supported_protocols])
@@ -184,9 +185,9 @@ def _most_bytes(record: Record) -> int:
 
 
 def _most_of_texts(texts: Collection[str]) -> int:
-    """Their lengths stand before them; names of topics are ASCII, others may take three bytes for a character."""
+    """Their lengths stand before them; names of topics are ASCII, others may take four bytes for a character."""
     count = sum(map(len, texts))
-    return (count if all(map(str.isascii, texts)) else 3 * count) + 3 * len(texts)
+    return (count if all(map(str.isascii, texts)) else 4 * count) + 3 * len(texts)
 
 
 # ---- what is decided as a value: recorded, and taken over as it is. Tests hold it equal to a replay of the records

@@ -178,6 +178,53 @@ async def test_who_stands_still_in_the_middle_of_a_turn_is_followed(
     await other.close()
 
 
+async def test_the_statements_of_a_turn_are_known_before_it_begins(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that stands still between the parts of an unknown one has a session that no limit of idleness ends."""
+    store = await postgres_store(postgres)
+    await store.acquire("a", "a:9092", LEASE_MS)
+    change = store._change
+
+    async def known_only(*arguments: Any) -> None:
+        with monkeypatch.context() as inside:
+            inside.delattr(asyncpg.Connection, "_get_statement")
+            await change(*arguments)
+
+    monkeypatch.setattr(store, "_change", known_only)
+    made = Changes(
+        new_logs=[LOG],
+        new_segments=[SegmentRow(1, 1, 0, STAGED), SegmentRow(2, 1, 5, STAGED)],
+        batches=[BatchRow(1, 0, 5, b"batch")],
+        starts={1: 2},
+        live=[1],
+        dead=[2],
+    )
+    assert await store.commit(1, 1, made, LEASE_MS)
+    assert await store.commit(1, 2, Changes(dropped=[1]), LEASE_MS)
+    assert await store.logs() == []
+    await store.close()
+
+
+async def test_who_has_given_up_waiting_for_the_office_does_not_take_it_later(postgres: str) -> None:
+    name = await new_cluster(postgres)
+    store = PostgresStore(postgres, name, timeout_ms=300)
+    await store.acquire("a", "a:9092", 1)
+    other, looking = await asyncpg.connect(postgres), await asyncpg.connect(postgres)
+    transaction = other.transaction()
+    await transaction.start()
+    await other.execute("UPDATE muster_offices SET turn = turn + 1")
+    with pytest.raises(StoreAway):
+        await store.acquire("b", "b:9092", LEASE_MS)
+    while await looking.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        pass
+    await transaction.commit()
+    assert (await store.office()).holder == "a"
+    for connection in (other, looking):
+        await connection.close()
+    await store.close()
+
+
 async def test_a_connection_that_is_cut_is_told_and_made_anew(postgres: str) -> None:
     store = await postgres_store(postgres)
     await store.acquire("a", "a:9092", LEASE_MS)
