@@ -40,6 +40,8 @@ BOUNDED = {
     ): "the limits of the page: every caller sets one, or groups by few values",
     ("follow/staging.py", "_counts", "collect"): "the number of kinds",
     ("follow/refresh.py", "_ends", "collect"): "the number of partitions in the cluster",
+    ("compared.py", "check_time", "first"): "one row",
+    ("compared.py", "_span", "first"): "one row",
     ("stage.py", "_ends", "collect"): "the number of partitions in the cluster",
     ("stage.py", "_nothing", "first"): "one row",
     ("write.py", "write_decoded", "collect"): "the number of kinds",
