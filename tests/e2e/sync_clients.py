@@ -20,6 +20,21 @@ with warnings.catch_warnings():
     from kafka.admin import KafkaAdminClient
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
+    from kafka.net.inet import KafkaNetSocket
+
+_connect = KafkaNetSocket.sock_connect
+
+
+async def _connect_or_close(self: Any, net: Any, sock: Any, *where: Any, **how: Any) -> Any:
+    """kafka-python forgets the socket of a connection that is refused; some later test would be told of it."""
+    try:
+        return await _connect(self, net, sock, *where, **how)
+    except BaseException:
+        sock.close()
+        raise
+
+
+KafkaNetSocket.sock_connect = _connect_or_close
 
 COOPERATIVE = "cooperative-sticky"
 KAFKA_PYTHON_RANGE = RangePartitionAssignor

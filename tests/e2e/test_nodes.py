@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,8 @@ from tests.e2e.nodes_story import PATIENCE_S, WORKERS, check, cluster, play
 
 
 @pytest.mark.timeout(180)
-# kafka-python forgets the socket of a connection that a stopped broker refuses
-@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 async def test_each_client_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     async with cluster(tmp_path) as server:
         workers = await play(server, [*WORKERS], changes=4, seed=3)
         await check(server, workers)
     assert max(one.longest_s for one in workers.values()) < PATIENCE_S
-    gc.collect()  # here, and not in another test
