@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import asyncpg
@@ -73,10 +74,17 @@ def nodes(database: str, tmp_path: Path) -> Iterator[list[ClusterNode]]:
     made[0].begin()
     made[0].until_ready()
     made[1].begin()
-    yield made
-    for node in made:
-        if node.running:
-            node.stop()
+    with ExitStack() as ends:  # each of them is ended, also when one does not end as it should
+        for node in made:
+            ends.callback(end, node)
+        yield made
+
+
+def end(node: ClusterNode) -> None:
+    """Stop it if it runs; it may be one that stands still."""
+    if node.running:
+        node.signal(signal.SIGCONT)
+        node.stop()
 
 
 async def hang_up(database: str) -> int:
