@@ -119,18 +119,12 @@ def handle_renew_delegation_token(
 ) -> Job[RenewDelegationTokenResponse]:
     """Let a token be good for longer, at most until its last moment."""
     answer = RenewDelegationTokenResponse()
-    if not _may_ask(context):
-        answer.error_code, answer.expiry_timestamp_ms = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME
-        return answer
     now_ms = node.clock.now().wall_ms
-    tokens: DelegationTokens | None = node.delegation_tokens
-    if tokens is None:
-        answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    asked = _asked_about(node, context, request.hmac, answer)
+    if asked is None:
         return answer
-    found = tokens.of_hmac(bytes(request.hmac))
-    if found is None:
-        answer.error_code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-    elif has_expired(found, now_ms):
+    tokens, found = asked
+    if has_expired(found, now_ms):
         answer.error_code = ErrorCode.DELEGATION_TOKEN_EXPIRED
     elif not may_renew(found, context.principal):
         answer.error_code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
@@ -148,18 +142,12 @@ def handle_expire_delegation_token(
 ) -> Job[ExpireDelegationTokenResponse]:
     """Let a token end after a time, or now if that is negative."""
     answer = ExpireDelegationTokenResponse()
-    if not _may_ask(context):
-        answer.error_code, answer.expiry_timestamp_ms = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME
-        return answer
     now_ms = node.clock.now().wall_ms
-    tokens: DelegationTokens | None = node.delegation_tokens
-    if tokens is None:
-        answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+    asked = _asked_about(node, context, request.hmac, answer)
+    if asked is None:
         return answer
-    found = tokens.of_hmac(bytes(request.hmac))
-    if found is None:
-        answer.error_code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
-    elif not may_renew(found, context.principal):
+    _, found = asked
+    if not may_renew(found, context.principal):
         answer.error_code = ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     elif request.expiry_time_period_ms < 0:
         yield from _write(node, RemoveDelegationTokenRecord(found.token_id), answer)
@@ -173,6 +161,24 @@ def handle_expire_delegation_token(
 
 
 Changed = RenewDelegationTokenResponse | ExpireDelegationTokenResponse
+
+
+def _asked_about(
+    node: Node, context: RequestContext, hmac: bytes, answer: Changed
+) -> tuple[DelegationTokens, DelegationTokenRecord] | None:
+    """All tokens, and the one that is to be changed; None: `answer` says why there is none."""
+    if not _may_ask(context):
+        answer.error_code, answer.expiry_timestamp_ms = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME
+        return None
+    tokens: DelegationTokens | None = node.delegation_tokens
+    if tokens is None:
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        return None
+    found = tokens.of_hmac(bytes(hmac))
+    if found is None:
+        answer.error_code = ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+        return None
+    return tokens, found
 
 
 def _expire_at(node: Node, found: DelegationTokenRecord, wall_ms: int, answer: Changed) -> Job[None]:
