@@ -48,7 +48,7 @@ class Standing:
             except StoreAway as error:
                 _logger.warning("the office cannot be taken", reason=str(error), what="this node stands by again")
                 continue
-            except Exception:
+            except Exception:  # whatever it is ends this node: another one shall not wait for the end of the lease
                 await self._give_back(office.epoch)
                 raise
             serves(term.server)

@@ -109,7 +109,7 @@ class Term:
         keeping = asyncio.create_task(keeper.run())
         try:
             copied = await copy.make(self._store, storage, identity, self._config.node_id)
-        except Exception:
+        except Exception:  # whatever it is goes up; what keeps the office ends before
             keeper.stop()
             await keeping
             self._files.close()
@@ -138,7 +138,7 @@ class Term:
         self.server = self._open_server(config, machine=machine, loaded=self._loaded)
         try:
             await self.server.start()
-        except Exception:
+        except Exception:  # whatever it is goes up; nothing of the term goes on
             self.server = None  # it has stopped itself
             await self.end()
             raise
