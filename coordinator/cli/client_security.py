@@ -7,13 +7,14 @@ which names the file and no secret.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import ssl
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from muster.coordinator.cli import bearer_login
+from muster.coordinator.cli.bearer_login import OAUTHBEARER, Bearer
 from muster.coordinator.cli.sasl_login import PLAIN, SPOKEN, User
 from muster.coordinator.config.error import ConfigError
 from muster.coordinator.config.javaproperties import decode, parse
@@ -26,6 +27,7 @@ PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MODULES: Final = {
     PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    OAUTHBEARER: bearer_login.MODULE,
 }
 _IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
 _JAAS: Final = "sasl.jaas.config"
@@ -38,7 +40,7 @@ class ClientSecurity(NamedTuple):
     where: str
     protocol: str = "PLAINTEXT"
     context: ssl.SSLContext | None = None
-    user: User | None = None
+    user: User | Bearer | None = None
     tls: TlsSettings | None = None
 
 
@@ -62,27 +64,13 @@ def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
         raise ConfigError(f"security.protocol={protocol} is not known; expected one of {', '.join(PROTOCOLS)}")
     tls = context = None
     if protocol.endswith("SSL"):
-        tls = _settings(properties)
+        tls = TlsSettings.of(properties)
         context = client_context(tls)
         # as Java's clients: any certificate of the trust store ends a chain
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.check_hostname = _checks_names(properties)
     user = _user(properties) if protocol.startswith("SASL") else None
     return ClientSecurity(where, protocol, context, user, tls)
-
-
-def _settings(properties: Mapping[str, str]) -> TlsSettings:
-    """Of the names that begin with ssl."""
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(TlsSettings):
-        text = properties.get(field.name.replace("_", "."))
-        if text is None:
-            continue
-        if isinstance(field.default, tuple):
-            values[field.name] = tuple(filter(None, (word.strip() for word in text.split(","))))
-        elif not isinstance(field.default, bool):
-            values[field.name] = text
-    return TlsSettings(**values)
 
 
 def _checks_names(properties: Mapping[str, str]) -> bool:
@@ -93,16 +81,15 @@ def _checks_names(properties: Mapping[str, str]) -> bool:
     return bool(given)
 
 
-def _user(properties: Mapping[str, str]) -> User:
+def _user(properties: Mapping[str, str]) -> User | Bearer:
     mechanism = properties.get(_MECHANISM, "GSSAPI").strip()
     if mechanism not in SPOKEN:
         default = "" if _MECHANISM in properties else ", Kafka's default,"
         raise ConfigError(f"{_MECHANISM}={mechanism}{default} is not spoken here; expected one of {', '.join(SPOKEN)}")
     text = properties.get(_JAAS)
     if text is None:
-        raise ConfigError(
-            f'{_JAAS} is missing: {_modules(mechanism)} required username="NAME" password="PASSWORD"; was expected'
-        )
+        options = "" if mechanism == OAUTHBEARER else ' username="NAME" password="PASSWORD"'
+        raise ConfigError(f"{_JAAS} is missing: {_modules(mechanism)} required{options}; was expected")
     try:
         module = jaas.parse(text)
     except jaas.BadJaas as error:
@@ -111,6 +98,8 @@ def _user(properties: Mapping[str, str]) -> User:
         raise ConfigError(
             f"{_JAAS} is for {module.name}; with {_MECHANISM}={mechanism} {_modules(mechanism)} is needed"
         )
+    if mechanism == OAUTHBEARER:
+        return bearer_login.read(properties, module.options)
     missing = [name for name in ("username", "password") if name not in module.options]
     if missing:
         raise ConfigError(f"{_JAAS} has no {missing[0]}")
@@ -119,7 +108,7 @@ def _user(properties: Mapping[str, str]) -> User:
 
 
 def _modules(mechanism: str) -> str:
-    return _MODULES[PLAIN if mechanism == PLAIN else "SCRAM"]
+    return _MODULES.get(mechanism) or _MODULES["SCRAM"]
 
 
 def librdkafka(security: ClientSecurity) -> Iterator[tuple[str, str]]:
@@ -128,7 +117,12 @@ def librdkafka(security: ClientSecurity) -> Iterator[tuple[str, str]]:
     Certificates and keys are given as PEM, whatever they are kept in.
     """
     yield "security.protocol", security.protocol
-    if security.user is not None:
+    if isinstance(security.user, Bearer):
+        try:
+            yield from bearer_login.librdkafka(security.user)
+        except ConfigError as error:
+            raise ConfigError(f"{security.where}: {error}") from error
+    elif security.user is not None:
         if security.user.is_token:
             raise ConfigError(f"{security.where}: delegation tokens (tokenauth) are not for `muster analyze`")
         yield "sasl.mechanism", security.user.mechanism

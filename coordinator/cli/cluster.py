@@ -105,7 +105,7 @@ class Connection:
         if self._security is None or self._security.user is None:
             return
         # imported here: who uses a listener without SASL need not wait for it
-        from muster.coordinator.cli import sasl_login
+        from muster.coordinator.cli import bearer_login, sasl_login
         from muster.coordinator.clock import read_wall
         from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
         from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -120,8 +120,8 @@ class Connection:
                 "another one"
             )
         exchange = sasl_login.login(user)
-        token = next(exchange)
         try:
+            token = next(exchange)
             while True:
                 answer = self._exchange(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(token))
                 if answer.error_code:
@@ -129,6 +129,8 @@ class Connection:
                 token = exchange.send(bytes(answer.auth_bytes))
         except StopIteration:
             pass
+        except bearer_login.NoToken as failure:
+            raise AskingFailed(f"there is no token to show to {self.address}: {failure}") from None
         except sasl_login.LoginFailed as failure:
             raise AskingFailed(f"{self.address} cannot be trusted: {failure}") from None
         lifetime_ms = answer.session_lifetime_ms

@@ -1,4 +1,6 @@
-"""The client's side of PLAIN and SCRAM: what is sent, token by token, and whether the server knows the password too."""
+"""The client's side of PLAIN, SCRAM and OAUTHBEARER: what is sent, token by token, and whether a server of SCRAM knows
+the password too.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,11 @@ import secrets
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple
 
+from muster.coordinator.cli.bearer_login import OAUTHBEARER, Bearer
 from muster.coordinator.security.sasl.scram import MAX_ITERATIONS, MECHANISMS, ScramMechanism
 
 PLAIN: Final = "PLAIN"
-SPOKEN: Final = (PLAIN, *MECHANISMS)
+SPOKEN: Final = (PLAIN, *MECHANISMS, OAUTHBEARER)
 _MOST_ITERATIONS: Final = 64 * MAX_ITERATIONS
 """Of a server that is asked: more would only take time."""
 
@@ -35,8 +38,10 @@ class User(NamedTuple):
         return f"User({self.mechanism!r}, {self.name!r}, password hidden)"
 
 
-def login(user: User, draw_nonce: Callable[[], str] = secrets.token_urlsafe) -> Login:
-    """The exchange."""
+def login(user: User | Bearer, draw_nonce: Callable[[], str] = secrets.token_urlsafe) -> Login:
+    """The exchange. With a token it raises NoToken where there is none."""
+    if isinstance(user, Bearer):
+        return _bearer(user)
     if user.mechanism == PLAIN:
         return _plain(user)
     return _scram(MECHANISMS[user.mechanism], user, draw_nonce())
@@ -44,6 +49,12 @@ def login(user: User, draw_nonce: Callable[[], str] = secrets.token_urlsafe) -> 
 
 def _plain(user: User) -> Login:
     yield f"\0{user.name}\0{user.password}".encode()
+
+
+def _bearer(user: Bearer) -> Login:
+    refusal = yield user.message()
+    if refusal:  # what is wrong stands in the answer to the next message
+        yield b"\1"
 
 
 def _scram(mechanism: ScramMechanism, user: User, nonce: str) -> Login:

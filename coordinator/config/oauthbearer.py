@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -36,11 +36,6 @@ UNSECURED = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallba
 _VALIDATORS = (f"{_PACKAGE}.DefaultJwtValidator", f"{_PACKAGE}.BrokerJwtValidator")
 _HANDLER = "sasl.server.callback.handler.class"
 _URL = "sasl.oauthbearer.jwks.endpoint.url"
-_TLS = (
-    "ssl_key_password",
-    *(f"ssl_keystore_{what}" for what in ("type", "location", "password", "key", "certificate_chain")),
-    *(f"ssl_truststore_{what}" for what in ("type", "location", "password", "certificates")),
-)
 
 
 class BearerSettings(NamedTuple):
@@ -87,7 +82,9 @@ def bearer_settings(listener: Listener, options: Mapping[str, str], live: Live) 
     validator = _of(listener, live, "sasl.oauthbearer.jwt.validator.class")
     if validator not in _VALIDATORS:
         raise ConfigError(f"sasl.oauthbearer.jwt.validator.class={validator} cannot run here; leave it out")
-    found = BearerSettings(None, str(url), _expected(listener, live), _pace(listener, live), _tls(options))
+    # Kafka takes what is for an endpoint with TLS from the options of the login module
+    tls = TlsSettings.of(options)
+    found = BearerSettings(None, str(url), _expected(listener, live), _pace(listener, live), tls)
     _check(listener, found)
     return found
 
@@ -131,12 +128,6 @@ def _number(listener: Listener, live: Live, name: str, least: int) -> int:
     if not isinstance(value, int) or value < least:
         raise ConfigError(f"listener {listener.name}: {name}={value} is not valid; expected at least {least}")
     return value
-
-
-def _tls(options: Mapping[str, str]) -> TlsSettings:
-    """Kafka takes what is for an endpoint with TLS from the options of the login module."""
-    given: dict[str, Any] = {field: options[name] for field in _TLS if (name := field.replace("_", ".")) in options}
-    return TlsSettings(**given)
 
 
 def _check(listener: Listener, settings: BearerSettings) -> None:

@@ -1,10 +1,12 @@
-"""One document by HTTP, bounded in size and time; blocks, so it is for a thread."""
+"""One document by HTTP, asked for or in answer to a form, bounded in size and time; blocks, so it is for a thread."""
 
 from __future__ import annotations
 
 import ssl
 import urllib.error
+import urllib.parse
 import urllib.request
+from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.coordinator.clock import mono_ms
@@ -18,6 +20,29 @@ _PIECE: Final = 16 << 10
 
 def http_get(url: str, context: ssl.SSLContext | None, most_bytes: int) -> bytes:
     """The document. Raises OSError."""
+    return _exchanged(_request(url), _SameProtocol(), context, most_bytes)
+
+
+def http_post(
+    url: str, form: Mapping[str, str], headers: Mapping[str, str], context: ssl.SSLContext | None, most_bytes: int
+) -> bytes:
+    """What is answered to a form. Raises OSError, also where the answer leads to another address: what is sent may be
+    secret.
+    """
+    request = _request(url)
+    request.data = urllib.parse.urlencode(form).encode()
+    for name, value in headers.items():
+        request.add_unredirected_header(name, value)
+    return _exchanged(request, None, context, most_bytes)
+
+
+def _request(url: str) -> urllib.request.Request:
+    return urllib.request.Request(url, headers={"Accept": "application/json", "User-Agent": "muster"})
+
+
+def _exchanged(
+    request: urllib.request.Request, redirects: Any, context: ssl.SSLContext | None, most_bytes: int
+) -> bytes:
     until_ms = mono_ms() + MOST_MS
     # neither proxies of the environment nor other protocols
     opener = urllib.request.OpenerDirector()
@@ -26,11 +51,10 @@ def http_get(url: str, context: ssl.SSLContext | None, most_bytes: int) -> bytes
         urllib.request.HTTPSHandler(context=context),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
-        _SameProtocol(),
+        *([] if redirects is None else [redirects]),
     ]
     for handler in handlers:
         opener.add_handler(handler)
-    request = urllib.request.Request(url, headers={"Accept": "application/json", "User-Agent": "muster"})
     pieces: list[bytes] = []
     size = 0
     with opener.open(request, timeout=TIMEOUT_S) as answer:

@@ -4,8 +4,12 @@ its members bring new tokens.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import http.server
+import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +19,10 @@ import confluent_kafka
 import pytest
 from aiokafka.abc import AbstractTokenProvider
 
+from muster.coordinator import cli
+from muster.coordinator.cli import client_security
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.config.listeners import Address
 from tests.coordinator.security.sasl.bearer_cases import AUDIENCE, ISSUER, After, Case, Keys
 from tests.e2e.aio import consuming, producing
 from tests.e2e.conftest import SERVER
@@ -163,3 +171,90 @@ def test_tokens_that_are_refused_until_their_key_is_there(bearer: Bearer) -> Non
     assert "invalid_token" in told[0]
     assert '"why": "it has expired"' in bearer.server.log()
     assert bearer.token() not in bearer.server.log()
+
+
+def command_config(folder: Path, options: str, *lines: str) -> Path:
+    """A client.properties for Muster's own commands."""
+    file = folder / "client.properties"
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    start = (
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={module} required {options};"
+    )
+    file.write_text("\n".join([start, *lines]))
+    return file
+
+
+class TokenEndpoint(http.server.BaseHTTPRequestHandler):
+    """Gives the server's `token` to whoever has the right secret."""
+
+    def do_POST(self) -> None:
+        """One request."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        is_good = self.headers["Authorization"] == "Basic " + base64.b64encode(b"me:secret").decode()
+        body = json.dumps({"access_token": self.server.token(), "expires_in": 60, "token_type": "Bearer"})  # type: ignore[attr-defined]
+        self.send_response(200 if is_good else 401)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body.encode() if is_good else b"{}")
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def endpoint(bearer: Bearer) -> Iterator[str]:
+    """Its URL."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), TokenEndpoint)
+    server.token = bearer.token  # type: ignore[attr-defined]
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/token"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_our_own_commands_show_tokens(
+    bearer: Bearer, endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = tmp_path / "token.jwt"
+    token.write_text(bearer.token())
+    for options, line in (
+        (f'oauth.access.token="{bearer.token()}"', ""),
+        ("", f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}"),
+        ("clientId=me clientSecret=secret", f"sasl.oauthbearer.token.endpoint.url={endpoint}"),
+    ):
+        file = command_config(tmp_path, options, line)
+        where = ["--bootstrap-server", bearer.server.bootstrap, "--command-config", str(file)]
+        for command in "groups", "transactions":
+            assert cli.main([command, "list", *where, "--json"]) == 0
+        host, _, port = bearer.server.bootstrap.partition(":")
+        with Cluster(Address(host, int(port)), client_security.read(file)) as cluster:
+            cluster.bootstrap._renew_at_ms = 0
+            assert set(cluster.topics(["t"])) == {"t"}
+            assert cluster.bootstrap._renew_at_ms, "it has authenticated again"
+    # `muster analyze` has librdkafka ask the identity provider
+    asked = {
+        **dict(client_security.librdkafka(client_security.read(file))),
+        "bootstrap.servers": bearer.server.bootstrap,
+    }
+    admin = confluent_kafka.admin.AdminClient({**asked, "log_level": 0}, logger=None)
+    assert "t" in admin.list_topics(timeout=30).topics
+    assert capsys.readouterr().err == ""
+
+
+def test_our_own_commands_say_why_there_is_no_token(
+    bearer: Bearer, endpoint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, line, said in (
+        (f'oauth.access.token="{bearer.token(seconds=-5)}"', "", 'refuses the token: {"status":"invalid_token"}'),
+        ("", "sasl.oauthbearer.token.endpoint.url=file:///nowhere", "there is no token to show to"),
+        ("clientId=me clientSecret=wrong", f"sasl.oauthbearer.token.endpoint.url={endpoint}", "HTTP 401"),
+    ):
+        file = command_config(tmp_path, options, line)
+        where = ["--bootstrap-server", bearer.server.bootstrap, "--command-config", str(file)]
+        assert cli.main(["groups", "list", *where]) == 1
+        told = capsys.readouterr().err
+        assert said in told
+        assert told.count("\n") == 1
+        assert "wrong" not in told

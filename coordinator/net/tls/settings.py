@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 class TlsError(Exception):
@@ -35,3 +38,17 @@ class TlsSettings:
     def files(self) -> tuple[str, ...]:
         """The files that it is read from."""
         return tuple(filter(None, (self.ssl_keystore_location, self.ssl_truststore_location)))
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> TlsSettings:
+        """Of the texts whose names begin with ssl; others do not count."""
+        values: dict[str, Any] = {}
+        for one in dataclasses.fields(cls):
+            text = properties.get(one.name.replace("_", "."))
+            if text is None:
+                continue
+            if isinstance(one.default, tuple):
+                values[one.name] = tuple(filter(None, (word.strip() for word in text.split(","))))
+            elif not isinstance(one.default, bool):
+                values[one.name] = text
+        return cls(**values)

@@ -34,6 +34,7 @@ class Keys:
             "stranger": rsa.generate_private_key(65537, 2048),
             "p256": ec.generate_private_key(ec.SECP256R1()),
             "p384": ec.generate_private_key(ec.SECP384R1()),
+            "p521": ec.generate_private_key(ec.SECP521R1()),
             "ed": ed25519.Ed25519PrivateKey.generate(),
             "oct": b"a secret of thirty-two bytes....",
         }
@@ -51,7 +52,7 @@ class Keys:
         if isinstance(key, bytes):
             found: dict[str, Any] = {"kty": "oct", "k": encoded(key)}
         else:
-            name = {"ed": "EdDSA", "p256": "ES256", "p384": "ES384"}.get(kid, "RS256")
+            name = {"ed": "EdDSA", "p256": "ES256", "p384": "ES384", "p521": "ES512"}.get(kid, "RS256")
             found = json.loads(get_default_algorithms()[name].to_jwk(key.public_key()))
             found.pop("key_ops", None)
         return {**found, "kid": kid, **self.more.get(kid, {})}
@@ -142,6 +143,9 @@ TOKENS: Final = (
       for alg in ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")),
     Case("ES256", kid="p256", alg="ES256"),
     Case("ES384", kid="p384", alg="ES384"),
+    Case("ES512", kid="p521", alg="ES512"),
+    bad("ES512 with a P-256 key", kid="p256", alg="ES512", signer="p521"),
+    bad("ES256 with a P-521 key", kid="p521", alg="ES256", signer="p256"),
     Case("EdDSA", kid="ed", alg="EdDSA"),
     Case("HS256 with a shared secret", kid="oct", alg="HS256"),
     Case("no key id", kid=None),
