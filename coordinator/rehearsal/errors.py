@@ -1,0 +1,34 @@
+"""What a verb raises that cannot be done, and what a wait raises that was in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CannotBeDone(Exception):
+    """What was asked for cannot be done now; the text says why."""
+
+
+class WaitFailed(AssertionError):
+    """What was waited for did not come in time. The text has all that explains it.
+
+    `group_id`; `waited_for` and `now` in words; `timeline`: the lines of the group's history.
+    """
+
+    def __init__(self, group_id: str, waited_for: str, timeout_s: float, now: str, timeline: Sequence[str]) -> None:
+        self.group_id = group_id
+        self.waited_for = waited_for
+        self.timeout_s = timeout_s
+        self.now = now
+        self.timeline = tuple(timeline)
+        told = [f"group {group_id} was not so after {timeout_s:g} s: {waited_for}", *_indented("now", now.splitlines())]
+        told += _indented("what happened", self.timeline or ("nothing that its history tells",))
+        super().__init__("\n".join(told))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Can be sent from another process."""
+        return type(self), (self.group_id, self.waited_for, self.timeout_s, self.now, self.timeline)
+
+
+def _indented(head: str, lines: Sequence[str]) -> list[str]:
+    return [f"  {head}:", *(f"    {line}" for line in lines)]

@@ -1,0 +1,107 @@
+"""Joins that are held back: what members send to join a group waits here until a test releases it.
+
+A classic member joins by JoinGroup, one of the consumer protocol (KIP-848) by its first heartbeat, in epoch 0. A
+request that is held was read and is not handled yet; its connection answers nothing meanwhile, as with a coordinator
+that is slow. Nothing is asked of any request while no group is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.intercept import Intercept
+from muster.protocol.api import ApiKey
+from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest
+
+JOINING_EPOCH: Final = 0
+"""The epoch in which a member of the consumer protocol joins."""
+_APIS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT))
+
+
+class HeldJoins:
+    """See the module. `intercept`: what the server is given."""
+
+    def __init__(self) -> None:
+        self.intercept = Intercept(request=self._request, wants=self._wants)
+        self._held: dict[str, list[Callable[[], None]]] = {}
+        self._changed: list[Callable[[], object]] = []
+
+    def hold(self, group_id: str) -> None:
+        """Joins of this group wait from now on; harmless when they do already."""
+        self._held.setdefault(group_id, [])
+
+    def release(self, group_id: str) -> int:
+        """Joins of this group are handled again, first those that wait, in the order in which they came: how many these
+        were.
+        """
+        waiting = self._held.pop(group_id, [])
+        for proceed in waiting:
+            proceed()
+        return len(waiting)
+
+    def release_all(self) -> None:
+        """Nothing is held any more."""
+        for group_id in list(self._held):
+            self.release(group_id)
+
+    def waiting(self, group_id: str) -> int:
+        """How many joins of this group wait."""
+        return len(self._held.get(group_id, ()))
+
+    def when_changed(self, callback: Callable[[], object]) -> Callable[[], None]:
+        """Call back each time another join waits, until what is returned is called."""
+        self._changed.append(callback)
+        return lambda: self._changed.remove(callback)
+
+    def _wants(self, context: RequestContext) -> bool:
+        return bool(self._held) and context.api_key in _APIS
+
+    def _request(self, context: RequestContext, request: Message, proceed: Callable[[], None]) -> None:
+        waiting = None if not isinstance(request, _JOINS) else self._held.get(request.group_id)
+        if waiting is None or getattr(request, "member_epoch", JOINING_EPOCH) != JOINING_EPOCH:
+            proceed()
+            return
+        waiting.append(proceed)
+        # who has gone does not wait any more
+        context.channel.on_close(lambda: waiting.remove(proceed) if proceed in waiting else None)
+        for callback in list(self._changed):
+            callback()
+
+
+_JOINS: Final = (JoinGroupRequest, ConsumerGroupHeartbeatRequest)
+
+
+def chained(first: Intercept, then: Intercept) -> Intercept:
+    """Two interceptors as one: a request meets `first` and then, when that lets it go on, `then`; an answer the other
+    way round. Each sees only what it wants.
+    """
+
+    def request(context: RequestContext, message: Message, proceed: Callable[[], None]) -> None:
+        def on() -> None:
+            if then.request is not None and then.wants(context):
+                then.request(context, message, proceed)
+            else:
+                proceed()
+
+        if first.request is not None and first.wants(context):
+            first.request(context, message, on)
+        else:
+            on()
+
+    def response(context: RequestContext, message: Message | None, proceed: Callable[[Message | None], None]) -> None:
+        def on(message: Message | None) -> None:
+            if first.response is not None and first.wants(context):
+                first.response(context, message, proceed)
+            else:
+                proceed(message)
+
+        if then.response is not None and then.wants(context):
+            then.response(context, message, on)
+        else:
+            on(message)
+
+    return Intercept(request, response, lambda context: first.wants(context) or then.wants(context))
