@@ -19,13 +19,19 @@ from aiokafka.errors import KafkaError
 
 from muster.coordinator.nodes.cluster import State
 from muster.coordinator.server import Server
-from tests.e2e.sync_clients import kafka
+from tests.e2e.sync_clients import kafka, kafka_offsets
 from tests.support.muster import running
 
 PARTITIONS = 3
 SESSION_MS = 300
 PATIENCE_S = 60.0
 """How long nothing may come forward, on a machine that does much else."""
+RECONNECT_MS = 200
+"""How long a client waits at most before it connects anew; by itself kafka-python does for 30 s, librdkafka for 10."""
+COMMIT_MS = 5_000
+"""kafka-python waits for ever for an answer to a commit, unless it is told."""
+GIVING_UP_S = 5.0
+"""How long clients have to end when the story has failed."""
 
 
 class Progress:
@@ -38,6 +44,8 @@ class Progress:
         self.longest_s = 0.0
         self._since = time.monotonic()
         self.stops = threading.Event()
+        self.gives_up = threading.Event()
+        """Set when the story has failed: nothing more is waited for."""
 
     def goes_on(self) -> None:
         now = time.monotonic()
@@ -46,7 +54,11 @@ class Progress:
 
     def is_done(self) -> bool:
         """All that was written was read, once nothing more comes."""
-        return self.stops.is_set() and set(self.written) <= set(self.read)
+        return self.gives_up.is_set() or (self.stops.is_set() and set(self.written) <= set(self.read))
+
+    def __str__(self) -> str:
+        unread = sorted(set(self.written) - set(self.read))
+        return f"{len(self.written)} written, {len(unread)} of them unread (first {unread[:3]}), {self.committed}"
 
 
 async def aiokafka_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
@@ -85,7 +97,8 @@ async def aiokafka_works(bootstrap: str, topic: str, group: str, progress: Progr
 
 def confluent_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
     """The same with librdkafka."""
-    quick = {"bootstrap.servers": bootstrap, "log_level": 0, "topic.metadata.refresh.interval.ms": 1_000}
+    quick: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
+    quick |= {"topic.metadata.refresh.interval.ms": 1_000, "reconnect.backoff.max.ms": RECONNECT_MS}
     producer = confluent_kafka.Producer({**quick, "enable.idempotence": True, "linger.ms": 0}, logger=None)
     settings = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
     consumer = confluent_kafka.Consumer({**quick, **settings, "fetch.wait.max.ms": 50}, logger=None)
@@ -123,11 +136,33 @@ def confluent_works(bootstrap: str, topic: str, group: str, progress: Progress) 
 def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
     """The same with kafka-python."""
     quick: dict[str, Any] = {"bootstrap_servers": bootstrap, "retry_backoff_ms": 20, "metadata_max_age_ms": 1_000}
+    quick["reconnect_backoff_max_ms"] = RECONNECT_MS
     producer = kafka.KafkaProducer(enable_idempotence=True, **quick)
     consumer = kafka.KafkaConsumer(
         topic, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=50, **quick
     )
     number = 0
+    reached: dict[Any, int] = {}
+
+    def read() -> None:
+        # while it looks for a coordinator that has gone, poll may raise UnknownBrokerIdError
+        try:
+            found = consumer.poll(timeout_ms=50)
+        except kafka.errors.KafkaError:
+            for place in consumer.assignment():  # what poll had taken before it raised is read again
+                if place in reached:
+                    consumer.seek(place, reached[place])
+            return
+        for place, records in found.items():
+            progress.read += [int(record.value) for record in records]
+            reached[place] = records[-1].offset + 1
+
+    def commit() -> None:
+        if reached:
+            consumer.commit(kafka_offsets(reached), timeout_ms=COMMIT_MS)
+            progress.committed |= {place.partition: offset for place, offset in reached.items()}
+            progress.goes_on()
+
     try:
         while not progress.is_done():
             if not progress.stops.is_set():
@@ -135,25 +170,44 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
                 progress.written.append(number)
                 number += 1
                 progress.goes_on()
-            # while it looks for a coordinator that has gone, poll may raise UnknownBrokerIdError
+            read()
             with suppress(kafka.errors.KafkaError):
-                found = consumer.poll(timeout_ms=50)
-                for records in found.values():
-                    progress.read += [int(record.value) for record in records]
-                consumer.commit()
-                progress.committed |= {place.partition: records[-1].offset + 1 for place, records in found.items()}
-                progress.goes_on()
-        consumer.commit()
-        progress.committed |= {place.partition: consumer.position(place) for place in consumer.assignment()}
+                commit()
+        while not progress.gives_up.is_set():
+            with suppress(kafka.errors.KafkaError):
+                commit()
+                break
     finally:
         consumer.close()
         producer.close()
 
 
+async def in_thread(work: Callable[..., None], *arguments: Any) -> None:
+    """Run it in a thread that does not keep the process: a client may wait for ever in one call."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def tell(error: BaseException | None) -> None:
+        if not ended.done():
+            ended.set_result(None) if error is None else ended.set_exception(error)
+
+    def run() -> None:
+        error: BaseException | None = None
+        try:
+            work(*arguments)
+        except BaseException as raised:  # noqa: BLE001  # raised again where it is waited for
+            error = raised
+        with suppress(RuntimeError):  # the story has failed, and its loop is closed
+            loop.call_soon_threadsafe(tell, error)
+
+    threading.Thread(target=run, name=work.__name__, daemon=True).start()
+    await ended
+
+
 WORKERS: dict[str, Callable[[str, str, str, Progress], Awaitable[None]]] = {
     "aiokafka": aiokafka_works,
-    "confluent-kafka": lambda *all_: asyncio.to_thread(confluent_works, *all_),
-    "kafka-python": lambda *all_: asyncio.to_thread(kafka_python_works, *all_),
+    "confluent-kafka": lambda *all_: in_thread(confluent_works, *all_),
+    "kafka-python": lambda *all_: in_thread(kafka_python_works, *all_),
 }
 
 
@@ -189,11 +243,22 @@ async def play(server: Server, names: list[str], changes: int, seed: int) -> dic
             else:
                 nodes.kill_node(draw.choice(up))
             await _came_on(workers, tasks)
-    finally:
         for one in workers.values():
             one.stops.set()
-    await asyncio.wait_for(asyncio.gather(*tasks), 2 * PATIENCE_S)
+        _, pending = await asyncio.wait(tasks, timeout=2 * PATIENCE_S)
+        assert not pending, _told(workers)
+        for task in tasks:
+            task.result()
+    except BaseException:
+        for one in workers.values():
+            one.gives_up.set()
+        await asyncio.wait(tasks, timeout=GIVING_UP_S)
+        raise
     return workers
+
+
+def _told(workers: dict[str, Progress]) -> str:
+    return "; ".join(f"{name}: {one}" for name, one in workers.items())
 
 
 async def _coroutine(work: Awaitable[None]) -> None:
@@ -208,7 +273,7 @@ async def _came_on(workers: dict[str, Progress], tasks: list[asyncio.Task[None]]
         for task in tasks:
             if task.done():
                 task.result()
-        assert time.monotonic() < end, {name: (len(one.written), one.committed) for name, one in workers.items()}
+        assert time.monotonic() < end, _told(workers)
         await asyncio.sleep(0.01)
 
 

@@ -21,6 +21,7 @@ with warnings.catch_warnings():
     from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.net.inet import KafkaNetSocket
+    from kafka.structs import OffsetAndMetadata
 
 _connect = KafkaNetSocket.sock_connect
 
@@ -97,6 +98,11 @@ def kafka_python_admin(bootstrap: str) -> Iterator[KafkaAdminClient]:
         yield admin
     finally:
         admin.close()
+
+
+def kafka_offsets(offsets: Mapping[Any, int]) -> dict[Any, Any]:
+    """Offsets by partition, as kafka-python's `commit` wants them."""
+    return {place: OffsetAndMetadata(offset, "", -1) for place, offset in offsets.items()}
 
 
 def confluent_admin(bootstrap: str) -> AdminClient:
