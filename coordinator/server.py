@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import structlog
 
 from muster.coordinator.api.dispatch import Dispatcher
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.intercept import NO_INTERCEPT, Door, Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.clock import Clock
@@ -93,7 +93,10 @@ class Server:
         self.config = config
         self.live = Live(config)
         self._loaded = loaded
-        self._open_dispatcher = partial(Dispatcher, intercept=intercept, observer=observer, prepares=prepares)
+        self.doors: dict[int, Door] = {}
+        """Where the requests of each node meet an interceptor, by node id; also of nodes that are down."""
+        self._intercept = intercept
+        self._make_dispatcher = partial(Dispatcher, observer=observer, prepares=prepares)
         self._machine = machine
         self._loop: asyncio.AbstractEventLoop
         self.clock: Clock
@@ -294,6 +297,7 @@ class Server:
         for place, of_node in enumerate(configs):
             live = self.live if place == 0 else self._live_of(of_node)
             node = RunningNode(of_node, live, common)
+            self.doors[node.node_id] = Door(self._intercept)
             group_shards[node.node_id] = lambda routing=node.routing: routing.shards  # type: ignore[misc]  # bound now
             transaction_shards[node.node_id] = partial(_transaction_shards, node)
             self.nodes.append(node)
@@ -301,6 +305,9 @@ class Server:
         topics.subscribe(hasher.topics_changed)
         hasher.topics_changed(topics.image)
         cluster.begin(self.nodes)
+
+    def _open_dispatcher(self, node: Node) -> Dispatcher:
+        return self._make_dispatcher(node, door=self.doors[node.cluster.node_id])
 
     def _live_of(self, config: Config) -> Live:
         """The configuration of a further node, which heeds what is set for it while it runs."""

@@ -19,7 +19,7 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.cluster.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.exchange import Exchange, NoteResponse
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.intercept import NO_INTERCEPT, Door, Intercept
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.observer import ObservedRequests, RequestObserver
 from muster.coordinator.api.prepared.connection_route import ConnectionRoute
@@ -55,7 +55,7 @@ class ConnectionRequests:
 
     __slots__ = (
         "_dispatcher",
-        "_intercept",
+        "_door",
         "_node",
         "_route",
         "_routes",
@@ -83,7 +83,7 @@ class ConnectionRequests:
         self.prepared: PreparedRequest | None = None
         self._dispatcher = dispatcher
         self._node = dispatcher.node
-        self._intercept = dispatcher.intercept
+        self._door = dispatcher.door
         self.channel = channel
         self._route: ConnectionRoute | None = None
         self._routes: dict[bytes, ConnectionRoute] = {}
@@ -98,7 +98,7 @@ class ConnectionRequests:
         if (
             prepared is not None
             and end - start == prepared.size
-            and (self._intercept is None or not self._intercept.wants(self.context))
+            and ((intercept := self._door.intercept) is None or not intercept.wants(self.context))
         ):
             try:
                 answer = prepared.handle(data, start, self)
@@ -136,8 +136,9 @@ class ConnectionRequests:
             return None
         except REFUSALS:
             raise route.malformed(data, body, end) from None
-        if self._intercept is not None and self._intercept.wants(self.context):
-            self._run_intercepted(self._intercept, exchange, request)
+        intercept = self._door.intercept
+        if intercept is not None and intercept.wants(self.context):
+            self._run_intercepted(intercept, exchange, request)
             return None
         try:
             response = route.handler(self._node, self.context, request, exchange)
@@ -194,8 +195,8 @@ class ConnectionRequests:
             elif isinstance(request, CloseConnection):
                 self.current = None
                 self.sink.fail(request)
-            elif self._intercept is not None and self._intercept.wants(self.context):
-                self._run_intercepted(self._intercept, exchange, request)
+            elif (intercept := self._door.intercept) is not None and intercept.wants(self.context):
+                self._run_intercepted(intercept, exchange, request)
             else:
                 self._run(route, request, exchange)
 
@@ -217,6 +218,9 @@ class ConnectionRequests:
     def _run_intercepted(self, intercept: Intercept, exchange: Exchange, request: Any) -> None:
         """The request goes to the interceptor before it goes to its handler, and the response before it is encoded."""
         on_request, on_response = intercept.request, intercept.response
+        if intercept.whole is not None:
+            intercept.whole(self.context, request, exchange, partial(self._run, exchange.route, request))
+            return
 
         def respond(response: Message | None) -> None:
             if on_response is None or self.current is not exchange:
@@ -305,13 +309,16 @@ class Dispatcher:
         observer: RequestObserver | None = None,
         *,
         prepares: bool = True,
+        door: Door | None = None,
     ) -> None:
         """`observer`: is told of each request that was answered.
 
         `prepares`: whether requests that come again take the prepared path (`api.prepared`); tests and `bench` compare.
+
+        `door`: where an interceptor can be put while it runs; None: `intercept` stays.
         """
         self.node = node
-        self.intercept = intercept if intercept.request or intercept.response else None
+        self.door = Door(intercept) if door is None else door
         self.prepares = prepares
         self._observer = observer
         self._routes: BoundedNames[bytes, Route] = BoundedNames(_MAX_ROUTES, _MAX_ROUTES_BYTES)

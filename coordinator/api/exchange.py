@@ -74,6 +74,40 @@ class Exchange:
         if frame is not None:
             requests.sink.answer(frame)
 
+    # ---- for faults: what a client can be told beside a whole answer
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the client still waits for the answer."""
+        return self._requests.current is self
+
+    def part(self, data: bytes) -> None:
+        """Send some bytes of the answer; `send` or `cut` is still to come."""
+        if self.is_awaited:
+            self._requests.sink.part(data)
+
+    def send(self, frame: Answer) -> None:
+        """The bytes of an answer, or what is left of them."""
+        requests = self._requests
+        if requests.current is self:
+            requests.current = None
+            requests.sink.answer(frame)
+
+    def cut(self, reason: CloseConnection) -> None:
+        """End the connection in place of an answer, after what was sent."""
+        requests = self._requests
+        if requests.current is self:
+            requests.current = None
+            requests.sink.fail(reason)
+
+    def in_version(self, version: int) -> Exchange:
+        """Answer in another version of the API than the client asked in."""
+        route = self.route
+        other = Route(route.api, version, route.head, route.client_bytes, route.client_id, route.handler)
+        return self._requests.open(other, self.correlation)
+
+    # ---- inside
+
     def _large(self, response: Message) -> Answer:
         """A large answer, in the thread; the request is let go of there too, and so is the response, unless others hold
         its parts.

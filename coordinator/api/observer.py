@@ -102,6 +102,10 @@ class ObservedRequests:
         self._tell(answer)
         self.sink.answer(answer)
 
+    def part(self, data: bytes) -> None:
+        """Some bytes of an answer."""
+        self.sink.part(data)
+
     def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered: nothing is told of it."""
         self.sink.fail(reason)

@@ -17,6 +17,9 @@ class Sink(Protocol):
     def answer(self, answer: Answer | None) -> None:
         """The frame that answers the request at hand; None: no answer is owed."""
 
+    def part(self, data: bytes) -> None:
+        """Send some bytes of the answer before the rest of it: for faults, see `api.intercept`."""
+
     def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered: end the connection."""
 

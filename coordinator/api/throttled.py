@@ -129,6 +129,10 @@ class ThrottledRequests:
         if throttle_ms:
             self.sink.mute(throttle_ms)
 
+    def part(self, data: bytes) -> None:
+        """Some bytes of an answer."""
+        self.sink.part(data)
+
     def fail(self, reason: CloseConnection) -> None:
         """The request at hand cannot be answered."""
         self.sink.fail(reason)

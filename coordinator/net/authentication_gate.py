@@ -151,6 +151,10 @@ class AuthenticationGate:
             self._timer.cancel()
             self._timer = None
 
+    def part(self, data: bytes) -> None:
+        """See `Connection.part`."""
+        self._connection.part(data)
+
     def fail(self, reason: CloseConnection) -> None:
         """The request cannot be answered."""
         self._connection.fail(reason)

@@ -302,6 +302,12 @@ class Connection(asyncio.Protocol):
         else:
             self._settle()
 
+    def part(self, data: bytes) -> None:
+        """Send some bytes of an answer before the rest of it."""
+        if not self.core.has_ended:
+            self._write_out()
+            self._transport.write(data)
+
     def was_read(self) -> None:
         """The bytes of the large request at hand are of no more use."""
         self.core.being_read(0)

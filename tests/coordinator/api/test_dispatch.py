@@ -12,7 +12,7 @@ from muster.coordinator.api import dispatch, registry, routes
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
-from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.api.intercept import NO_INTERCEPT, Door, Intercept
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.slices import MANY_STEPS, Job, Later, Slices, outcome
@@ -25,6 +25,7 @@ from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespon
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 from tests.coordinator.api.harness import FakeTopics, make_channel, make_node
+from tests.coordinator.api.prepared.peer import Peer
 
 HEARTBEAT, LEAVE = ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP
 
@@ -35,6 +36,7 @@ class Connection:
     def __init__(self, intercept: Intercept = NO_INTERCEPT, dispatcher: Dispatcher | None = None) -> None:
         self.channel = make_channel()
         self.answers: list[Any] = []
+        self.parts: list[bytes] = []
         self.failed: list[CloseConnection] = []
         self.dispatcher = dispatcher or Dispatcher(make_node(topics=FakeTopics()), intercept)
         self.requests: ConnectionRequests = self.dispatcher.open(self.channel, self)
@@ -44,6 +46,9 @@ class Connection:
 
     def was_read(self) -> None:
         """It counts no memory."""
+
+    def part(self, data: bytes) -> None:
+        self.parts.append(data)
 
     def fail(self, refused: CloseConnection) -> None:
         self.failed.append(refused)
@@ -332,6 +337,53 @@ class TestIntercept:
         held[0]()
         assert len(connection.answers) == 1
         assert connection.response(HEARTBEAT, 4)[1].error_code == ErrorCode.ILLEGAL_GENERATION
+
+    def test_a_whole_exchange_can_be_taken_over(self, seen: Seen) -> None:
+        taken: list[tuple[Any, Any, Any]] = []
+        door = Door()
+        dispatcher = Dispatcher(make_node(topics=FakeTopics()), door=door)
+        connection = Connection(dispatcher=dispatcher)
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
+        seen[-1][2](HeartbeatResponse())
+        door.intercept = Intercept(whole=lambda _, request, exchange, run: taken.append((request, exchange, run)))
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("taken"))
+        assert len(seen) == 1
+        request, exchange, run = taken[0]
+        assert request.group_id == "taken"
+        answers: list[Any] = []
+        run(answers.append)
+        seen[1][2](HeartbeatResponse(error_code=27))
+        assert (answers, len(connection.answers)) == ([HeartbeatResponse(error_code=27)], 1)
+        frame = exchange.frame(answers[0])
+        exchange.part(frame[:7])
+        exchange.send(frame[7:])
+        assert connection.parts + connection.answers[1:] == [frame[:7], frame[7:]]
+        exchange.part(b"more")
+        exchange.send(b"more")
+        exchange.cut(CloseConnection("late"))
+        assert (len(connection.parts), len(connection.answers), connection.failed) == (1, 2, [])
+        connection.ask(HEARTBEAT, 4, HeartbeatRequest("cut"))
+        assert taken[1][1].is_awaited
+        taken[1][1].cut(CloseConnection("because"))
+        assert ([one.reason for one in connection.failed], taken[1][1].is_awaited) == (["because"], False)
+
+    def test_an_answer_can_be_in_an_older_version(self) -> None:
+        intercept = Intercept(whole=lambda _, __, exchange, run: run(exchange.in_version(0)))
+        connection = Connection(intercept)
+        connection.ask(ApiKey.API_VERSIONS, 4, ApiVersionsRequest("c", "1"))
+        assert connection.response(ApiKey.API_VERSIONS, 0)[1].error_code == 0
+
+    def test_a_door_that_is_shut_lets_prepared_requests_through(self) -> None:
+        peer = Peer()
+        beat = HeartbeatRequest("g", 1, peer.member())
+        for _ in range(4):
+            assert peer.ask(HEARTBEAT, 4, beat).error_code == 0
+        assert peer.met
+        errors = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+        peer.dispatcher.door.intercept = Intercept(whole=lambda _, __, exchange, ___: exchange(errors))
+        assert peer.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR
+        peer.dispatcher.door.intercept = None
+        assert peer.ask(HEARTBEAT, 4, beat).error_code == 0
 
 
 # ---- large requests and answers
