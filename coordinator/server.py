@@ -432,12 +432,28 @@ class Server:
             observers.close()
         for node in self.nodes:
             await node.close_connections()
+        self._close(clean=True)
+
+    def die(self) -> None:
+        """End as a kill of the process would: connections are cut, nothing more is written, and the data is left as it
+        is. For tests, whose process goes on.
+        """
+        for stop in self._stops:
+            stop()
+        self.slices.stop()
+        self._loader.stop()
+        self.cluster.stop()
+        for node in self.nodes:
+            node.die()
+        self._close(clean=False)
+
+    def _close(self, *, clean: bool) -> None:
         if self._maintenance is not None:
             self._maintenance.stop()
         if self._cleaner is not None:
             self._cleaner.stop()
         self._stop_watching()
-        self.logs.close(clean=True)
+        self.logs.close(clean=clean)
         if self._filesystem is not None:
             self._filesystem.close()
 

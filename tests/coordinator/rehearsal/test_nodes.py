@@ -1,0 +1,123 @@
+"""The verbs on nodes, with a consumer of each; a server that dies and starts anew; ids of a seed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.config import load
+from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.rehearsal import Rehearsal
+from muster.coordinator.rehearsal.seeded import RehearsalMachine
+from muster.coordinator.rehearsal.topics import NewRecord
+from tests.e2e.aio import consuming
+from tests.support.muster import QUICK
+
+
+def rehearsal(
+    nodes: int = 1, machine: RehearsalMachine | None = None, data_dir: Path | None = None, listen: str = "127.0.0.1:0"
+) -> Rehearsal:
+    properties = {**QUICK, "broker.session.timeout.ms": "200"}
+    config = load(
+        overrides=[f"{name}={value}" for name, value in properties.items()],
+        listen=listen,
+        in_memory=data_dir is None,
+        data_dir=data_dir,
+        topics=["orders:3"],
+        nodes=str(nodes),
+    )
+    return Rehearsal(config, machine=machine)
+
+
+@pytest.fixture
+async def three() -> AsyncIterator[Rehearsal]:
+    found = rehearsal(3)
+    await found.server.start()
+    yield found
+    await found.server.stop()
+
+
+def bootstrap(found: Rehearsal) -> str:
+    return ",".join(f"{bound.host}:{bound.port}" for bound in found.server.bound)
+
+
+@pytest.mark.parametrize("verb", ["stop", "kill"])
+async def test_the_coordinator_goes_and_returns(three: Rehearsal, verb: str) -> None:
+    nodes = three.nodes
+    async with consuming(bootstrap(three), "orders", group_id="g"):
+        await three.groups.wait_stable("g", members=1, partitions="orders")
+        was = nodes.coordinator_of("g")
+        assert three.groups.describe("g").node == was
+        gone = getattr(nodes, verb)(was)
+        if gone is not None:
+            await gone
+        assert nodes.describe(was).state == {"stop": "stopped", "kill": "killed"}[verb]
+        group = await three.groups.wait_until("g", lambda one: one.is_stable and one.node not in (was, -1))
+        assert nodes.describe(was).connections == 0
+        assert group.node == nodes.coordinator_of("g")
+        await nodes.return_(was)
+        assert nodes.describe(was).state == "up"
+        with pytest.raises(CannotBeDone, match="cannot be told to return"):
+            await nodes.return_(was)
+
+
+async def test_a_node_that_is_paused_answers_nobody_and_goes_on(three: Rehearsal) -> None:
+    nodes = three.nodes
+    async with consuming(bootstrap(three), "orders", group_id="g") as consumer:
+        await three.groups.wait_stable("g", members=1, partitions="orders")
+        was = nodes.coordinator_of("g")
+        nodes.pause(was)
+        assert nodes.describe(was).state == "paused"
+        with pytest.raises(CannotBeDone, match="is paused"):
+            nodes.pause(was)
+        committing = asyncio.create_task(consumer.commit({next(iter(consumer.assignment())): 1}))
+        done, _ = await asyncio.wait([committing], timeout=0.1)
+        assert not done
+        nodes.resume(was)
+        await committing
+        assert three.groups.describe("g").offsets["orders"].keys() <= {0, 1, 2}
+        with pytest.raises(CannotBeDone, match="not paused"):
+            nodes.resume(was)
+
+
+async def test_nodes_that_are_not_there(three: Rehearsal) -> None:
+    assert three.nodes.ids() == [1, 2, 3]
+    for do in (three.nodes.pause, three.nodes.kill, three.nodes.describe):
+        with pytest.raises(CannotBeDone, match="there is no node 9"):
+            do(9)
+    with pytest.raises(CannotBeDone, match="there is no node 9"):
+        await three.nodes.stop(9)
+
+
+@pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "directory"])
+async def test_a_server_that_died_starts_again_on_what_it_has_left(tmp_path: Path, in_memory: bool) -> None:
+    machine = RehearsalMachine()
+    data_dir = None if in_memory else tmp_path / "data"
+    first = rehearsal(machine=machine, data_dir=data_dir)
+    await first.server.start()
+    await first.topics.produce("orders", [NewRecord(b"kept", partition=1)])
+    await first.groups.reset_offsets("g", 1, "orders")
+    port = first.server.bound[0].port
+    first.server.die()
+    again = rehearsal(machine=machine, data_dir=data_dir, listen=f"127.0.0.1:{port}")
+    await again.server.start()
+    try:
+        assert [one.text for one in again.topics.records("orders")] == ["kept"]
+        assert again.groups.describe("g").offsets["orders"] == {0: 1, 1: 1, 2: 1}
+    finally:
+        await again.server.stop()
+
+
+async def test_the_same_seed_draws_the_same_ids() -> None:
+    seen: list[tuple[str, bytes]] = []
+    for seed in (7, 7, 8):
+        found = rehearsal(machine=RehearsalMachine(seed))
+        await found.server.start()
+        async with consuming(bootstrap(found), "orders", group_id="g", client_id="c"):
+            group = await found.groups.wait_stable("g", members=1)
+        seen.append((group.members[0].member_id, found.topics.topic("orders").topic_id))
+        await found.server.stop()
+    assert seen[0] == seen[1] != seen[2]
