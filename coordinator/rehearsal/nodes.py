@@ -6,7 +6,7 @@ after SIGSTOP: what it is asked waits until it goes on, and the others know noth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from muster.coordinator.api.context import RequestContext
@@ -45,17 +45,18 @@ class PausedNodes:
     def __init__(self) -> None:
         self.intercept = Intercept(request=self._request, response=self._response, wants=self._wants)
         self._waiting: dict[int, list[Callable[[], None]]] = {}
-        self._endpoints: dict[Endpoint, int] = {}
+        self._ports: dict[tuple[str, int], int] = {}
+        """By listener and port: a node that is paused."""
 
-    def pause(self, node_id: int, endpoints: list[Endpoint]) -> None:
-        """Requests that come at these addresses wait, and so do answers to those that came before."""
+    def pause(self, node_id: int, endpoints: Mapping[str, Endpoint]) -> None:
+        """Requests that come there wait, and so do answers to those that came before; `endpoints` by listener."""
         self._waiting.setdefault(node_id, [])
-        self._endpoints.update(dict.fromkeys(endpoints, node_id))
+        self._ports.update({(listener, one.port): node_id for listener, one in endpoints.items()})
 
     def resume(self, node_id: int) -> None:
         """All that waits goes on, in its order."""
         waiting = self._waiting.pop(node_id, [])
-        self._endpoints = {one: of for one, of in self._endpoints.items() if of != node_id}
+        self._ports = {one: of for one, of in self._ports.items() if of != node_id}
         for proceed in waiting:
             proceed()
 
@@ -64,7 +65,7 @@ class PausedNodes:
         return node_id in self._waiting
 
     def _wants(self, context: RequestContext) -> bool:
-        return bool(self._endpoints) and context.endpoint in self._endpoints
+        return bool(self._ports) and _port(context) in self._ports
 
     def _request(self, context: RequestContext, _: Message, proceed: Callable[[], None]) -> None:
         self._hold(context, proceed)
@@ -75,7 +76,7 @@ class PausedNodes:
         self._hold(context, lambda: proceed(response))
 
     def _hold(self, context: RequestContext, proceed: Callable[[], None]) -> None:
-        waiting = self._waiting.get(self._endpoints.get(context.endpoint, -1))
+        waiting = self._waiting.get(self._ports.get(_port(context), -1))
         if waiting is None:
             proceed()
         else:
@@ -137,7 +138,7 @@ class Nodes:
         """It answers nobody any more, and loses nothing. Raises CannotBeDone."""
         if self.describe(node_id).state != "up":
             raise CannotBeDone(f"node {node_id} is {self.describe(node_id).state}: it cannot be told to pause")
-        self._paused.pause(node_id, list(self._server.cluster.nodes[node_id].endpoints().values()))
+        self._paused.pause(node_id, self._server.cluster.nodes[node_id].endpoints())
 
     def resume(self, node_id: int) -> None:
         """It goes on after a pause, with what it was asked meanwhile. Raises CannotBeDone."""
@@ -153,6 +154,10 @@ class Nodes:
             raise _cannot(refusal) from refusal
         except OSError as error:
             raise CannotBeDone(f"node {node_id} cannot listen: {error.strerror or error}") from error
+
+
+def _port(context: RequestContext) -> tuple[str, int]:
+    return context.listener, context.endpoint.port
 
 
 def _cannot(refusal: WrongNode | ApiError) -> CannotBeDone:
