@@ -62,6 +62,8 @@ class OAuthBearerExchange:
             if len(bearer) > MOST_TOKEN_BYTES:
                 raise InvalidToken(f"it has more than {MOST_TOKEN_BYTES} bytes")
             found = self._check(bearer)
+            if not _is_text(found.user):
+                raise InvalidToken("its name of the client is no text")
         except InvalidToken as error:
             self._refused(str(error))
             self._refusal = '{"status":"invalid_token"}'
@@ -75,6 +77,15 @@ class OAuthBearerExchange:
             )
         self.user, self.expires_ms, self.is_complete = found.user, found.expires_ms, True
         return b""
+
+
+def _is_text(name: str) -> bool:
+    """JSON can hold halves of characters, which no answer and no log can."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _read(message: bytes) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import cache
+from random import Random
 from typing import Any, Final
 
 from muster.protocol.api import UnknownApi, api, api_named
@@ -18,6 +19,7 @@ from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from muster.simulation.process import PORT, Process
 from muster.simulation.wires import Wire
+from tests.torture.wire import bearer
 
 PRODUCE: Final = 0
 SASL_HANDSHAKE: Final = 17
@@ -46,6 +48,7 @@ class Attacker:
         """It has said who it is."""
         self.token: bytes | None = None
         self.port = port
+        self._is_unclear = False
         self._learn = learn
         self._unread = self._received = b""
         self._asked: deque[tuple[int, int, int]] = deque()
@@ -74,6 +77,8 @@ class Attacker:
             frame, self._unread = self._unread[4 : 4 + size], self._unread[4 + size :]
             if size >= 8 and not self.is_raw:
                 key, version, correlation = struct.unpack_from(">hhi", frame)
+                # a Produce may have no answer: which one that of another with its number belongs to, nobody can tell
+                self._is_unclear |= any(correlation == other and PRODUCE in (key, of) for of, _, other in self._asked)
                 self._asked.append((key, version, correlation))
                 self.is_raw = self.port != PORT and not self.is_known and key == SASL_HANDSHAKE and version == 0
 
@@ -95,6 +100,8 @@ class Attacker:
         self.is_closed = True
 
     def _read(self, frame: bytes) -> None:
+        if self._is_unclear:
+            return
         if self.is_raw and not self._asked:
             self.token = frame
             return
@@ -167,6 +174,16 @@ def scram(algorithm: str, nonce: str) -> Login:
     yield f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
 
-def login(mechanism: str, nonce: str) -> Login:
+def oauthbearer(rng: Random) -> Login:
+    """By OAUTHBEARER, with some token."""
+    refusal = yield bearer.message(rng)
+    if refusal:
+        yield b"\1"
+
+
+def login(mechanism: str, rng: Random) -> Login:
     """By any of them."""
+    if mechanism == "OAUTHBEARER":
+        return oauthbearer(rng)
+    nonce = f"nonce{rng.randrange(1 << 30)}"
     return plain() if mechanism == "PLAIN" else scram(mechanism[6:].replace("-", "").lower(), nonce)

@@ -32,6 +32,7 @@ from tests.support.servers import QUICK
 from tests.torture.clients import Committer
 from tests.torture.ledger import Ledger
 from tests.torture.node.history import BUGS
+from tests.torture.wire import bearer
 from tests.torture.wire.attacker import PASSWORD, USER, Attacker, as_sent, handshake, login
 from tests.torture.wire.drawing import QUIET, Drawing, Drawn, Known, kinds
 from tests.torture.wire.mutating import MOST_BYTES, mutated
@@ -51,7 +52,7 @@ CORPUS: Final = 400
 NEVER: Final = 1 << 60
 START_MS: Final = 60_000
 REST_MS: Final = 120_000
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _JAAS: Final = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -204,6 +205,7 @@ class Chapter:
             "listeners": f"PLAINTEXT://127.0.0.1:{PORT},SASL_PLAINTEXT://127.0.0.1:{SASL_PORT}",
             "sasl.enabled.mechanisms": ",".join(MECHANISMS),
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": _JAAS,
+            **bearer.properties("sasl_plaintext", bearer.keys_file()),
             "connections.max.reauth.ms": rng.choice(("0", "5000")),
             "queued.max.request.bytes": rng.choice(("-1", "110000000")),
         }
@@ -313,7 +315,7 @@ class Chapter:
         rng, world = self._rng, self._world
         mechanism, raw = rng.choice(MECHANISMS), rng.random() < 0.3
         changed = rng.choice((None, None, 0, 1, 2))
-        frames = login(mechanism, f"nonce{rng.randrange(1 << 30)}")
+        frames = login(mechanism, rng)
         data = handshake(mechanism, 0 if raw else 1)
         try:
             for step in range(4):

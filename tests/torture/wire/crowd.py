@@ -28,6 +28,7 @@ from tests.support.tcp_world import TcpWorld
 from tests.torture.clients import Committer, connected
 from tests.torture.ledger import Ledger
 from tests.torture.node.history import BUGS
+from tests.torture.wire import bearer
 from tests.torture.wire.attacker import PASSWORD, USER, as_sent, handshake, login
 from tests.torture.wire.drawing import QUIET, Drawing, Known, kinds
 from tests.torture.wire.mutating import mutated
@@ -63,8 +64,10 @@ class Crowd:
             {
                 **QUICK,
                 "listeners": ",".join(f"{name}://127.0.0.1:0" for name in LISTENERS),
-                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+                "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
                 **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": _JAAS for name in LISTENERS[2:]},
+                **bearer.properties("sasl_plaintext", bearer.keys_file()),
+                **bearer.properties("sasl_ssl", bearer.keys_file()),
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.location": authority.signed("CN=server", host="localhost").pem(folder / "k.pem"),
             },
@@ -199,9 +202,9 @@ class Crowd:
             writer.transport.abort()
 
     async def _log_in(self, rng: Random, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        mechanism, raw = rng.choice(("PLAIN", "SCRAM-SHA-256")), rng.random() < 0.3
+        mechanism, raw = rng.choice(("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER")), rng.random() < 0.3
         data, changed, answer = handshake(mechanism, 0 if raw else 1), rng.choice((None, None, 0, 1, 2)), b""
-        frames = login(mechanism, f"nonce{rng.randrange(1 << 30)}")
+        frames = login(mechanism, rng)
         with contextlib.suppress(StopIteration, ValueError, KeyError, IndexError, UnicodeDecodeError):
             for step in range(4):
                 writer.write(mutated(rng, data, data) if step == changed else data)

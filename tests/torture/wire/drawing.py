@@ -23,7 +23,7 @@ GROUPS: Final = ("g0", "g1", "g2", "c0", "c1", "", "new", "ü" * 80)
 IDS: Final = ("t0", "t1", "", "t" * 300)
 NAMES: Final = {
     "protocol_type": ("consumer", "connect", ""),
-    "mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", ""),
+    "mechanism": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI", ""),
     "subscribed_topic_regex": ("wor.*", ".*", "(", "[[:alpha:]]+", "(a|aa)+$", "", "x{1000}"),
     "server_assignor": ("uniform", "range", "mine", ""),
     "resource_name": ("work", "1", "", "g0", "*", "-1"),

@@ -213,7 +213,8 @@ def test_any_bytes_are_refused_or_challenged(message: bytes) -> None:
 @given(st.data())
 def test_no_bit_of_a_token_may_be_another(data: st.DataObject) -> None:
     token = KEYS.token(Case("good"), NOW_S)
-    at = data.draw(st.integers(0, len(token) - 1))
+    # but in the last letter: some of its bits belong to no byte
+    at = data.draw(st.integers(0, len(token) - 2))
     other = data.draw(st.sampled_from([letter for letter in "Ab0_-." if letter != token[at]]))
     with pytest.raises(InvalidToken):
         STRICT(token[:at] + other + token[at + 1 :])
