@@ -75,6 +75,11 @@ class ClusterImage(NamedTuple):
         brokers = self.brokers
         return [one for one in replicas if one not in brokers or brokers[one].fenced]
 
+    def lives(self, broker_id: int) -> bool:
+        """Whether there is such a broker, and clients are told of it."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
     def endpoint(self, broker_id: int, requester: Requester) -> Endpoint | None:
         """Where clients of the requester's listener reach a broker; None: they do not."""
         broker = self.brokers.get(broker_id)

@@ -30,6 +30,8 @@ RECONNECT_MS = 200
 """How long a client waits at most before it connects anew; by itself kafka-python does for 30 s, librdkafka for 10."""
 COMMIT_MS = 5_000
 """kafka-python waits for ever for an answer to a commit, unless it is told."""
+SILENT_S = 5.0
+"""After so long without a record another consumer takes the place of one of kafka-python."""
 GIVING_UP_S = 5.0
 """How long clients have to end when the story has failed."""
 
@@ -138,13 +140,22 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
     quick: dict[str, Any] = {"bootstrap_servers": bootstrap, "retry_backoff_ms": 20, "metadata_max_age_ms": 1_000}
     quick["reconnect_backoff_max_ms"] = RECONNECT_MS
     producer = kafka.KafkaProducer(enable_idempotence=True, **quick)
-    consumer = kafka.KafkaConsumer(
-        topic, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=50, **quick
-    )
+
+    def join() -> Any:
+        return kafka.KafkaConsumer(
+            topic, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=50, **quick
+        )
+
+    consumer, heard_s = join(), time.monotonic()
     number = 0
     reached: dict[Any, int] = {}
 
     def read() -> None:
+        nonlocal consumer, heard_s
+        if time.monotonic() > heard_s + SILENT_S:
+            # kafka-python 3.0.12 may count a fetch as under way whose connection was cut, and never fetch there again
+            consumer.close()
+            consumer, heard_s = join(), time.monotonic()
         # while it looks for a coordinator that has gone, poll may raise UnknownBrokerIdError
         try:
             found = consumer.poll(timeout_ms=50)
@@ -156,6 +167,7 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
         for place, records in found.items():
             progress.read += [int(record.value) for record in records]
             reached[place] = records[-1].offset + 1
+            heard_s = time.monotonic()
 
     def commit() -> None:
         if reached:

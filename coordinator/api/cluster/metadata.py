@@ -197,6 +197,16 @@ def _present(node: Node, context: RequestContext, topic: Topic, tell_operations:
             rows.append(MetadataResponsePartition(error_code, index, NO_BROKER, epoch, replicas, (), replicas))
         else:
             away = cluster.away(replicas)
+            if not (cluster.is_whole or cluster.lives(leader_id)):
+                # it was found dead just now, and another one will lead the partition in a moment: clients ask again,
+                # and never for a broker of which they are not told
+                rows.append(
+                    MetadataResponsePartition(
+                        ErrorCode.LEADER_NOT_AVAILABLE, index, NO_BROKER, epoch, replicas, state.isr, away
+                    )
+                )
+                yield None
+                continue
             rows.append(MetadataResponsePartition(0, index, leader_id, epoch, replicas, state.isr, away))
         yield None
     return MetadataResponseTopic(0, topic.name, topic.topic_id, topic.internal, rows, operations)

@@ -123,11 +123,13 @@ def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[Describe
     for index, state in enumerate(topic.state.partitions[start:end], start):
         leader, replicas = leaders[index], state.replicas
         online = leader.broker_id != NO_BROKER and topic.is_online(index)
+        # a leader that was found dead just now is no leader, and another one will be in a moment
+        lives = online and (cluster.is_whole or cluster.lives(leader.broker_id))
         rows.append(
             DescribeTopicPartitionsResponsePartition(
-                0 if online else ErrorCode.LEADER_NOT_AVAILABLE,
+                0 if lives else ErrorCode.LEADER_NOT_AVAILABLE,
                 index,
-                leader.broker_id if online else NO_BROKER,
+                leader.broker_id if lives else NO_BROKER,
                 leader.epoch,
                 replicas,
                 state.isr if online else (),

@@ -28,6 +28,7 @@ from muster.protocol.messages.describe_quorum import (
     DescribeQuorumRequestPartitionData,
     DescribeQuorumRequestTopicData,
 )
+from muster.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
 from muster.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -266,6 +267,29 @@ async def test_a_kill_is_found_out_after_the_session_and_nothing_acknowledged_is
         assert (await cluster.ask(there, HeartbeatRequest(group, member[1], member[0]))).error_code == 0
         await server.cluster.return_node(3)
         assert len((await cluster.ask(3, DescribeClusterRequest())).brokers) == 3
+
+
+async def test_nobody_is_told_of_a_leader_that_is_not_among_the_brokers() -> None:
+    """Found dead, and not yet followed by another one: kafka-python's producer would wait for it and ask nobody."""
+    async with three() as cluster:
+        before = await cluster.leaders()
+        cluster.server.cluster._fence(3)
+        asked = MetadataRequest([MetadataRequestTopic(name="t")])
+        answer = await cluster.ask(1, asked)
+        assert [row.node_id for row in answer.brokers] == [1, 2]
+        described = await cluster.ask(1, DescribeTopicPartitionsRequest([TopicRequest("t")]))
+        for rows in (answer.topics[0].partitions, described.topics[0].partitions):
+            for row in rows:
+                leader, epoch = before[row.partition_index]
+                is_dead = leader == 3
+                assert row.leader_id == (-1 if is_dead else leader)
+                assert row.leader_epoch == epoch
+                assert row.error_code == (ErrorCode.LEADER_NOT_AVAILABLE if is_dead else 0)
+                assert list(row.isr_nodes) == [leader]
+                assert list(row.offline_replicas) == ([3] if is_dead else [])
+        group = cluster.group_of(3)
+        found = await cluster.ask(1, FindCoordinatorRequest(coordinator_keys=[group]))
+        assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_leadership_survives_a_restart_and_fewer_nodes(tmp_path: Path) -> None:
