@@ -226,8 +226,8 @@ TOKENS: Final = (
 
 ONLY_HERE: Final = (bad("a number among scopes", {"scope": ["a", 5]}), bad("true as a scope", {"scope": [True]}),
                     bad("a subject that is no text", {"sub": "\ud800"}))  # fmt: skip
-"""With the first two Kafka closes the connection without an answer: its code falls over them. Of the last one it makes
-a "?", which is somebody else.
+"""With the first two Kafka closes the connection without an answer: its code falls over them. The last one is half a
+character, which no answer and no log line can show.
 """
 ANYBODY: Final = (
     Case("no audience, where none is expected", {"aud": MISSING, "iss": "https://other.example"}),
