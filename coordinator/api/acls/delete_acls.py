@@ -8,6 +8,7 @@ from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.security.acl_selection import AclSelection
 from muster.coordinator.security.acls import Acl, AclFilter
 from muster.coordinator.security.authorizer import Operation
 from muster.coordinator.security.standard_authorizer import StandardAuthorizer
@@ -30,7 +31,7 @@ MOST_DELETED: Final = 10_000
 counts for each here: the answer tells of it as often.
 """
 MOST_FILTERS: Final = 1_000
-"""Of one request: each looks at all entries."""
+"""Of one request: each may need all entries sorted anew."""
 _TOO_MANY: Final = f"Cannot remove more than {MOST_DELETED} acls in a single delete operation."
 
 
@@ -54,16 +55,14 @@ def handle_delete_acls(
     answers: list[DeleteAclsFilterResult] = []
     doomed: dict[Acl, None] = {}
     told = 0
+    selection = AclSelection(authorizer.rules.ids)
     for wanted in filters:
         fault = _fault(wanted)
         if fault is not None:
             answers.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=fault))
             continue
-        selected: list[Acl] = []
-        for acl in authorizer.rules.candidates(wanted):
-            if wanted.selects(acl):
-                selected.append(acl)
-            yield None
+        # once there are too many, it does not matter how many more there would be
+        selected = [] if told > MOST_DELETED else (yield from selection.select(wanted))
         told += len(selected)
         if told > MOST_DELETED:
             answers.append(DeleteAclsFilterResult(error_code=ErrorCode.POLICY_VIOLATION, error_message=_TOO_MANY))
