@@ -35,11 +35,15 @@ RUN useradd --uid 1000 --user-group --no-create-home --home-dir /var/lib/muster 
       'advertised.listeners=PLAINTEXT://localhost:9092' \
       'log.dirs=/var/lib/muster/data' > /etc/muster/server.properties
 COPY --from=build /opt/muster /opt/muster
+# what start scripts for the images of Apache and of Confluent look for; they change some of it
+COPY --chown=muster:muster docker/etc/kafka /etc/kafka
+COPY --chown=muster:muster docker/etc/confluent /etc/confluent
+COPY docker/usr/local/bin /usr/local/bin
 ENV PATH=/opt/muster/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 USER muster
 WORKDIR /var/lib/muster
 VOLUME /var/lib/muster
 EXPOSE 9092
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=5s --timeout=6s --start-period=10s CMD ["muster", "health", "--config", "/etc/muster/server.properties"]
-ENTRYPOINT ["muster", "serve", "--config", "/etc/muster/server.properties"]
+HEALTHCHECK --interval=5s --timeout=6s --start-period=10s CMD ["muster-health"]
+ENTRYPOINT ["muster-entrypoint"]

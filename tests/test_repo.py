@@ -131,4 +131,4 @@ def test_an_image_is_built_from_all_that_the_package_consists_of() -> None:
     """A folder that is left out makes a dangling link, and the wheel is built without it."""
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert kept >= {link.name for link in (ROOT / "muster").iterdir() if link.is_symlink()}
-    assert kept >= {"muster", "pyproject.toml", "requirements/build.txt", "requirements/run.txt"}
+    assert kept >= {"docker", "muster", "pyproject.toml", "requirements/build.txt", "requirements/run.txt"}

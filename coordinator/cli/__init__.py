@@ -115,6 +115,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="only say what this configuration opens to whom; exit status 0, or 2 when it cannot be used",
     )
     serve.add_argument(
+        "--started-lines",
+        action="store_true",
+        help="print to stdout, before `muster ready`, what Kafka logs when it has started: containers wait for it",
+    )
+    serve.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         type=str.lower,

@@ -50,9 +50,14 @@ def serve(options: argparse.Namespace) -> int:
     fallback = _LOG4J_LEVELS.get(os.environ.get("KAFKA_LOG4J_ROOT_LOGLEVEL", "").upper(), "info")
     log = output.configure(options.log_level or fallback)
     stdout = LineWriter(writer(sys.stdout))
+
+    def ready(host: str, port: int) -> None:
+        for line in _started_lines(config.node_id) if options.started_lines else ():
+            stdout.put(line)
+        stdout.put(f"muster ready {show(host, port)}")
+
     try:
-        # the one line on stdout
-        status, last_words = _run(config, options, lambda host, port: stdout.put(f"muster ready {show(host, port)}"))
+        status, last_words = _run(config, options, ready)
     except Exception:  # noqa: BLE001 - said as the interpreter would, but behind all that was logged
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
@@ -60,6 +65,16 @@ def serve(options: argparse.Namespace) -> int:
     stdout.close()
     log.close()
     return status
+
+
+def _started_lines(node_id: int) -> tuple[str, ...]:
+    """What Kafka logs when it has started, with ZooKeeper and without: each starter of containers waits for one."""
+    return (
+        f"[KafkaServer id={node_id}] started (kafka.server.KafkaServer)",
+        f"[BrokerLifecycleManager id={node_id}] The broker has been unfenced. Transitioning from RECOVERY to RUNNING. "
+        "(kafka.server.BrokerLifecycleManager)",
+        f"[KafkaRaftServer nodeId={node_id}] Kafka Server started (kafka.server.KafkaRaftServer)",
+    )
 
 
 def _check(config: Config, options: argparse.Namespace) -> int:
