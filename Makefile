@@ -68,7 +68,7 @@ torture: venv ## whole nodes under faults of everything, in virtual time; a serv
 torture-wire: venv ## hostile bytes and crowds: nodes in memory, then a server process (ARGS='--inputs 10000000 --crowd 100000 --seed 7')
 	$(BIN)/python -m tests.torture.wire $(or $(ARGS),--crowd 20000)
 
-exactly-once: venv ## read-process-write with every client under kills of both sides, and a server killed at each write of a commit (ARGS='--kills 50 --clients java,franz-go --seed 7')
+exactly-once: venv ## read-process-write with every client under kills of both sides, and a server killed at each write of a commit (ARGS='--kills 50 --clients java,franz-go --server nodes --seed 7')
 	$(BIN)/python -m tests.exactly_once $(ARGS)
 
 torture-nodes: venv ## stock clients while the brokers of a cluster stop, die and return (ARGS='--changes 100 --seed 7')

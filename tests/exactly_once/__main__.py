@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.exactly_once.clients import COMMANDS, available
-from tests.exactly_once.run import SETTINGS, VICTIMS, WORKERS_ONLY, Run
+from tests.exactly_once.run import NODES, SETTINGS, VICTIMS, WORKERS_ONLY, Run, nodes_server
 from tests.exactly_once.sweep import Sweep
 from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProcess
 
@@ -26,7 +26,12 @@ def main() -> int:
         "--clients", default=",".join([SWEEP, *COMMANDS]), help=f"default: {SWEEP},{','.join(COMMANDS)}"
     )
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="who is killed, and when")
-    parser.add_argument("--server", choices=["muster", "kafka"], default="muster")
+    parser.add_argument(
+        "--server",
+        choices=["muster", "nodes", "kafka"],
+        default="muster",
+        help="nodes: three brokers in one process, which stop, die and return (default: muster)",
+    )
     parser.add_argument("--keep", type=Path, help="keep what servers and workers wrote in this folder")
     options = parser.parse_args()
     print(f"seed {options.seed}", flush=True)
@@ -58,11 +63,14 @@ def _one(client: str, kind: str, folder: Path, seed: int, kills: int) -> bool:
     workdir = folder / client
     properties = {**QUICK, **SETTINGS}
     server: ServerProcess
-    server = KafkaServer(workdir, properties) if kind == "kafka" else MusterServer(workdir, properties)
+    if kind == "nodes":
+        server = nodes_server(workdir)
+    else:
+        server = KafkaServer(workdir, properties) if kind == "kafka" else MusterServer(workdir, properties)
     command = COMMANDS[client](folder)
     server.start()
 
-    victims = WORKERS_ONLY if kind == "kafka" else VICTIMS
+    victims = {"kafka": WORKERS_ONLY, "nodes": NODES}.get(kind, VICTIMS)
 
     def show(number: int, who: str) -> None:
         if number % 10 == 0 or number == kills:

@@ -21,7 +21,7 @@ from tests.e2e.conftest import create_topic
 from tests.exactly_once.application import judge, shown
 from tests.exactly_once.checker import Checker
 from tests.support import wire
-from tests.support.servers import REPOSITORY, ServerProcess
+from tests.support.servers import QUICK, REPOSITORY, NodesServer, ServerProcess
 
 GROUP, INPUT, OUTPUT = "counting", "numbers", "counted"
 INPUTS, OUTPUTS = 4, 3
@@ -36,6 +36,8 @@ WORKERS_ONLY = ("worker", "zombie")
 """For Kafka 4.3: killed between markers it loses what was committed, as its coordinator completes the transaction
 before the partitions have their leaders again.
 """
+NODES = ("node", "node", "node", "worker", "zombie")
+"""For several brokers in one process: one is stopped or killed, or the one that is away returns."""
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
@@ -155,8 +157,9 @@ class Run:
 
     def run(self) -> list[str]:
         """What must not be, as sentences."""
-        create_topic(self.server, INPUT, INPUTS)
-        create_topic(self.server, OUTPUT, OUTPUTS)
+        if not isinstance(self.server, NodesServer):  # that was given its topics
+            create_topic(self.server, INPUT, INPUTS)
+            create_topic(self.server, OUTPUT, OUTPUTS)
         try:
             for worker in self._workers.values():
                 worker.start()
@@ -166,6 +169,8 @@ class Run:
                 time.sleep(self._random.random() * 0.02)
                 self._on_kill(number + 1, self._kill())
                 self._drain()
+            if isinstance(self.server, NodesServer):
+                _return_all(self.server)
             self._feed()
             for worker in self._workers.values():
                 worker.thaw()
@@ -198,6 +203,8 @@ class Run:
         who = self._random.choice(self._victims)
         for worker in self._workers.values():
             worker.thaw()
+        if who == "node":
+            return self._change_nodes()
         if who != "server":
             victim = self._workers[self._random.choice(sorted(self._workers))]
             if who == "zombie":
@@ -212,6 +219,14 @@ class Run:
             victim.start()
         self.server.start()
         return who
+
+    def _change_nodes(self) -> str:
+        assert isinstance(self.server, NodesServer)
+        if _return_all(self.server):
+            return "return"
+        verb = self._random.choice(("stop", "kill"))
+        self.server.nodes(verb, self._random.choice((1, 2, 3)))
+        return verb
 
     def _committed(self) -> bool:
         """Hear of something; was it a transaction that is committed?"""
@@ -300,10 +315,26 @@ class Run:
         return seen
 
 
+def nodes_server(workdir: Path) -> NodesServer:
+    """Three brokers that notice soon when one of them dies."""
+    topics = ["--topic", f"{INPUT}:{INPUTS}", "--topic", f"{OUTPUT}:{OUTPUTS}"]
+    return NodesServer(workdir, {**QUICK, **SETTINGS, "broker.session.timeout.ms": "300"}, arguments=topics)
+
+
+def _return_all(server: NodesServer) -> bool:
+    """Whether a broker was away."""
+    away = [row["node"] for row in server.nodes("list") if row["state"] != "up"]
+    for node in away:
+        server.nodes("return", node)
+    return bool(away)
+
+
 def open_transactions(server: ServerProcess) -> dict[str, str]:
     """The states of those that have no Complete... yet. Raises OSError or EOFError while the server cannot say."""
-    with socket.create_connection(server.address, timeout=30) as connection:
-        states = wire.read_transactions(wire.call(connection, wire.list_transactions()))
+    states: dict[str, str] = {}
+    for address in server.addresses:
+        with socket.create_connection(address, timeout=30) as connection:
+            states |= wire.read_transactions(wire.call(connection, wire.list_transactions()))
     return {name: state for name, state in states.items() if state not in ENDED}
 
 

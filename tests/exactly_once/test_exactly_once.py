@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.exactly_once.clients import COMMANDS
-from tests.exactly_once.run import SETTINGS, Run
+from tests.exactly_once.run import SETTINGS, Run, nodes_server
 from tests.exactly_once.sweep import Sweep
 from tests.support.servers import QUICK, MusterServer
 
@@ -19,6 +19,21 @@ def test_a_record_is_counted_once_when_server_and_workers_are_killed(tmp_path: P
     command = COMMANDS["aiokafka"](tmp_path)
     how = {"workers": 2, "records_per_kill": 60, "transactions_per_kill": 4}
     run = Run(server, command, tmp_path, seed=1, kills=2, victims=["server", "both"], **how)
+    try:
+        assert run.run() == []
+    finally:
+        if server.running:
+            server.kill()
+    assert run.said["committed"]
+
+
+@pytest.mark.timeout(120)
+def test_a_record_is_counted_once_when_coordinators_and_leaders_move(tmp_path: Path) -> None:
+    server = nodes_server(tmp_path)
+    server.start()
+    command = COMMANDS["confluent-kafka"](tmp_path)
+    how = {"workers": 2, "records_per_kill": 60, "transactions_per_kill": 4}
+    run = Run(server, command, tmp_path, seed=1, kills=3, victims=["node"], **how)
     try:
         assert run.run() == []
     finally:

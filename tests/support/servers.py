@@ -7,6 +7,7 @@ May not import the product: here a server is its command line.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import selectors
@@ -18,6 +19,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.support import wire
 
@@ -62,9 +64,14 @@ class ServerProcess:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
-        host, port = self.bootstrap.rsplit(":", 1)
-        return host, int(port)
+        """Host and port, of the first broker."""
+        return self.addresses[0]
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each broker."""
+        pairs = [one.rsplit(":", 1) for one in self.bootstrap.split(",")]
+        return [(host, int(port)) for host, port in pairs]
 
     @property
     def running(self) -> bool:
@@ -190,6 +197,30 @@ class MusterServer(ServerProcess):
                     )
                 line += byte
         return line.decode()
+
+
+class NodesServer(MusterServer):
+    """`muster serve --nodes 3`: three brokers in one process, told what to do by `muster nodes`. `bootstrap` is all."""
+
+    def __init__(
+        self, workdir: Path, properties: Mapping[str, str] | None = None, *, arguments: Sequence[str] = ()
+    ) -> None:
+        super().__init__(workdir, properties, arguments=["--nodes", "3", *arguments])
+
+    def wait_until_ready(self, process: subprocess.Popen[bytes]) -> str:
+        """Ready as one broker is; then its brokers are asked for."""
+        super().wait_until_ready(process)
+        return ",".join(row["addresses"][0] for row in self.nodes("list"))
+
+    def nodes(self, verb: str, *node: int) -> list[dict[str, Any]]:
+        """The brokers, after one of them was told to do something. Raises CalledProcessError."""
+        told = subprocess.run(
+            [self.executable, "nodes", verb, *map(str, node), "--json", "--data-dir", self.workdir / "data"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [json.loads(line) for line in told.stdout.splitlines()]
 
 
 class KafkaServer(ServerProcess):
