@@ -1,5 +1,5 @@
-"""The client of `muster groups` and `muster transactions`: connections to the nodes of a cluster, one request after the
-other. It waits for each answer: for a command line, not for a server.
+"""The client of `muster groups`, `muster transactions` and `muster.testing`: connections to the nodes of a cluster, one
+request after the other. It waits for each answer: for a command line, not for a server.
 """
 
 from __future__ import annotations
@@ -46,6 +46,13 @@ NEEDED: Final = {
     ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
     ApiKey.DESCRIBE_PRODUCERS: (0, 0),
     ApiKey.DESCRIBE_CONFIGS: (1, 4),
+    # those of `muster.testing`
+    ApiKey.PRODUCE: (3, 12),
+    ApiKey.OFFSET_COMMIT: (2, 9),
+    ApiKey.LEAVE_GROUP: (3, 5),
+    ApiKey.CREATE_TOPICS: (4, 7),
+    ApiKey.DELETE_TOPICS: (1, 5),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
 }
 """The versions that are spoken here: those whose shape is the newest one, with names of topics."""
 

@@ -91,8 +91,8 @@ def _classic(group: ClassicGroup, member: Member) -> MemberView:
     owned: Owned = {}
     subscribed: tuple[str, ...] = ()
     if group.protocol_type == CONSUMER:
-        owned = _read_assignment(member.assignment)
-        subscribed = _read_subscription(member.metadata(name) or member.protocols[0][1] if member.protocols else b"")
+        owned = read_assignment(member.assignment)
+        subscribed = read_subscription(member.metadata(name) or member.protocols[0][1] if member.protocols else b"")
     doing, is_settled = _doing(group, member)
     return MemberView(
         member.member_id,
@@ -124,7 +124,8 @@ def _doing(group: ClassicGroup, member: Member) -> tuple[str, bool]:
     return "has its assignment", True
 
 
-def _read_assignment(data: bytes) -> Owned:
+def read_assignment(data: bytes) -> Owned:
+    """What an assignment of a consumer has; nothing when it cannot be read."""
     if not data:
         return {}
     try:
@@ -134,7 +135,8 @@ def _read_assignment(data: bytes) -> Owned:
     return {one.topic: tuple(sorted(one.partitions)) for one in sorted(rows, key=lambda row: row.topic)}
 
 
-def _read_subscription(data: bytes) -> tuple[str, ...]:
+def read_subscription(data: bytes) -> tuple[str, ...]:
+    """The topics that a consumer subscribes to by name, ascending; none when that cannot be read."""
     try:
         return tuple(sorted(decode_subscription(data)[1].topics)) if data else ()
     except MalformedMessage:

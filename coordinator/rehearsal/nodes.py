@@ -60,6 +60,11 @@ class PausedNodes:
         for proceed in waiting:
             proceed()
 
+    def resume_all(self) -> None:
+        """No node is paused any more."""
+        for node_id in list(self._waiting):
+            self.resume(node_id)
+
     def is_paused(self, node_id: int) -> bool:
         """Whether it is."""
         return node_id in self._waiting

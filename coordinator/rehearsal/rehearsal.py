@@ -29,3 +29,8 @@ class Rehearsal:
         self.groups = Groups(self.server, self.joins)
         self.topics = Topics(self.server)
         self.nodes = Nodes(self.server, self.paused)
+
+    def tidy(self) -> None:
+        """Nothing is held or paused any more, as after a test."""
+        self.joins.release_all()
+        self.paused.resume_all()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 from muster.coordinator import uuids
 from muster.coordinator.log import MemoryStorage, Storage
 from muster.coordinator.machine import Machine
+from muster.coordinator.net.listener import Listener, ListenerAddress
 
 
 class RehearsalMachine(Machine):
@@ -18,6 +20,10 @@ class RehearsalMachine(Machine):
         self.seed = seed
         self._random = None if seed is None else random.Random(seed)
         self._memory = MemoryStorage()
+        self.ports: list[int] = []
+        """Where the server listened before: each listener that may take any port takes these again, one after the
+        other.
+        """
 
     def draw_uuid(self) -> bytes:
         """See `Machine`."""
@@ -30,3 +36,9 @@ class RehearsalMachine(Machine):
     def storage(self, directory: Path | None) -> Storage:
         """See `Machine`."""
         return self._memory if directory is None else super().storage(directory)
+
+    def listener(self, address: ListenerAddress, *more: Any) -> Listener:
+        """See `Machine`."""
+        if not address.port and self.ports:
+            address = address._replace(port=self.ports.pop(0))
+        return super().listener(address, *more)

@@ -1,0 +1,171 @@
+"""Topics of a cluster that is there, by Kafka's own requests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from muster.coordinator.cli.cluster import Cluster, sentence
+from muster.coordinator.log import batches
+from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.topics import NewRecord, Record
+from muster.protocol.api import ApiKey
+from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest
+from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+"""ListOffsets' timestamps for the ends of a partition."""
+FETCH_BYTES: Final = 1024 * 1024
+TIMEOUT_MS: Final = 30_000
+PATIENCE_S: Final = 10.0
+"""How long a topic that was made is waited for: brokers learn of it one after the other."""
+
+
+class AdminTopics:
+    """The verbs on topics: see `rehearsal.topics.Topics`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._turn = 0
+
+    def names(self) -> list[str]:
+        """See `Topics`, as all below."""
+        return sorted(self._cluster.topics(None))
+
+    def create(self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> None:
+        """Returns when all partitions have leaders."""
+        rows = [CreatableTopicConfig(*one) for one in (configs or {}).items()]
+        topic = CreatableTopic(name, -1 if partitions is None else partitions, -1, (), rows)
+        answer = self._cluster.bootstrap.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], TIMEOUT_MS))
+        _check(name, answer.topics[0])
+        due_s = time.monotonic() + PATIENCE_S
+        while not self._is_led(name, 1 if partitions is None else partitions):
+            if time.monotonic() > due_s:
+                raise CannotBeDone(f"topic {name} has no leaders after {PATIENCE_S:g} s")
+            time.sleep(0.02)
+
+    def _is_led(self, name: str, partitions: int) -> bool:
+        found = self._cluster.topics([name]).get(name)
+        rows = [] if found is None else found.partitions
+        return len(rows) >= partitions and all(one.leader_id >= 0 and not one.error_code for one in rows)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """Returns when all partitions have leaders."""
+        request = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
+        _check(name, self._cluster.bootstrap.ask(ApiKey.CREATE_PARTITIONS, request).results[0])
+        due_s = time.monotonic() + PATIENCE_S
+        while not self._is_led(name, partitions):
+            if time.monotonic() > due_s:
+                raise CannotBeDone(f"topic {name} has no leaders after {PATIENCE_S:g} s")
+            time.sleep(0.02)
+
+    def delete(self, name: str) -> None:
+        """The topic, and all that is in it."""
+        request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
+        _check(name, self._cluster.bootstrap.ask(ApiKey.DELETE_TOPICS, request).responses[0])
+
+    def _leaders(self, name: str) -> dict[int, int]:
+        found = self._cluster.topics([name]).get(name)
+        if found is None:
+            raise CannotBeDone(f"there is no topic {name}")
+        return {one.partition_index: one.leader_id for one in sorted(found.partitions, key=_index)}
+
+    def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
+        """Acknowledged by all replicas."""
+        leaders = self._leaders(name)
+        found: list[tuple[int, int]] = []
+        for record in records:
+            index = self._place(record, len(leaders))
+            if index not in leaders:
+                raise CannotBeDone(f"there is no partition {name}-{index}")
+            stamp = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
+            row: Any = (record.key, record.value, list(record.headers))
+            batch = bytes(batches.build([row], timestamp_ms=stamp))
+            data = [TopicProduceData(name, partition_data=[PartitionProduceData(index, batch)])]
+            request = ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=data)
+            answer = self._cluster.node(leaders[index]).ask(ApiKey.PRODUCE, request)
+            one = answer.responses[0].partition_responses[0]
+            _check(f"{name}-{index}", one)
+            found.append((index, one.base_offset))
+        return found
+
+    def _place(self, record: NewRecord, count: int) -> int:
+        if record.partition is not None:
+            return record.partition
+        if record.key is None:
+            self._turn += 1
+            return (self._turn - 1) % count
+        from aiokafka.partitioner import murmur2
+
+        return int(murmur2(record.key) & 0x7FFFFFFF) % count
+
+    def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
+        """Partition by partition."""
+        leaders, ends, starts = self._leaders(name), self.end_offsets(name), self.start_offsets(name)
+        found: list[Record] = []
+        for index in leaders if partition is None else [partition]:
+            offset = max(since, starts.get(index, 0))
+            while offset < ends.get(index, 0) and len(found) < most:
+                row = FetchPartition(index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+                request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(name, partitions=[row])])
+                answer = self._cluster.node(leaders[index]).ask(ApiKey.FETCH, request)
+                data = answer.responses[0].partitions[0]
+                _check(f"{name}-{index}", data)
+                before = offset
+                for header, rows in batches.read(bytes(data.records or b"")):
+                    offset = max(offset, header.last_offset + 1)
+                    if not header.is_control:
+                        found += [_record(name, index, one) for one in rows if one.offset >= since]
+                if offset == before:
+                    break
+        return found[:most]
+
+    def end_offsets(self, name: str) -> dict[int, int]:
+        """The offset of the next record of each partition."""
+        return self._offsets(name, LATEST)
+
+    def start_offsets(self, name: str) -> dict[int, int]:
+        """The offset of the oldest record of each partition."""
+        return self._offsets(name, EARLIEST)
+
+    def _offsets(self, name: str, which: int) -> dict[int, int]:
+        by_leader: dict[int, list[int]] = {}
+        for index, leader in self._leaders(name).items():
+            by_leader.setdefault(leader, []).append(index)
+        found: dict[int, int] = {}
+        for leader, indexes in by_leader.items():
+            rows = [ListOffsetsTopic(name, [ListOffsetsPartition(one, -1, which) for one in indexes])]
+            answer = self._cluster.node(leader).ask(ApiKey.LIST_OFFSETS, ListOffsetsRequest(-1, 0, rows))
+            for one in answer.topics[0].partitions:
+                _check(f"{name}-{one.partition_index}", one)
+                found[one.partition_index] = one.offset
+        return dict(sorted(found.items()))
+
+
+def _index(row: Any) -> int:
+    return int(row.partition_index)
+
+
+def _check(what: str, row: Any) -> None:
+    if row.error_code:
+        raise CannotBeDone(f"{what}: {sentence(row.error_code, getattr(row, 'error_message', None))}")
+
+
+def _record(name: str, index: int, row: batches.Record) -> Record:
+    key, value = row.key, row.value
+    headers = tuple((name, None if one is None else bytes(one)) for name, one in row.headers)
+    return Record(
+        name,
+        index,
+        row.offset,
+        row.timestamp,
+        None if key is None else bytes(key),
+        None if value is None else bytes(value),
+        headers,
+    )

@@ -1,0 +1,224 @@
+"""A cluster that is there, as the server of tests: Apache Kafka, or Muster in a process of its own.
+
+It is asked by Kafka's own requests, those of administrators. What only Muster can do raises `OnlyMuster`; waits ask
+again and again, for nobody tells when something has happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
+
+from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.config.listeners import parse_address
+from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, names
+from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
+from muster.coordinator.rehearsal.nodes import NodeView
+from muster.coordinator.rehearsal.views import GroupView, Offsets
+from muster.testing.admin_groups import describe, group_ids, remove_member, reset
+from muster.testing.admin_topics import AdminTopics
+from muster.testing.door import Door, LoopThread
+from muster.testing.server_lines import ServerLines
+from muster.testing.verbs import Topics
+
+LOOK_S: Final = 0.05
+"""Between two looks at a group that is waited for."""
+
+
+class OnlyMuster(CannotBeDone):
+    """Only a Muster that this program has started can do it."""
+
+
+class Against:
+    """A cluster at a bootstrap address: a `verbs.Runner` that starts and ends nothing."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        """`bootstrap_servers`: HOST:PORT, with commas; the first one is asked."""
+        self.bootstrap_servers = bootstrap_servers
+        self.door = Door()
+        self.lines = ServerLines()
+        self._thread: LoopThread | None = None
+        self._verbs: ClusterVerbs | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """See `Runner`."""
+        return self._verbs is not None
+
+    def start(self) -> None:
+        """Connect. Raises CannotBeDone."""
+        if self._thread is not None:
+            raise CannotBeDone("it is connected already")
+        address = parse_address(self.bootstrap_servers.partition(",")[0], "the bootstrap server")
+        thread = LoopThread(asyncio.SelectorEventLoop, "muster-against")
+        try:
+            verbs = ClusterVerbs(Cluster(address))
+        except AskingFailed as failure:
+            raise CannotBeDone(str(failure)) from failure
+        self.door.open(thread.start(_nothing, _nothing))
+        self._thread, self._verbs = thread, verbs
+
+    def stop(self) -> None:
+        """Hang up."""
+        thread, verbs = self._thread, self._verbs
+        if thread is not None and verbs is not None:
+            self._thread = self._verbs = None
+            self.door.close()
+            thread.end()
+            verbs.cluster.close()
+
+    def kill(self) -> None:
+        """Nobody kills a cluster that others have started."""
+        raise OnlyMuster("a cluster that is there is not killed")
+
+    def verbs(self) -> ClusterVerbs:
+        """See `Runner`."""
+        if self._verbs is None:
+            raise CannotBeDone("it is not connected")
+        return self._verbs
+
+
+class ClusterVerbs:
+    """See `verbs.Verbs`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.topics = AdminTopics(cluster)
+        self.groups = AdminGroups(cluster, self.topics)
+        self.nodes = AdminNodes(cluster)
+
+    def tidy(self) -> None:
+        """There is nothing to tidy."""
+
+
+class AdminGroups:
+    """The verbs on groups, as far as administrators have them."""
+
+    def __init__(self, cluster: Cluster, topics: AdminTopics) -> None:
+        self._cluster = cluster
+        self._topics = topics
+
+    def ids(self) -> list[str]:
+        """See `Groups`, as all below."""
+        return group_ids(self._cluster)
+
+    def describe(self, group_id: str) -> GroupView:
+        """Where a member of a classic group stands is not told by Kafka."""
+        return describe(self._cluster, self._topics, group_id)
+
+    def events(self, _: str) -> list[dict[str, Any]]:
+        """Kafka keeps no history."""
+        return []
+
+    def history(self, _: str, *, everything: bool = False) -> list[str]:  # noqa: ARG002  # as of Groups
+        """Kafka keeps none."""
+        return []
+
+    async def wait_stable(
+        self, group_id: str, *, members: int | None = None, partitions: Topics = None, timeout_s: float
+    ) -> GroupView:
+        """The group is stable, with so many members, and somebody owns each partition of these topics."""
+        topics = names(partitions)
+        what = f"is stable with {'members' if members is None else f'{members} members'}, owning {', '.join(topics)}"
+
+        def holds(group: GroupView) -> bool:
+            counts = {name: len(self._topics.end_offsets(name)) for name in topics} if group.is_stable else {}
+            return is_stable(group, members, counts)
+
+        return await self._wait(group_id, holds, what, timeout_s)
+
+    async def wait_until(
+        self, group_id: str, predicate: Callable[[GroupView], object], *, what: str, topics: Topics, timeout_s: float
+    ) -> GroupView:
+        """The predicate is asked again and again."""
+        del topics
+        return await self._wait(group_id, predicate, what, timeout_s)
+
+    async def wait_consumed(
+        self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float
+    ) -> GroupView:
+        """It has committed all that is there now, or up to these offsets."""
+        if up_to is not None:
+            wanted = dict(up_to)
+        else:
+            of = names(topics) or tuple(self.describe(group_id).end_offsets)
+            wanted = {(name, one): end for name in of for one, end in self._topics.end_offsets(name).items()}
+
+        def holds(group: GroupView) -> bool:
+            return has_consumed(group, wanted) if wanted else bool(group.offsets) and not group.total_lag
+
+        return await self._wait(group_id, holds, f"has committed {wanted or 'all that is there'}", timeout_s)
+
+    async def _wait(
+        self, group_id: str, holds: Callable[[GroupView], object], what: str, timeout_s: float
+    ) -> GroupView:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + timeout_s
+        while True:
+            group = self.describe(group_id)
+            if holds(group):
+                return group
+            if loop.time() >= due_s:
+                raise WaitFailed(group_id, what, timeout_s, str(group), ("Kafka keeps no history",))
+            await asyncio.sleep(LOOK_S)
+
+    def remove(self, group_id: str, member: str) -> None:
+        """As administrators do."""
+        remove_member(self._cluster, self.describe(group_id), member)
+
+    def reset_offsets(self, group_id: str, to: Any, topics: Topics = None) -> Offsets:
+        """As administrators do."""
+        return reset(self._cluster, self._topics, self.describe(group_id), to, names(topics))
+
+    def rebalance(self, _: str) -> NoReturn:
+        """Not of Kafka."""
+        raise OnlyMuster("a rebalance can be forced on a Muster only that this program has started")
+
+    def expire(self, _: str, __: str) -> NoReturn:
+        """Not of Kafka."""
+        raise OnlyMuster("a session can be ended on a Muster only that this program has started")
+
+    def hold_joins(self, _: str) -> NoReturn:
+        """Not of Kafka."""
+        raise OnlyMuster("joins can be held on a Muster only that this program has started")
+
+    def release(self, _: str) -> NoReturn:
+        """Not of Kafka."""
+        raise OnlyMuster("joins can be held on a Muster only that this program has started")
+
+    def wait_held(self, _: str, __: int, *, timeout_s: float) -> NoReturn:  # noqa: ARG002  # as of Groups
+        """Not of Kafka."""
+        raise OnlyMuster("joins can be held on a Muster only that this program has started")
+
+
+class AdminNodes:
+    """The verbs on nodes, as far as administrators have them."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def ids(self) -> list[int]:
+        """Of all brokers."""
+        return sorted(self._cluster.nodes)
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The broker that coordinates the group."""
+        address = self._cluster.coordinator(group_id).address
+        return next(node for node, at in self._cluster.nodes.items() if f"{at.host}:{at.port}" == address)
+
+    def describe(self, node_id: int) -> NodeView:
+        """What clients know of a broker."""
+        at = self._cluster.nodes.get(node_id)
+        if at is None:
+            raise CannotBeDone(f"there is no node {node_id}")
+        return NodeView(node_id, "up", None, (f"{at.host}:{at.port}",), -1, -1, -1)
+
+    def _only(self, *_: object) -> NoReturn:
+        raise OnlyMuster("nodes can be stopped, killed and paused of a Muster only that this program has started")
+
+    stop = kill = pause = resume = return_ = _only
+
+
+def _nothing() -> None:
+    pass

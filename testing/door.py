@@ -1,0 +1,135 @@
+"""The one way from a test's thread to the event loop of its server: a verb goes in, what it gives comes back.
+
+The verbs run on the server's loop and nowhere else, so that nothing of the server need be safe for threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from muster.coordinator.rehearsal.errors import CannotBeDone
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 60.0
+"""How long a verb that waits for nothing may take; more, and the server hangs."""
+
+
+class Door:
+    """See the module. Open while a loop runs behind it."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Verbs run on this loop from now on."""
+        self._loop = loop
+
+    def close(self) -> None:
+        """The loop ends."""
+        self._loop = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a server is behind it."""
+        return self._loop is not None
+
+    def _send(self, verb: Callable[[], T | Awaitable[T]]) -> concurrent.futures.Future[T]:
+        loop = self._loop
+        if loop is None:
+            raise CannotBeDone("the server does not run")
+        return asyncio.run_coroutine_threadsafe(_run(verb), loop)
+
+    def call(self, verb: Callable[[], T | Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
+        """Run a verb on the server's loop, and wait for what it gives; raises what it raises. `patience_s`: longer than
+        any wait in it.
+        """
+        future = self._send(verb)
+        try:
+            return future.result(patience_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def wait(self, verb: Callable[[], T | Awaitable[T]], timeout_s: float) -> T:
+        """`call` of a verb that waits for `timeout_s` at most. Raises RuntimeError on a thread with an event loop that
+        runs: what is waited for could not happen there.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self.call(verb, timeout_s + PATIENCE_S)
+        raise RuntimeError(
+            "this would hold up the event loop, on which your consumers may live: await it (muster.aio.group(…), or "
+            "`async with Muster() as muster`)"
+        )
+
+    async def awaited(self, verb: Callable[[], T | Awaitable[T]]) -> T:
+        """The same for a coroutine: of asyncio, or of whatever anyio runs on."""
+        future = self._send(verb)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            # imported here: only who runs on another loop than asyncio's has it
+            import anyio.to_thread
+
+            try:
+                return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)  # type: ignore[no-any-return]  # no types
+            except BaseException:
+                future.cancel()
+                raise
+        return await asyncio.wrap_future(future)
+
+
+async def _run(verb: Callable[[], T | Awaitable[T]]) -> T:
+    found = verb()
+    return await found if inspect.isawaitable(found) else found
+
+
+class LoopThread:
+    """A thread with an event loop of its own, from `start` to `end`."""
+
+    def __init__(self, factory: Callable[[], asyncio.AbstractEventLoop], name: str) -> None:
+        self._factory = factory
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, begin: Callable[[], object], over: Callable[[], object]) -> asyncio.AbstractEventLoop:
+        """Run a loop until `end`; `begin` and `over` are called in its thread, before and after."""
+        started = threading.Event()
+
+        def run() -> None:
+            begin()
+            try:
+                with asyncio.Runner(loop_factory=self._factory) as runner:
+                    loop = self.loop = runner.get_loop()
+                    loop.call_soon(started.set)
+                    loop.run_forever()
+            finally:
+                over()
+
+        # a test that ends without stopping its server is not to hang
+        self._thread = threading.Thread(target=run, name=self._name, daemon=True)
+        self._thread.start()
+        started.wait()
+        assert self.loop is not None
+        return self.loop
+
+    def run(self, what: Coroutine[Any, Any, T], patience_s: float = PATIENCE_S) -> T:
+        """Run a coroutine there to its end."""
+        assert self.loop is not None
+        return asyncio.run_coroutine_threadsafe(what, self.loop).result(patience_s)
+
+    def end(self) -> None:
+        """The loop ends, and the thread."""
+        loop, thread = self.loop, self._thread
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(PATIENCE_S)
+        self.loop = self._thread = None

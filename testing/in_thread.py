@@ -1,0 +1,121 @@
+"""A server in a thread of this process, with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from muster.coordinator.config.listeners import show
+from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.rehearsal import Rehearsal
+from muster.coordinator.rehearsal.seeded import RehearsalMachine
+from muster.testing import server_lines
+from muster.testing.door import Door, LoopThread
+from muster.testing.server_lines import ServerLines
+from muster.testing.settings import Given, config_of
+from muster.testing.verbs import Verbs
+
+
+class InThread:
+    """See the module: a `verbs.Runner`."""
+
+    def __init__(self, given: Given, directory: Path | None, seed: int | None) -> None:
+        """Raises ConfigError."""
+        self.door = Door()
+        self.lines = ServerLines()
+        self.bootstrap_servers = ""
+        self._given = given
+        self._directory = directory
+        self._machine = RehearsalMachine(seed)
+        self._rehearsal: Rehearsal | None = None
+        self._thread: LoopThread | None = None
+        # what is wrong is said at once
+        config_of(given, directory)
+
+    @property
+    def is_running(self) -> bool:
+        """See `Runner`."""
+        return self._rehearsal is not None
+
+    def start(self) -> None:
+        """See `Runner`."""
+        if self._thread is not None:
+            raise CannotBeDone("the server runs already")
+        rehearsal = Rehearsal(config_of(self._given, self._directory), machine=self._machine)
+        thread = self._thread = LoopThread(_loop_factory(), "muster")
+        self.door.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
+        try:
+            thread.run(rehearsal.server.start())
+        except BaseException:
+            self._end()
+            raise
+        server_lines.look_again()
+        self._rehearsal = rehearsal
+        bound = rehearsal.server.bound
+        self._machine.ports = [one.port for one in bound]
+        first = bound[0].listener
+        self.bootstrap_servers = ",".join(show(one.host, one.port) for one in bound if one.listener == first)
+
+    def stop(self) -> None:
+        """See `Runner`."""
+        if self._rehearsal is not None:
+            self._finish(_stop)
+
+    def kill(self) -> None:
+        """See `Runner`."""
+        self._finish(_die)
+
+    def _finish(self, how: Callable[[Rehearsal], Any]) -> None:
+        rehearsal, thread = self._rehearsal, self._thread
+        if rehearsal is None or thread is None:
+            raise CannotBeDone("the server does not run")
+        self._rehearsal = None
+        try:
+            thread.run(how(rehearsal))
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self.door.close()
+        if self._thread is not None:
+            self._thread.end()
+            self._thread = None
+
+    def verbs(self) -> Verbs:
+        """See `Runner`."""
+        if self._rehearsal is None:
+            raise CannotBeDone("the server does not run")
+        server_lines.look_again()
+        return self._rehearsal
+
+
+async def _stop(rehearsal: Rehearsal) -> None:
+    rehearsal.tidy()
+    await rehearsal.server.stop()
+    await _settled()
+
+
+async def _die(rehearsal: Rehearsal) -> None:
+    rehearsal.server.die()
+    await _settled()
+
+
+async def _settled() -> None:
+    """Connections that were just ended are closed by the loop in its next turns."""
+    loop = asyncio.get_running_loop()
+    for _ in range(3):
+        turned: asyncio.Future[None] = loop.create_future()
+        loop.call_soon(turned.set_result, None)
+        await turned
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """As `muster serve` chooses it."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.SelectorEventLoop
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

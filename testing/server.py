@@ -1,0 +1,238 @@
+"""`Muster`: a server for tests, in a thread of this process with an event loop of its own, or as a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from muster.coordinator.config.listeners import show
+from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
+from muster.testing.door import Door
+from muster.testing.server_lines import ServerLines
+from muster.testing.settings import Given, TopicsGiven, Value, merged
+from muster.testing.sync import Group, Node, Topic
+from muster.testing.verbs import Runner, Verbs
+
+
+class Muster:
+    """A server under test.
+
+    `with Muster() as muster` starts and stops it; `async with Muster() as muster` does so for asynchronous tests, where
+    each verb is awaited. Or call `start` and `stop`. It listens on a free port of 127.0.0.1 and keeps that over
+    `restart`; its data, in memory too, stays as long as the object does (in memory of a process: as long as that).
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, Value] | None = None,
+        *,
+        topics: TopicsGiven = (),
+        directory: Path | str | None = None,
+        nodes: int = 1,
+        seed: int | None = None,
+        process: bool = False,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        runner: Runner | None = None,
+        **keywords: Value,
+    ) -> None:
+        """`properties` by Kafka's names; or as `keywords`: `group_max_size=3` is group.max.size. Both come over
+        `settings.DEFAULTS`, with which groups of tests settle at once. `topics`: {"orders": 6}. `directory`: where the
+        data lies; None: in memory. `nodes`: how many brokers. `seed`: ids are drawn from it (not with `process`).
+        `process`: as a process of its own, for whoever is to be killed for good. `port` 0: a free one. `runner`: what
+        runs it instead of all that.
+
+        Raises ConfigError: there is no such property, or its value is wrong.
+        """
+        given = Given(merged(properties, keywords), topics, nodes, show(host, port))
+        if runner is None:
+            runner = _runner(given, None if directory is None else Path(directory), seed, process)
+        self._runner = runner
+
+    # ---- its life
+
+    def start(self) -> Self:
+        """Start it; returns when clients can connect. Raises CannotBeDone when it runs already, and OSError: a port
+        or a directory that cannot be had.
+        """
+        self._runner.start()
+        return self
+
+    def stop(self) -> None:
+        """Stop it in order: members are told, logs are flushed. Harmless when it does not run."""
+        self._runner.stop()
+
+    def kill(self) -> None:
+        """End it as `kill -9` does: connections are cut, nothing more is written. `start` starts it again on what it
+        has left. Raises CannotBeDone when it does not run.
+        """
+        self._runner.kill()
+
+    def restart(self) -> None:
+        """Stop it in order, and start it again on the same ports and the same data."""
+        self.stop()
+        self.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether clients can connect."""
+        return self._runner.is_running
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> AsyncMuster:
+        return await self.aio.start()
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        await self.aio.stop()
+
+    # ---- what is asked of it
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where Kafka clients connect: host:port of each node, with commas; of the first listener."""
+        return self._runner.bootstrap_servers
+
+    @property
+    def lines(self) -> ServerLines:
+        """The server's log."""
+        return self._runner.lines
+
+    @property
+    def door(self) -> Door:
+        """The way to the event loop on which its verbs run."""
+        return self._runner.door
+
+    @property
+    def aio(self) -> AsyncMuster:
+        """The same server for asynchronous tests."""
+        return AsyncMuster(self)
+
+    def verbs(self) -> Verbs:
+        """All that can be asked of the server, on the event loop behind `door`. Raises CannotBeDone when it does not
+        run.
+        """
+        return self._runner.verbs()
+
+    def topic(self, name: str) -> Topic:
+        """A topic by its name, be it there or not."""
+        return Topic(self.door, self.verbs, name)
+
+    def group(self, group_id: str) -> Group:
+        """A group by its id, be it there or not."""
+        return Group(self.door, self.verbs, group_id)
+
+    @property
+    def groups(self) -> list[str]:
+        """The ids of all groups that there are."""
+        found: list[str] = self.door.call(lambda: self.verbs().groups.ids())
+        return found
+
+    @property
+    def topics(self) -> list[str]:
+        """The names of all topics that there are, without those of Kafka itself; ascending."""
+        found: list[str] = self.door.call(lambda: self.verbs().topics.names())
+        return [name for name in found if not name.startswith("__")]
+
+    def tidy(self) -> None:
+        """Nothing is held or paused any more: for who goes on with the server in another test."""
+        self.door.call(lambda: self.verbs().tidy())
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The brokers, in the order of their ids."""
+        ids: list[int] = self.door.call(lambda: self.verbs().nodes.ids())
+        return [Node(self.door, self.verbs, node_id) for node_id in ids]
+
+    def coordinator(self, group_id: str) -> Node:
+        """The node that coordinates a group."""
+        found: int = self.door.call(lambda: self.verbs().nodes.coordinator_of(group_id))
+        return Node(self.door, self.verbs, found)
+
+
+class AsyncMuster:
+    """A server under test, for asynchronous tests: what `async with Muster()` gives, and `Muster.aio`. Whatever starts
+    and ends the server is done in a thread, so that the loop of the test goes on.
+    """
+
+    def __init__(self, muster: Muster) -> None:
+        self.sync = muster
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where Kafka clients connect: host:port of each node, with commas."""
+        return self.sync.bootstrap_servers
+
+    def topic(self, name: str) -> AsyncTopic:
+        """A topic by its name, be it there or not."""
+        return AsyncTopic(self.sync.door, self.sync.verbs, name)
+
+    def group(self, group_id: str) -> AsyncGroup:
+        """A group by its id, be it there or not."""
+        return AsyncGroup(self.sync.door, self.sync.verbs, group_id)
+
+    @property
+    def nodes(self) -> list[AsyncNode]:
+        """The brokers, in the order of their ids."""
+        return [AsyncNode(self.sync.door, self.sync.verbs, node.id) for node in self.sync.nodes]
+
+    async def groups(self) -> list[str]:
+        """The ids of all groups that there are."""
+        found: list[str] = await self.sync.door.awaited(lambda: self.sync.verbs().groups.ids())
+        return found
+
+    async def coordinator(self, group_id: str) -> AsyncNode:
+        """The node that coordinates a group."""
+        found: int = await self.sync.door.awaited(lambda: self.sync.verbs().nodes.coordinator_of(group_id))
+        return AsyncNode(self.sync.door, self.sync.verbs, found)
+
+    async def start(self) -> AsyncMuster:
+        """Start the server."""
+        await _in_thread(self.sync.start)
+        return self
+
+    async def stop(self) -> None:
+        """Stop the server in order."""
+        await _in_thread(self.sync.stop)
+
+    async def restart(self) -> None:
+        """Stop it in order, and start it again on the same ports and the same data."""
+        await _in_thread(self.sync.restart)
+
+    async def kill(self) -> None:
+        """End it as `kill -9` does; `start` starts it again on what it has left."""
+        await _in_thread(self.sync.kill)
+
+
+async def _in_thread(work: Callable[[], object]) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        # imported here: only who runs on another loop than asyncio's has it
+        import anyio.to_thread
+
+        await anyio.to_thread.run_sync(work)
+    else:
+        await asyncio.to_thread(work)
+
+
+def _runner(given: Given, directory: Path | None, seed: int | None, process: bool) -> Runner:
+    if process:
+        # imported here: most tests have their server in a thread
+        from muster.testing.in_process import InProcess
+
+        if seed is not None:
+            raise ValueError("a server in a process of its own draws its ids itself: it takes no seed")
+        return InProcess(given, directory)
+    from muster.testing.in_thread import InThread
+
+    return InThread(given, directory, seed)

@@ -1,0 +1,124 @@
+"""The log lines of a server that runs in a thread of this process, kept for the test that may fail.
+
+The modules of the server log by structlog, whose configuration belongs to the program under test and is left alone. So
+the loggers of the server's modules are replaced by ones that look at the thread: in that of a server the line is kept,
+in any other all is as it was.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+MOST_LINES: Final = 5_000
+"""That are kept of one server; the oldest go first."""
+_LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40, "exception": 40, "critical": 50}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the server's log: `level` is debug, info, warning or error; `facts` stand behind the text."""
+
+    wall_ms: int
+    level: str
+    logger: str
+    text: str
+    facts: dict[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """As it would stand in a log."""
+        facts = "".join(f" {name}={value}" for name, value in self.facts.items() if name != "exc_info")
+        return f"{self.level} {self.logger}: {self.text}{facts}"
+
+
+class ServerLines:
+    """The lines of one server. Lines may come from its thread while another one reads."""
+
+    def __init__(self) -> None:
+        self._lines: deque[Line] = deque(maxlen=MOST_LINES)
+        self.count = 0
+        """How many there ever were."""
+
+    def add(self, line: Line) -> None:
+        """One more."""
+        self._lines.append(line)
+        self.count += 1
+
+    def since(self, count: int) -> list[Line]:
+        """Those after the first `count`, as far as they are kept."""
+        left = self.count - count
+        return list(self._lines)[-left:] if left > 0 else []
+
+    def warnings(self, since: int = 0) -> list[Line]:
+        """Warnings and errors among them."""
+        return [line for line in self.since(since) if _LEVELS.get(line.level, 0) >= _LEVELS["warning"]]
+
+
+_OF_THREAD: dict[int, ServerLines] = {}
+_CHECKED: list[int] = [0]
+_LOCK: Final = threading.Lock()
+
+
+class _ByThread:
+    """In place of a logger of the server: see the module."""
+
+    __slots__ = ("_name", "_original")
+
+    def __init__(self, original: Any, name: str) -> None:
+        self._original = original
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        lines = _OF_THREAD.get(threading.get_ident())
+        if lines is None or method not in _LEVELS:
+            return getattr(self._original, method)
+
+        def say(text: str, *_: object, **facts: Any) -> None:
+            error = facts.pop("exc_info", None)
+            if method == "exception" or error is True:
+                error = sys.exc_info()[1]
+            if isinstance(error, BaseException):
+                facts["error"] = "".join(traceback.format_exception(error)).rstrip()
+            level = "error" if method in ("exception", "critical") else method
+            lines.add(Line(time.time_ns() // 1_000_000, level, self._name, text, facts))
+
+        return say
+
+
+def keep(lines: ServerLines) -> None:
+    """What the server logs in the calling thread is kept there from now on."""
+    _OF_THREAD[threading.get_ident()] = lines
+    look_again()
+
+
+def keep_no_more() -> None:
+    """The server of the calling thread has ended."""
+    _OF_THREAD.pop(threading.get_ident(), None)
+
+
+def look_again() -> None:
+    """Modules of the server that were imported since are seen to; takes no time when there are none."""
+    with _LOCK:
+        if len(sys.modules) == _CHECKED[0]:
+            return
+        _CHECKED[0] = len(sys.modules)
+        for module, name in _loggers():
+            module.log = _ByThread(module.log, name)
+
+
+def _loggers() -> Iterator[tuple[Any, str]]:
+    """The server's modules that have a logger which is not replaced yet, and its name."""
+    for module_name, module in list(sys.modules.items()):
+        if not module_name.startswith("muster.coordinator."):
+            continue
+        log = vars(module).get("log")
+        # a proxy of structlog's `get_logger("muster.…")`, bound or not yet
+        names = getattr(log, "_logger_factory_args", ()) if not isinstance(log, _ByThread) else ()
+        if names and isinstance(names[0], str):
+            yield module, names[0]

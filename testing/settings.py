@@ -1,0 +1,91 @@
+"""How a server for tests is configured: Kafka's properties as keyword arguments, over defaults that suit tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from muster.coordinator.config import Config, load
+
+Value = str | int | float | bool
+TopicsGiven = Mapping[str, int] | Iterable[str]
+"""Topics with how many partitions each has; by name alone: `num.partitions`."""
+
+
+class Given(NamedTuple):
+    """What a server is to be, apart from where its data lies."""
+
+    properties: Mapping[str, str]
+    topics: TopicsGiven
+    nodes: int
+    listen: str
+
+    @property
+    def listen_option(self) -> str | None:
+        """As `--listen` takes it; None: the properties say where."""
+        return None if "listeners" in self.properties else self.listen
+
+    @property
+    def topic_options(self) -> list[str]:
+        """As `--topic` takes them."""
+        return counted(self.topics, self.properties.get("num.partitions", "1"))
+
+
+DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        # a group of tests is not to wait three seconds for more members
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "100",
+        # members of the consumer protocol are told of changes by their next heartbeat only
+        "group.consumer.heartbeat.interval.ms": "100",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        # a log of each costs time at the start
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.num.partitions": "4",
+        "broker.session.timeout.ms": "1000",
+    }
+)
+"""Where tests want another value than production; whatever a test sets wins. All else is Kafka's default."""
+
+
+def property_name(keyword: str) -> str:
+    """Kafka's name of a property that is given as a keyword: group_max_size is group.max.size."""
+    return keyword.replace("_", ".")
+
+
+def text_of(value: Value) -> str:
+    """A value as a properties file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def merged(properties: Mapping[str, Value] | None, keywords: Mapping[str, Value]) -> dict[str, str]:
+    """All properties by Kafka's names; those given as keywords win."""
+    found = dict(DEFAULTS)
+    found.update({name: text_of(value) for name, value in (properties or {}).items()})
+    found.update({property_name(name): text_of(value) for name, value in keywords.items()})
+    return found
+
+
+def counted(topics: TopicsGiven, default: str) -> list[str]:
+    """Topics as `--topic` takes them. `default`: how many partitions one has of which nothing is said."""
+    if isinstance(topics, str):
+        topics = [topics]
+    rows = topics.items() if isinstance(topics, Mapping) else ((name, None) for name in topics)
+    return [
+        f"{name}:{count}" if count is not None else (name if ":" in name else f"{name}:{default}")
+        for name, count in rows
+    ]
+
+
+def config_of(given: Given, directory: Path | None) -> Config:
+    """The configuration of a server. Raises ConfigError for a property that Kafka does not have, or a wrong value."""
+    return load(
+        overrides=[f"{name}={value}" for name, value in given.properties.items()],
+        listen=given.listen_option,
+        in_memory=directory is None,
+        data_dir=directory,
+        topics=given.topic_options,
+        nodes=str(given.nodes),
+    )

@@ -1,0 +1,92 @@
+"""What `muster.testing` asks of whatever is behind its door: a server in this process, or one that is reached by
+Kafka's protocol. Both have verbs of the same names; here they become verbs of one topic, one group, one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from muster.coordinator.rehearsal.topics import NewRecord
+from muster.testing.door import Door
+from muster.testing.server_lines import ServerLines
+
+DEFAULT_TIMEOUT: Final = 10.0
+"""Seconds that a wait lasts at most, if nothing else is said."""
+
+Content = str | bytes | None
+"""A key or a value of a record; a text is written as UTF-8."""
+Topics = str | Iterable[str] | None
+"""One topic by name, some, or none in particular."""
+
+
+class Verbs(Protocol):
+    """See the module. Called on its own event loop; what they give may have to be awaited."""
+
+    @property
+    def groups(self) -> Any:
+        """As `coordinator.rehearsal.groups.Groups`."""
+
+    @property
+    def topics(self) -> Any:
+        """As `coordinator.rehearsal.topics.Topics`."""
+
+    @property
+    def nodes(self) -> Any:
+        """As `coordinator.rehearsal.nodes.Nodes`."""
+
+    def tidy(self) -> None:
+        """Nothing is held or paused any more."""
+
+
+class Runner(Protocol):
+    """What a server runs in."""
+
+    @property
+    def door(self) -> Door:
+        """The way to the event loop on which the verbs run."""
+
+    @property
+    def lines(self) -> ServerLines:
+        """The server's log."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect; empty before the first start."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether clients can connect."""
+
+    def start(self) -> None:
+        """Start it: where it was before, on what it has left. Raises CannotBeDone when it runs, and OSError."""
+
+    def stop(self) -> None:
+        """Stop it in order; harmless when it does not run."""
+
+    def kill(self) -> None:
+        """End it as `kill -9` does. Raises CannotBeDone when it does not run."""
+
+    def verbs(self) -> Verbs:
+        """All that can be asked of it. Raises CannotBeDone when it does not run."""
+
+
+Behind = Callable[[], Verbs]
+"""The verbs of the server that runs now. Raises CannotBeDone when none does."""
+
+
+def content(value: Content) -> bytes | None:
+    """A key or a value as bytes."""
+    return value.encode() if isinstance(value, str) else value
+
+
+def records(
+    values: Sequence[Content],
+    key: Content,
+    partition: int | None,
+    headers: Mapping[str, Content] | None,
+    timestamp_ms: int | None,
+) -> list[NewRecord]:
+    """Records of these values, alike in all else."""
+    named = tuple((name, content(value)) for name, value in (headers or {}).items())
+    return [NewRecord(content(value), content(key), partition, named, timestamp_ms) for value in values]
