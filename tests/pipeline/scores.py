@@ -12,9 +12,11 @@ import argparse
 import json
 import tarfile
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -26,6 +28,8 @@ from muster.pipeline.sources.ends import ends_of_path
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID
 from tests.pipeline.scores_parts import PARTS, Figure, Row, Tables
+
+Made = TypeVar("Made")
 
 KEPT: Final = Path(__file__).parents[1] / "data" / "recorded"
 HOLD_OUT: Final = "hold-out"
@@ -66,6 +70,21 @@ def unpacked(archive: Path, into: Path) -> tuple[Path, list[dict[str, Any]]]:
     return into / "log", [json.loads(line) for line in lines]
 
 
+def read(archive: Path) -> tuple[Tables, list[dict[str, Any]]]:
+    """The tables of an archive that are scored, and the truth; in a Spark session of this process."""
+    with tempfile.TemporaryDirectory() as directory:
+        log, truth = unpacked(archive, Path(directory))
+        return tables_of(open_session("local[2]"), log), truth
+
+
+def each_alone(make: Callable[[Path], Made], paths: Iterable[Path]) -> Iterator[Made]:
+    """What is made of each, by a process of its own, one after the other: Java keeps something of every plan, and one
+    heap would not do for the plans of all logs.
+    """
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as processes:
+        yield from processes.map(make, paths)
+
+
 def figures(tables: Tables, truth: Sequence[Mapping[str, Any]]) -> list[Figure]:
     """Of all parts."""
     return [figure for part in PARTS for figure in part(tables, truth)]
@@ -102,17 +121,13 @@ def main() -> None:
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
     known = {path.name.removesuffix(".tar.xz"): path for path in sorted(KEPT.glob("*.tar.xz"))}
-    spark = open_session("local[2]")
+    paths = [known.get(name) or Path(name) for name in options.names or known]
     found = {}
-    for name in options.names or known:
-        path = known.get(name) or Path(name)
-        with tempfile.TemporaryDirectory() as directory:
-            log, truth = unpacked(path, Path(directory))
-            tables = tables_of(spark, log)
-            spark.catalog.clearCache()
+    for path, (tables, truth) in zip(paths, each_alone(read, paths), strict=True):
+        name = path.name.removesuffix(".tar.xz")
         found[name] = figures(tables, truth)
         if options.rows is not None:
-            _keep(options.rows / path.name.removesuffix(".tar.xz"), tables)
+            _keep(options.rows / name, tables)
     print(shown(found, misses=options.misses))
 
 
