@@ -127,6 +127,15 @@ class Container:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
+    def log_so_far(self) -> list[str]:
+        """All lines that have come."""
+        while not self._lines.empty():
+            line = self._lines.get_nowait()
+            if line is None:
+                raise AssertionError("the container has ended:\n" + "\n".join(self.log))
+            self.log.append(line)
+        return self.log
+
     def wait_for_log(self, pattern: str) -> str:
         """The line with it, as soon as it is there; what went before is in `log`."""
         while True:

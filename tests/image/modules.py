@@ -1,7 +1,8 @@
 """What Testcontainers' Kafka modules do with an image, read from their sources (mid 2026).
 
 Each module sets variables, lets a shell wait for a script, writes that script once the mapped port is known, and waits
-for a line in the log. The scripts stand here as those modules write them.
+for a line in the log. The scripts stand here as those modules write them. Python's module itself runs in
+`test_muster_container`.
 """
 
 from __future__ import annotations
@@ -308,59 +309,6 @@ def _dotnet(apache: bool) -> Module:
     )
 
 
-# Python: src/testcontainers/community/kafka/__init__.py
-
-_PYTHON_SCRIPT = "/tc-start.sh"
-
-
-def _python(kraft: bool) -> Module:
-    listeners, protocols = "PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092", "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT"
-    if kraft:
-        more = {
-            **_KRAFT,
-            "CLUSTER_ID": "MkU3OEVBNTcwNTJENDM2Qk",
-            "KAFKA_LISTENERS": f"{listeners},CONTROLLER://0.0.0.0:9094",
-            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": f"{protocols},CONTROLLER:PLAINTEXT",
-        }
-        before = (
-            "\n                    sed -i '/KAFKA_ZOOKEEPER_CONNECT/d' /etc/confluent/docker/configure\n"
-            "                    echo 'kafka-storage format --ignore-formatted -t MkU3OEVBNTcwNTJENDM2Qk "
-            "-c /etc/kafka/kafka.properties' >> /etc/confluent/docker/configure\n"
-        )
-    else:
-        more = {"KAFKA_LISTENERS": listeners, "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": protocols}
-        before = (
-            "echo 'clientPort=2181' > zookeeper.properties\n"
-            "echo 'dataDir=/var/lib/zookeeper/data' >> zookeeper.properties\n"
-            "echo 'dataLogDir=/var/lib/zookeeper/log' >> zookeeper.properties\n"
-            "zookeeper-server-start zookeeper.properties &\n"
-            "export KAFKA_ZOOKEEPER_CONNECT='localhost:2181'\n"
-        )
-    return Module(
-        name=f"python-{'kraft' if kraft else 'zookeeper'}",
-        port=9093,
-        environment={
-            "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
-            "KAFKA_BROKER_ID": "1",
-            "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
-            "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "1",
-            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "10000000",
-            "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
-            **more,
-        },
-        command=("sh", "-c", f"while [ ! -f {_PYTHON_SCRIPT} ]; do sleep 0.1; done; sh {_PYTHON_SCRIPT}"),
-        script_path=_PYTHON_SCRIPT,
-        script_mode=0o644,
-        script=lambda at: (
-            f"#!/bin/bash\n{before}"
-            f"export KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://{at.host}:{at.port},BROKER://$(hostname -i):9092\n"
-            ". /etc/confluent/docker/bash-config\n/etc/confluent/docker/configure\n/etc/confluent/docker/launch"
-        ),
-        waits_for=r".*Kafka Server started.*" if kraft else STARTED_WITH_ZOOKEEPER,
-        inside="c0ffee0fcafe:9092",
-    )
-
-
 MODULES = (
     _java("java", "/etc/kafka/docker/run"),
     _java("java-listener", "/etc/kafka/docker/run", "kafka:19092"),
@@ -372,6 +320,4 @@ MODULES = (
     _node(secure=True),
     _dotnet(apache=True),
     _dotnet(apache=False),
-    _python(kraft=True),
-    _python(kraft=False),
 )

@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.image.clients import works
 from tests.image.container import Container, missing
 from tests.image.modules import KEY_STORE_PASSWORD, MODULES, SCRAM, Mapped, Module
 from tests.support.certificates import Authority
@@ -54,22 +53,3 @@ def test_a_module_starts_the_image_and_a_client_works_with_it(module: Module, tm
     wanted = module.environment.get("CLUSTER_ID")
     assert cluster_id == wanted if wanted else len(cluster_id) == 22
     assert [line for line in container.log if "not found" in line or "No such file" in line] == []
-
-
-def works(bootstrap: str, security: dict[str, str]) -> str:
-    """A topic is made, and a record goes through a group; returns the cluster's id."""
-    common = {"bootstrap.servers": bootstrap, "log_level": 3, **security}
-    admin = AdminClient(common)
-    admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
-    producer = Producer(common)
-    producer.produce("orders", b"shipped")
-    assert producer.flush(30) == 0
-    consumer = Consumer({**common, "group.id": "shop", "auto.offset.reset": "earliest"})
-    try:
-        consumer.subscribe(["orders"])
-        messages = consumer.consume(1, 30)
-        assert [message.value() for message in messages] == [b"shipped"]
-    finally:
-        consumer.close()
-    told: str = admin.list_topics(timeout=30).cluster_id
-    return told

@@ -1,0 +1,132 @@
+"""A container of Muster for tests that use testcontainers-python (the extra `testcontainers`).
+
+`MusterContainer` has what testcontainers' own `KafkaContainer` has, so one line of a test changes::
+
+    from muster.testing.containers import MusterContainer as KafkaContainer
+
+    with KafkaContainer() as kafka:
+        consumer = AIOKafkaConsumer(bootstrap_servers=kafka.get_bootstrap_server())
+"""
+
+from __future__ import annotations
+
+import shlex
+import tarfile
+import time
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any, Self
+
+from testcontainers.core.container import DockerContainer
+from testcontainers.core.wait_strategies import LogMessageWaitStrategy
+
+STARTED = r"Kafka Server started"
+"""What the image logs when clients can connect."""
+POLL_S = 0.05
+"""How often the container's log is read while it starts."""
+_BROKER_PORT = 9092
+
+
+class MusterContainer(DockerContainer):
+    """One server, for clients on the host (`get_bootstrap_server`) and in the container's network (port 9092).
+
+    The log is in memory, and a new group does not wait for more members (`group.initial.rebalance.delay.ms` is 0), as
+    in testcontainers' `KafkaContainer`; `with_property` sets that or any other of Kafka's properties.
+    """
+
+    TC_START_SCRIPT = "/tc-start.sh"
+    """The script is copied in when the port on the host is known. A file beside it says that all of it is there."""
+
+    def __init__(
+        self,
+        image: str = "muster",
+        port: int = 9093,
+        wait_strategy_check_string: str = STARTED,
+        listener_name: str = "PLAINTEXT",
+        security_protocol: str = "PLAINTEXT",
+        *,
+        in_memory: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """`port` is that of the listener for the host, in the container; it has that name and security protocol.
+
+        `wait_strategy_check_string` is a regular expression. `in_memory` False: the log is on the container's volume,
+        and outlives a restart. `kwargs` are those of `DockerContainer`.
+        """
+        super().__init__(image, **kwargs)
+        self.port = port
+        self.listener_name = listener_name
+        self.security_protocol = security_protocol
+        self.wait_for = wait_strategy_check_string
+        self.kraft_enabled = True
+        self.boot_command = ""
+        self.cluster_id = ""
+        self._options = ["--in-memory"] if in_memory else []
+        self.with_exposed_ports(port)
+        self.listeners = f"{listener_name}://0.0.0.0:{port},BROKER://0.0.0.0:{_BROKER_PORT}"
+        self.security_protocol_map = f"BROKER:PLAINTEXT,{listener_name}:{security_protocol}"
+        self.with_env("KAFKA_LISTENERS", self.listeners)
+        self.with_env("KAFKA_LISTENER_SECURITY_PROTOCOL_MAP", self.security_protocol_map)
+        self.with_env("KAFKA_INTER_BROKER_LISTENER_NAME", "BROKER")
+        self.with_property("group.initial.rebalance.delay.ms", 0)
+
+    def with_kraft(self) -> Self:
+        """As of `KafkaContainer`; here there is no ZooKeeper anyway."""
+        return self
+
+    def with_cluster_id(self, cluster_id: str) -> Self:
+        """The id that the cluster tells its clients (default: one of its own making)."""
+        self.cluster_id = cluster_id
+        return self.with_env("CLUSTER_ID", cluster_id)
+
+    def with_topic(self, name: str, partitions: int = 1) -> Self:
+        """Have this topic from the start."""
+        self._options += ["--topic", f"{name}:{partitions}"]
+        return self
+
+    def with_property(self, name: str, value: object) -> Self:
+        """One of Kafka's properties, or of Muster's, by its own name: `offsets.retention.minutes`."""
+        variable = "".join({"-": "___", "_": "__", ".": "_"}.get(sign, sign) for sign in name)
+        return self.with_env("KAFKA_" + variable.upper(), str(value))
+
+    def with_properties(self, properties: Mapping[str, object]) -> Self:
+        """Several of them."""
+        for name, value in properties.items():
+            self.with_property(name, value)
+        return self
+
+    def get_bootstrap_server(self) -> str:
+        """HOST:PORT for clients on the host."""
+        return f"{self.get_container_host_ip()}:{self.get_exposed_port(self.port)}"
+
+    def start(self, timeout: float = 30) -> Self:
+        """Start it and wait, so many seconds at most, until clients can connect. Raises TimeoutError."""
+        script = self.TC_START_SCRIPT
+        # bash is in the image; the shell of others may not be one
+        self.with_command(["bash", "-c", f"until [ -f {script}.whole ]; do sleep 0.02; done; exec bash {script}"])
+        super().start()
+        self.tc_start()
+        waits = LogMessageWaitStrategy(self.wait_for).with_startup_timeout(int(timeout)).with_poll_interval(POLL_S)
+        waits.wait_until_ready(self)
+        return self
+
+    def tc_start(self) -> None:
+        """Copy the start script into the running container, now that its port on the host is known."""
+        advertised = f"{self.listener_name}://{self.get_bootstrap_server()}"
+        lines = (
+            "#!/bin/bash",
+            self.boot_command,
+            f"export KAFKA_ADVERTISED_LISTENERS={advertised},BROKER://$(hostname -i | cut -d' ' -f1):{_BROKER_PORT}",
+            f"exec /etc/kafka/docker/run {shlex.join(self._options)}",
+        )
+        self.create_file("\n".join(lines).encode() + b"\n", self.TC_START_SCRIPT)
+        self.create_file(b"", f"{self.TC_START_SCRIPT}.whole")
+
+    def create_file(self, content: bytes, path: str) -> None:
+        """Lay a file into the running container."""
+        with BytesIO() as archive:
+            with tarfile.TarFile(fileobj=archive, mode="w") as tar:
+                entry = tarfile.TarInfo(name=path.lstrip("/"))
+                entry.size, entry.mtime = len(content), int(time.time())
+                tar.addfile(entry, BytesIO(content))
+            self.get_wrapped_container().put_archive("/", archive.getvalue())

@@ -1,0 +1,27 @@
+"""A real client at a container's mapped port."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+
+def works(bootstrap: str, security: Mapping[str, str] | None = None) -> str:
+    """A topic is made, and a record goes through a group; returns the cluster's id."""
+    common = {"bootstrap.servers": bootstrap, "log_level": 3, **(security or {})}
+    admin = AdminClient(common)
+    admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
+    producer = Producer(common)
+    producer.produce("orders", b"shipped")
+    assert producer.flush(30) == 0
+    consumer = Consumer({**common, "group.id": "shop", "auto.offset.reset": "earliest"})
+    try:
+        consumer.subscribe(["orders"])
+        messages = consumer.consume(1, 30)
+        assert [message.value() for message in messages] == [b"shipped"]
+    finally:
+        consumer.close()
+    told: str = admin.list_topics(timeout=30).cluster_id
+    return told
