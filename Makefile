@@ -71,7 +71,7 @@ torture-wire: venv ## hostile bytes and crowds: nodes in memory, then a server p
 exactly-once: venv ## read-process-write with every client under kills of both sides, and a server killed at each write of a commit (ARGS='--kills 50 --clients java,franz-go --server nodes --seed 7')
 	$(BIN)/python -m tests.exactly_once $(ARGS)
 
-torture-nodes: venv ## stock clients while the brokers of a cluster stop, die and return (ARGS='--changes 100 --seed 7')
+torture-nodes: venv ## stock clients while the brokers of a cluster stop, die, pause and return (ARGS='--changes 100 --seed 7')
 	PYTHONPATH=. $(BIN)/python -m tests.e2e.nodes_story $(ARGS)
 
 torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')

@@ -416,6 +416,7 @@ class Server:
             await self._control.stop()
         for node in self.nodes:
             node.accept_no_more()
+            node.go_on()
         for stop in self._stops:
             stop()
         self.slices.stop()

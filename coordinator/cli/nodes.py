@@ -1,4 +1,5 @@
-"""`muster nodes`: the brokers of a `muster serve --nodes N` that runs on this machine; stop, kill and return them."""
+"""`muster nodes`: the brokers of a `muster serve --nodes N` that runs on this machine; stop, kill, pause and
+return them."""
 
 from __future__ import annotations
 
@@ -15,11 +16,15 @@ examples:
   muster nodes stop 2 --data-dir /var/muster  in order: others lead at once what it led
   muster nodes kill 3                         as by kill -9: others lead after broker.session.timeout.ms
   muster nodes return 3                       it is there again, at its port
+  muster nodes pause 1                        as by kill -STOP: its connections stay, and nothing is answered
+  muster nodes resume 1                       as by kill -CONT
 """
 _VERBS: Final = {
     "list": "show the brokers",
     "stop": "have a broker stop in order: others take over at once",
     "kill": "have a broker die: its connections are cut, and what it held is gone",
+    "pause": "have a broker stand still: its connections stay, and it answers nothing",
+    "resume": "have a broker that stands still go on",
     "return": "start a broker again that was stopped or killed",
 }
 _HEAD: Final = ("node", "state", "rack", "addresses", "connections", "leads", "coordinates")

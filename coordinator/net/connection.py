@@ -159,6 +159,8 @@ class Connection(asyncio.Protocol):
                 self.fail(reason)
                 return
         self._requests = self._shared.open_requests(channel, self)
+        if self._limits.stand_still:
+            core.stand_still()
         if channel.authentication.is_complete:
             core.open()
         else:
@@ -263,6 +265,16 @@ class Connection(asyncio.Protocol):
         )
         self.abort()
 
+    def stand_still(self) -> None:
+        """The node does nothing for now: nothing is read, handled or sent."""
+        self.core.stand_still()
+        self._settle()
+
+    def go_on(self) -> None:
+        """The node goes on, and so does this in a turn of its own."""
+        self.core.go_on()
+        asyncio.get_running_loop().call_soon(self._pump)
+
     def unmute(self) -> None:
         """The time that its client had to wait is over."""
         if self.core.state is MUTED:
@@ -305,8 +317,8 @@ class Connection(asyncio.Protocol):
     def part(self, data: bytes) -> None:
         """Send some bytes of an answer before the rest of it."""
         if not self.core.has_ended:
+            self.core.keep(data)
             self._write_out()
-            self._transport.write(data)
 
     def was_read(self) -> None:
         """The bytes of the large request at hand are of no more use."""

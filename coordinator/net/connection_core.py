@@ -78,6 +78,8 @@ MEMORY: Final = 2
 """A large request has begun to come, and there is no memory for it yet."""
 INPUT: Final = 4
 """Requests, or a part of one, wait for the one at hand or for their end."""
+NODE: Final = 8
+"""The node stands still: nothing is read, handled or sent until it goes on."""
 
 
 class IllegalTransition(RuntimeError):
@@ -88,8 +90,8 @@ class IllegalTransition(RuntimeError):
 
 
 class ConnectionCore:
-    """See the module. `state` is one of `STATES`; `waits_for` a sum of `PEER`, `MEMORY` and `INPUT`, 0 when nothing
-    waits in either direction. `granted_bytes`: of memory, for its large requests; `output_bytes`: not sent yet.
+    """See the module. `state` is one of `STATES`; `waits_for` a sum of `PEER`, `MEMORY`, `INPUT` and `NODE`, 0 when
+    nothing waits in either direction. `granted_bytes`: of memory, for its large requests; `output_bytes`: not sent yet.
 
     A shell may take the short way when the connection is `READY`, waits for nothing, and one chunk is one request: set
     `state` to `ANSWERING`, handle it, set it back and send the answer. That is what the calls below would do.
@@ -196,7 +198,7 @@ class ConnectionCore:
         None: none has come, the last one is not answered yet, or the peer must read its answers first.
         """
         state = _AFTER_REQUEST.get(self.state)
-        if state is None or not self._requests or self.waits_for & PEER:
+        if state is None or not self._requests or self.waits_for & (PEER | NODE):
             return None
         self.state = state
         request = self._requests.popleft()
@@ -205,13 +207,13 @@ class ConnectionCore:
 
     @property
     def has_requests(self) -> bool:
-        """Whole requests wait for the one at hand, and not for the peer to read."""
-        return bool(self._requests) and not self.waits_for & PEER and not self.has_ended
+        """Whole requests wait for the one at hand, and for nothing else."""
+        return bool(self._requests) and not self.waits_for & (PEER | NODE) and not self.has_ended
 
     @property
     def wants_input(self) -> bool:
         """Whether more should be read from the peer now."""
-        if self.waits_for & MEMORY or self.state is MUTED:
+        if self.waits_for & (MEMORY | NODE) or self.state is MUTED:
             return False
         if self.state in _AFTER_REQUEST and not self.waits_for & PEER:
             return True
@@ -231,8 +233,11 @@ class ConnectionCore:
         if state is None:
             raise IllegalTransition(self.state, ANSWERED)
         self.state = state
-        if answer is None or state not in _AFTER_REQUEST:
-            return
+        if answer is not None and state in _AFTER_REQUEST:
+            self.keep(answer)
+
+    def keep(self, answer: Answer) -> None:
+        """Send this, or some bytes of it, after what is to be sent already."""
         if isinstance(answer, bytes):
             self._output.append(answer)
             self.output_bytes += len(answer)
@@ -242,8 +247,18 @@ class ConnectionCore:
 
     def data_to_send(self) -> list[bytes | memoryview]:
         """What is to be sent now, in this order; each byte is given out once."""
+        if self.waits_for & NODE and not self.has_ended:
+            return []
         output, self._output, self.output_bytes = self._output, [], 0
         return output
+
+    def stand_still(self) -> None:
+        """The node does nothing for now."""
+        self.waits_for |= NODE
+
+    def go_on(self) -> None:
+        """The node goes on."""
+        self.waits_for &= ~NODE
 
     def peer_reads_slowly(self) -> None:
         """Much of what was sent is not taken yet: no further request is handled."""

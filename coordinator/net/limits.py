@@ -56,6 +56,12 @@ class LimitedConnection(Holder, Reader, Protocol):
     def admit_or_wait(self) -> None:
         """There may be a place for it now, which waits for one."""
 
+    def stand_still(self) -> None:
+        """The node does nothing for now."""
+
+    def go_on(self) -> None:
+        """The node goes on."""
+
     def unmute(self) -> None:
         """The time that its client had to wait is over."""
 
@@ -107,6 +113,8 @@ class Limits:
         self.unsent = unsent or Unsent(clock)
         self._max_waiting = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None
+        self.stand_still = False
+        """The node does nothing for now; also the connections that come do not."""
 
     def set_most(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
         """Allow so many connections from now on, and so many of these listeners. As on Kafka, of those that are open
@@ -179,6 +187,15 @@ class Limits:
             return False
         self._waiting.append(connection)
         return True
+
+    def set_stand_still(self, *, stand_still: bool) -> None:
+        """All connections stand still, or go on."""
+        self.stand_still = stand_still
+        for connection in self.connections:
+            if stand_still:
+                connection.stand_still()
+            else:
+                connection.go_on()
 
     def _is_full(self, listener: str) -> bool:
         count = self._by_listener.get(listener)

@@ -111,6 +111,7 @@ class Listener:
         """The connection that waits until another one may come (max.connection.creation.rate)."""
         self._refused: dict[socket.socket, Timer] = {}
         self._opening: dict[asyncio.Task[None], PlainSocket | None] = {}
+        self._stands_still = False
         self.port = address.port
 
     async def start(self) -> None:
@@ -141,6 +142,18 @@ class Listener:
         for plain in self._opening.values():
             if plain is not None:
                 plain.abort()
+
+    def stand_still(self) -> None:
+        """Accept none for now: those that come wait in the backlog."""
+        self._stands_still = True
+        if self._socket is not None:
+            self._loop.remove_reader(self._socket)
+
+    def go_on(self) -> None:
+        """Accept them again."""
+        self._stands_still = False
+        if self._socket is not None and self._pause is None:
+            self._loop.add_reader(self._socket, self._accept)
 
     async def settled(self) -> None:
         """After `close`: every connection that had come is open, or closed."""
@@ -235,7 +248,8 @@ class Listener:
     @property
     def descriptor(self) -> int:
         """Of the socket that accepts; negative when it accepts none now."""
-        return -1 if self._socket is None or self._pause is not None else self._socket.fileno()
+        is_reading = self._socket is not None and self._pause is None and not self._stands_still
+        return self._socket.fileno() if is_reading and self._socket is not None else -1
 
     def _connection(self) -> Connection:
         return Connection(self._shared)

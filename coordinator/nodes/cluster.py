@@ -6,6 +6,7 @@ older `Partition` can append no more.
 
 A node that is stopped hands over partition by partition, then closes its connections. One that is killed is cut off,
 what it held is gone, and others read its logs anew after `broker.session.timeout.ms`, as they would find out on Kafka.
+One that is paused stands still; others lead after the same time, and it is in the cluster again when it goes on.
 """
 
 from __future__ import annotations
@@ -53,12 +54,15 @@ class State(Enum):
     STOPPING = "stopping"
     STOPPED = "stopped"
     KILLED = "killed"
+    PAUSED = "paused"
     RETURNING = "returning"
 
 
 ALLOWED: Final = {
     "stop": {State.UP: State.STOPPING},
-    "kill": {State.UP: State.KILLED, State.STOPPING: State.KILLED},
+    "kill": {State.UP: State.KILLED, State.STOPPING: State.KILLED, State.PAUSED: State.KILLED},
+    "pause": {State.UP: State.PAUSED},
+    "resume": {State.PAUSED: State.RETURNING},
     "return": {State.STOPPED: State.RETURNING, State.KILLED: State.RETURNING},
 }
 """What may be done to a node in which state, and the state that it has then."""
@@ -263,10 +267,48 @@ class Cluster:
         node = self._node(node_id, "kill")
         node.die()
         self._topics.open.lost(node_id)
-        now_ms = self._clock.mono_ms()
-        due_ms = now_ms + self._settings.broker_session_timeout_ms
-        self._dead_until[node_id] = self._clock.call_at(due_ms, lambda: self._found_dead(node_id))
+        self._silent(node_id)
         log.warning("a node was killed", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
+
+    def pause_node(self, node_id: int) -> None:
+        """The node stands still as by SIGSTOP: its connections stay, and nothing is answered. Raises WrongNode."""
+        self._node(node_id, "pause").stand_still()
+        self._silent(node_id)
+        log.warning("a node stands still", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
+
+    async def resume_node(self, node_id: int) -> None:
+        """The node goes on as by SIGCONT; when others lead by now it leads nothing yet. Raises WrongNode or `ApiError`,
+        after which it still stands still.
+        """
+        node = self._node(node_id, "resume")
+        try:
+            timer = self._dead_until.pop(node_id, None)
+            if timer is not None:
+                timer.cancel()
+            await self._rejoin(node_id)
+        except ApiError:
+            self.states[node_id] = State.PAUSED
+            self._silent(node_id)
+            raise
+        self.states[node_id] = State.UP
+        node.go_on()
+        log.info("a node goes on", node=node_id)
+
+    async def _rejoin(self, node_id: int) -> None:
+        """A broker that was taken for dead, and lives, may lead again: the same start of it. Raises `ApiError`."""
+        registered = self._topics.state.brokers.get(node_id)
+        if registered is None or not registered.fenced:
+            return
+        await self._done(self._abandoning(node_id))  # what others do not lead yet
+        self._apply([leadership.unfenced(self._topics.state, node_id)])
+        await self._done(self._settling(node_id))
+
+    def _silent(self, node_id: int) -> None:
+        """The controller hears no more of a node: some time later, unless it knows already, it takes it for dead."""
+        registered = self._topics.state.brokers.get(node_id)
+        if node_id not in self._dead_until and registered is not None and not registered.fenced:
+            due_ms = self._clock.mono_ms() + self._settings.broker_session_timeout_ms
+            self._dead_until[node_id] = self._clock.call_at(due_ms, lambda: self._found_dead(node_id))
 
     def _found_dead(self, node_id: int) -> None:
         if self._dead_until.pop(node_id, None) is not None:
@@ -278,7 +320,7 @@ class Cluster:
             registered = self._topics.state.brokers.get(node_id)
             if registered is not None and not registered.fenced:
                 self._fence(node_id)
-            yield from self._abandoning(node_id, anew=True)
+            yield from self._abandoning(node_id, anew=self.states[node_id] is not State.PAUSED)
             log.info("others lead what a dead node led", node=node_id)
         except ApiError as failure:
             # the disk: tried again as often as a session would time out
@@ -307,14 +349,16 @@ class Cluster:
             raise
         self.states[node_id] = State.UP
         self.publish()
-        state = self._topics.state
-        await self._done(
-            self._moving(
-                _concerned(self._topics, node_id, NO_BROKER),
-                lambda place: leadership.settled(place, leadership.living(state), place.partition),
-            )
-        )
+        await self._done(self._settling(node_id))
         log.info("a node has returned", node=node_id)
+
+    def _settling(self, node_id: int) -> Job[None]:
+        """A broker is there again: what nobody leads it may lead, and it is in sync where it is a replica."""
+        state = self._topics.state
+        return self._moving(
+            _concerned(self._topics, node_id, NO_BROKER),
+            lambda place: leadership.settled(place, leadership.living(state), place.partition),
+        )
 
     def _fence(self, node_id: int) -> None:
         if node_id in self._topics.state.brokers:

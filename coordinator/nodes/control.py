@@ -102,6 +102,10 @@ class Control:
             await self._cluster.stop_node(node_id)
         elif what == "kill":
             self._cluster.kill_node(node_id)
+        elif what == "pause":
+            self._cluster.pause_node(node_id)
+        elif what == "resume":
+            await self._cluster.resume_node(node_id)
         elif what == "return":
             await self._cluster.return_node(node_id)
         else:

@@ -34,6 +34,7 @@ from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import PLAINTEXT, Listener, ListenerAddress
 from muster.coordinator.net.settings import NO_LIMIT, NetSettings
 from muster.coordinator.nodes.listener_security import ListenerSecurity
+from muster.coordinator.nodes.node_clock import NodeClock
 from muster.coordinator.properties.definition import InvalidProperty
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime.loader import Loader
@@ -99,6 +100,9 @@ class RunningNode:
         self.bound: list[Bound] = []
         self.limits: Limits | None = None
         self._common = common
+        self._own_clock = NodeClock(common.clock) if config.nodes > 1 else None
+        """Of one of several nodes, which may stand still."""
+        self._clock: Clock = self._own_clock or common.clock
         self._listeners: list[Listener] = []
         self._quotas: Any = None
         self._next_look: Timer | None = None
@@ -106,7 +110,7 @@ class RunningNode:
         self._security = ListenerSecurity(
             live,
             common.machine,
-            common.clock,
+            self._clock,
             common.post,
             common.topics,
             common.topics.logs,
@@ -122,7 +126,7 @@ class RunningNode:
     def _open_shards(self) -> None:
         """Those of all partitions; each takes office when the node leads it."""
         common, config = self._common, self.config
-        topics, clock, slices = common.topics, common.clock, common.slices
+        topics, clock, slices = common.topics, self._clock, common.slices
         # the hash of a group's topics has a rack in it, and is to stay when the group moves: that of the first node
         settings = replace(config.settings(GroupSettings), broker_rack=common.rack)
         if config.assignors is not None:
@@ -271,7 +275,7 @@ class RunningNode:
         PROCESS_FILES.join(self)
         if common.is_bounded:
             most = partial(_most_connections, self)
-        limits = self.limits = Limits(settings, common.clock, most, self._unsent, self._look_up)
+        limits = self.limits = Limits(settings, self._clock, most, self._unsent, self._look_up)
         dispatcher = self._dispatcher = common.open_dispatcher(self.node)
         self.live.checks.append(self._check_limits)
         self._limit_connections()
@@ -311,8 +315,31 @@ class RunningNode:
 
     def _look_for_certificates(self) -> None:
         self._security.renew()
-        clock = self._common.clock
+        clock = self._clock
         self._next_look = clock.call_at(clock.mono_ms() + LOOK_MS, self._look_for_certificates)
+
+    # ---- standing still
+
+    def stand_still(self) -> None:
+        """As after SIGSTOP: what clients send waits in the sockets, no timer rings, nothing is answered. For one of
+        several nodes.
+        """
+        assert self._own_clock is not None
+        self._own_clock.stand_still()
+        for listener in self._listeners:
+            listener.stand_still()
+        if self.limits is not None:
+            self.limits.set_stand_still(stand_still=True)
+
+    def go_on(self) -> None:
+        """As after SIGCONT; harmless for a node that does not stand still."""
+        if self._own_clock is None or self._own_clock.held is None:
+            return
+        self._own_clock.go_on()
+        for listener in self._listeners:
+            listener.go_on()
+        if self.limits is not None:
+            self.limits.set_stand_still(stand_still=False)
 
     # ---- its end
 
@@ -344,7 +371,7 @@ class RunningNode:
 
     async def close_connections(self) -> None:
         """After `accept_no_more`: answers are sent, and every connection ends."""
-        limits, clock = self.limits, self._common.clock
+        limits, clock = self.limits, self._clock
         if limits is None:
             return
         for listener in self._listeners:
@@ -366,6 +393,7 @@ class RunningNode:
         if self.limits is not None:
             _abort_all(self.limits)
         self._off()
+        self.go_on()  # one that returns does not stand still
 
     def _off(self) -> None:
         if self.limits is not None:

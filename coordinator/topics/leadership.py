@@ -152,6 +152,11 @@ def fenced(state: MetadataState, broker_id: int) -> Message:
     return _changed(state, broker_id, fenced=1)
 
 
+def unfenced(state: MetadataState, broker_id: int) -> Message:
+    """The record that a broker may lead again."""
+    return _changed(state, broker_id, fenced=-1)
+
+
 def leaving(state: MetadataState, broker_id: int) -> Message:
     """The record that a broker is about to stop in order."""
     return _changed(state, broker_id, in_controlled_shutdown=1)

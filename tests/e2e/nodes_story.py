@@ -1,4 +1,5 @@
-"""Real clients on a cluster of three brokers in one process, while these stop, die and return: what must hold."""
+"""Real clients on a cluster of three brokers in one process, while these stop, die, stand still and
+return: what must hold."""
 
 from __future__ import annotations
 
@@ -236,7 +237,7 @@ async def cluster(data_dir: Path) -> AsyncIterator[Server]:
 
 
 async def play(server: Server, names: list[str], changes: int, seed: int) -> dict[str, Progress]:
-    """Let the clients work while nodes stop, die and return at random; each has finished when this ends."""
+    """Let the clients work while nodes stop, die, pause and return at random; each has finished when this ends."""
     draw = random.Random(seed)
     bootstrap = ",".join(f"127.0.0.1:{bound.port}" for bound in server.bound)
     workers = {name: Progress() for name in names}
@@ -250,10 +251,16 @@ async def play(server: Server, names: list[str], changes: int, seed: int) -> dic
             if down:
                 # a client that knows of one broker alone finds no other when that dies, as on Kafka (KIP-899)
                 await nodes.return_node(draw.choice(down))
-            elif draw.random() < 0.5:
-                await nodes.stop_node(draw.choice(up))
             else:
-                nodes.kill_node(draw.choice(up))
+                one, what = draw.choice(up), draw.choice(("stop", "kill", "pause"))
+                if what == "stop":
+                    await nodes.stop_node(one)
+                elif what == "kill":
+                    nodes.kill_node(one)
+                else:  # for so long that others may lead by then, or not
+                    nodes.pause_node(one)
+                    await asyncio.sleep(draw.random() * 2 * SESSION_MS / 1000)
+                    await nodes.resume_node(one)
             await _came_on(workers, tasks)
         for one in workers.values():
             one.stops.set()
@@ -332,7 +339,7 @@ async def _main(changes: int, seed: int) -> None:
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--changes", type=int, default=100, help="stops, kills and returns")
+    options.add_argument("--changes", type=int, default=100, help="stops, kills, pauses and returns")
     options.add_argument("--seed", type=int, default=1)
     asked = options.parse_args()
     asyncio.run(_main(asked.changes, asked.seed))

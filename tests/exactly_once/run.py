@@ -37,7 +37,7 @@ WORKERS_ONLY = ("worker", "zombie")
 before the partitions have their leaders again.
 """
 NODES = ("node", "node", "node", "worker", "zombie")
-"""For several brokers in one process: one is stopped or killed, or the one that is away returns."""
+"""For several brokers in one process: one is stopped, killed or paused, or the one that is away returns."""
 ENDED = ("Empty", "CompleteCommit", "CompleteAbort")
 
 
@@ -224,7 +224,7 @@ class Run:
         assert isinstance(self.server, NodesServer)
         if _return_all(self.server):
             return "return"
-        verb = self._random.choice(("stop", "kill"))
+        verb = self._random.choice(("stop", "kill", "pause"))
         self.server.nodes(verb, self._random.choice((1, 2, 3)))
         return verb
 
@@ -323,9 +323,9 @@ def nodes_server(workdir: Path) -> NodesServer:
 
 def _return_all(server: NodesServer) -> bool:
     """Whether a broker was away."""
-    away = [row["node"] for row in server.nodes("list") if row["state"] != "up"]
-    for node in away:
-        server.nodes("return", node)
+    away = [row for row in server.nodes("list") if row["state"] != "up"]
+    for row in away:
+        server.nodes("resume" if row["state"] == "paused" else "return", row["node"])
     return bool(away)
 
 

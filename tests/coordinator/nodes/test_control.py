@@ -34,6 +34,10 @@ async def test_nodes_are_told_what_to_do_by_a_socket_in_the_data_directory(
         assert "which node" in (await asked(tmp_path, "stop"))["error"]
         rows = (await asked(tmp_path, "return", 2))["nodes"]
         assert rows[1]["state"] == "up"
+        rows = (await asked(tmp_path, "pause", 1))["nodes"]
+        assert rows[0]["state"] == "paused"
+        rows = (await asked(tmp_path, "resume", 1))["nodes"]
+        assert rows[0]["state"] == "up"
         rows = (await asked(tmp_path, "kill", 3))["nodes"]
         assert rows[2]["state"] == "killed"
         assert await asyncio.to_thread(main, ["nodes", "list", "--json", "--data-dir", str(tmp_path)]) == 0
