@@ -11,6 +11,9 @@ from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
 from muster.testing.door import Door
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, records
 
+__tracebackhide__ = True
+"""pytest shows the line of the test instead."""
+
 Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
 """Where offsets are reset to: a place, the same offset in each partition, or offsets by topic and partition."""
 
@@ -22,6 +25,9 @@ class AsyncTopic:
         self.name = name
         self._door = door
         self._behind = behind
+
+    def __repr__(self) -> str:
+        return f"AsyncTopic({self.name!r})"
 
     async def create(self, partitions: int | None = None, *, configs: Mapping[str, str] | None = None) -> AsyncTopic:
         """Make it; `partitions` None: as `num.partitions` says. Raises CannotBeDone, as Kafka refuses it."""
@@ -73,6 +79,9 @@ class AsyncGroup:
         self.id = group_id
         self._door = door
         self._behind = behind
+
+    def __repr__(self) -> str:
+        return f"AsyncGroup({self.id!r})"
 
     # ---- looking
 
@@ -188,6 +197,9 @@ class AsyncNode:
         self.id = node_id
         self._door = door
         self._behind = behind
+
+    def __repr__(self) -> str:
+        return f"AsyncNode({self.id!r})"
 
     async def describe(self) -> NodeView:
         """The node as it is now. Raises CannotBeDone when there is none."""

@@ -12,7 +12,10 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
+
+__tracebackhide__ = True
+"""pytest shows the line of the test, not those of the way through here."""
 
 T = TypeVar("T")
 
@@ -52,6 +55,8 @@ class Door:
         future = self._send(verb)
         try:
             return future.result(patience_s)
+        except WaitFailed as failure:
+            raise failure.with_traceback(None) from None  # where in the server it was raised tells a test nothing
         except BaseException:
             future.cancel()
             raise
@@ -80,10 +85,15 @@ class Door:
 
             try:
                 return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)  # type: ignore[no-any-return]  # no types
+            except WaitFailed as failure:
+                raise failure.with_traceback(None) from None
             except BaseException:
                 future.cancel()
                 raise
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except WaitFailed as failure:
+            raise failure.with_traceback(None) from None
 
 
 async def _run(verb: Callable[[], T | Awaitable[T]]) -> T:

@@ -12,6 +12,9 @@ from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic, Reset
 from muster.testing.door import Door
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, records
 
+__tracebackhide__ = True
+"""pytest shows the line of the test instead."""
+
 
 class Topic:
     """One topic by its name, be it there or not."""
@@ -20,6 +23,9 @@ class Topic:
         self.name = name
         self._door = door
         self._behind = behind
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r})"
 
     @property
     def aio(self) -> AsyncTopic:
@@ -76,6 +82,9 @@ class Group:
         self.id = group_id
         self._door = door
         self._behind = behind
+
+    def __repr__(self) -> str:
+        return f"Group({self.id!r})"
 
     @property
     def aio(self) -> AsyncGroup:
@@ -226,6 +235,9 @@ class Node:
         self.id = node_id
         self._door = door
         self._behind = behind
+
+    def __repr__(self) -> str:
+        return f"Node({self.id!r})"
 
     @property
     def aio(self) -> AsyncNode:

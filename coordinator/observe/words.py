@@ -75,5 +75,6 @@ CAUSES: Final[dict[str, str]] = {
     "group_full": "{who} found the group full",
     "assignment_too_large": "the assignment of {who} is larger than max.message.bytes of __consumer_offsets",
     "group_over_capacity": "the group was loaded with more members than group.max.size",
+    "asked": "it was asked for",
 }
 """What follows a member that brought something about."""

@@ -299,3 +299,27 @@ def test_a_cluster_that_is_there(server: Muster) -> None:
         topic.delete()
     with pytest.raises(CannotBeDone, match="cannot be reached"):
         Muster(runner=Against("127.0.0.1:1")).start()
+
+
+def test_a_wait_that_fails_shows_the_line_of_the_test(server: Muster) -> None:
+    with pytest.raises(WaitFailed) as caught:
+        server.group("nobody").wait_stable(members=1, timeout=0)
+    shown = [entry.path for entry in caught.traceback.filter(caught)]
+    assert [Path(path).name for path in shown] == ["test_muster.py"]
+
+    async def awaited() -> None:
+        await server.aio.group("nobody").wait_stable(members=1, timeout=0)
+
+    with pytest.raises(WaitFailed) as caught:
+        asyncio.run(awaited())
+    assert "in_thread.py" not in str(caught.getrepr())
+    assert "groups.py" not in str(caught.getrepr())
+
+
+def test_what_it_is_called_in_a_report(server: Muster) -> None:
+    assert [repr(one) for one in (server.topic("t"), server.group("g"), server.nodes[0])] == [
+        "Topic('t')",
+        "Group('g')",
+        "Node(1)",
+    ]
+    assert repr(server.aio.group("g")) == "AsyncGroup('g')"

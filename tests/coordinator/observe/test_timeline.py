@@ -211,3 +211,10 @@ def test_names_are_short_enough_to_read() -> None:
 def test_a_flood_of_refusals() -> None:
     flood = {"kind": "requests_refused", "time": NOON, "api": None, "count": 50}
     assert Timeline(UTC, dates=False).feed(flood) == ["12:03:07 50 more requests were refused, of many clients"]
+
+
+def test_a_rebalance_that_was_asked_for_has_no_member_to_name() -> None:
+    started = value(events.REBALANCE_STARTED, **{**EXAMPLES[events.REBALANCE_STARTED], "cause": events.ASKED})
+    assert Timeline(UTC, dates=False, everything=True).feed(started) == [
+        "12:03:07 a rebalance begins in Stable: it was asked for"
+    ]
