@@ -19,8 +19,11 @@ from muster.coordinator.net.connection_core import (
     HANDSHAKE,
     MUTE,
     MUTED,
+    NODE,
     OUTPUT_HIGH_BYTES,
+    PEER,
     READY,
+    REST,
     UNMUTE,
     WAITING,
     ConnectionCore,
@@ -32,6 +35,8 @@ log = structlog.get_logger("muster.net")
 
 MAX_AUTHENTICATION_BYTES: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size."""
+WRITTEN_AT_ONCE: Final = 1 << 20
+"""Bytes of large answers that are given to the transport in one turn of the loop: it copies or encrypts them."""
 _LENGTH_BYTES: Final = 4
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
@@ -83,6 +88,7 @@ class Connection(asyncio.Protocol):
     """See the module. `alive` is set at each sign of life; `host` is the peer's numeric address."""
 
     __slots__ = (
+        "_is_going_on",
         "_is_pumping",
         "_is_reading",
         "_limits",
@@ -101,6 +107,7 @@ class Connection(asyncio.Protocol):
         self._limits = shared.limits
         self._transport: Any = None
         self._requests: Any = None
+        self._is_going_on = False
         self._is_pumping = False
         self._is_reading = True
         self.alive = True
@@ -209,7 +216,9 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The peer has gone (no client of Kafka closes one direction only): what is parked is dropped, as by Kafka."""
-        self.core.close()
+        if not self.core.has_ended:
+            self.core.close()
+            self._write_all()
         return False  # the transport sends what was written, then closes
 
     def pause_writing(self) -> None:
@@ -256,7 +265,7 @@ class Connection(asyncio.Protocol):
     @property
     def unsent_bytes(self) -> int:
         """What the peer has not taken."""
-        return int(self._transport.get_write_buffer_size())
+        return int(self._transport.get_write_buffer_size()) + self.core.output_bytes
 
     def close_stalled(self) -> None:
         """The peer sends no more of a large request, or reads nothing of an answer, and others need the memory."""
@@ -298,12 +307,15 @@ class Connection(asyncio.Protocol):
         core = self.core
         if core.state is ANSWERING and not core.waits_for:
             # the short way of `data_received`, when the answer was not there at once
-            core.state = READY
-            if type(answer) is bytes:
-                self._transport.write(answer)
-            elif answer is not None:
+            if answer is None or isinstance(answer, bytes):
+                core.state = READY
+                if answer is not None:
+                    self._transport.write(answer)
+                return
+            if sum(map(len, answer)) <= WRITTEN_AT_ONCE:
+                core.state = READY
                 self._transport.writelines(answer)
-            return
+                return
         core.answered(answer)
         if self._is_pumping:
             return
@@ -360,7 +372,7 @@ class Connection(asyncio.Protocol):
         """Send what is ready, then end."""
         if not self.core.has_ended:
             self.core.close()
-            self._write_out()
+            self._write_all()
             self._transport.close()
 
     def abort(self) -> None:
@@ -395,7 +407,22 @@ class Connection(asyncio.Protocol):
         self._settle()
 
     def _write_out(self) -> None:
-        output = self.core.data_to_send()
+        """Write what is ready; the rest of much follows in the next turns, as soon as the peer takes it."""
+        core = self.core
+        self._write(core.data_to_send(WRITTEN_AT_ONCE))
+        if core.waits_for & (REST | PEER | NODE) == REST and not self._is_going_on:
+            self._is_going_on = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_going_on = False
+        if self.core.waits_for & (REST | PEER) == REST and not self.core.has_ended:
+            self._pump()
+
+    def _write_all(self) -> None:
+        self._write(self.core.data_to_send())
+
+    def _write(self, output: list[bytes | memoryview]) -> None:
         if len(output) == 1:
             self._transport.write(output[0])
         elif output:

@@ -80,6 +80,9 @@ INPUT: Final = 4
 """Requests, or a part of one, wait for the one at hand or for their end."""
 NODE: Final = 8
 """The node stands still: nothing is read, handled or sent until it goes on."""
+REST: Final = 16
+"""The rest of a large answer is written in the next turns of the loop."""
+_OUTPUT: Final = PEER | REST
 
 
 class IllegalTransition(RuntimeError):
@@ -90,8 +93,9 @@ class IllegalTransition(RuntimeError):
 
 
 class ConnectionCore:
-    """See the module. `state` is one of `STATES`; `waits_for` a sum of `PEER`, `MEMORY`, `INPUT` and `NODE`, 0 when
-    nothing waits in either direction. `granted_bytes`: of memory, for its large requests; `output_bytes`: not sent yet.
+    """See the module. `state` is one of `STATES`; `waits_for` a sum of `PEER`, `MEMORY`, `INPUT`, `NODE` and `REST`, 0
+    when nothing waits in either direction. `granted_bytes`: of memory, for its large requests; `output_bytes`: not sent
+    yet.
 
     A shell may take the short way when the connection is `READY`, waits for nothing, and one chunk is one request: set
     `state` to `ANSWERING`, handle it, set it back and send the answer. That is what the calls below would do.
@@ -198,7 +202,7 @@ class ConnectionCore:
         None: none has come, the last one is not answered yet, or the peer must read its answers first.
         """
         state = _AFTER_REQUEST.get(self.state)
-        if state is None or not self._requests or self.waits_for & (PEER | NODE):
+        if state is None or not self._requests or self.waits_for & (_OUTPUT | NODE):
             return None
         self.state = state
         request = self._requests.popleft()
@@ -208,14 +212,14 @@ class ConnectionCore:
     @property
     def has_requests(self) -> bool:
         """Whole requests wait for the one at hand, and for nothing else."""
-        return bool(self._requests) and not self.waits_for & (PEER | NODE) and not self.has_ended
+        return bool(self._requests) and not self.waits_for & (_OUTPUT | NODE) and not self.has_ended
 
     @property
     def wants_input(self) -> bool:
         """Whether more should be read from the peer now."""
         if self.waits_for & (MEMORY | NODE) or self.state is MUTED:
             return False
-        if self.state in _AFTER_REQUEST and not self.waits_for & PEER:
+        if self.state in _AFTER_REQUEST and not self.waits_for & _OUTPUT:
             return True
         return self._requests_bytes + self._splitter.buffered < INPUT_HIGH_BYTES
 
@@ -245,12 +249,25 @@ class ConnectionCore:
             self._output.extend(answer)
             self.output_bytes += sum(map(len, answer))
 
-    def data_to_send(self) -> list[bytes | memoryview]:
-        """What is to be sent now, in this order; each byte is given out once."""
+    def data_to_send(self, most_bytes: int | None = None) -> list[bytes | memoryview]:
+        """What is to be sent now, in this order; each byte is given out once. Beyond `most_bytes` the rest is kept."""
         if self.waits_for & NODE and not self.has_ended:
             return []
-        output, self._output, self.output_bytes = self._output, [], 0
-        return output
+        output, left = self._output, most_bytes
+        self._output = []
+        if left is None or self.output_bytes <= left:
+            self.output_bytes = 0
+            self.waits_for &= ~REST
+            return output
+        self.output_bytes -= left
+        self.waits_for |= REST
+        at = 0
+        while len(output[at]) <= left:
+            left -= len(output[at])
+            at += 1
+        divided = memoryview(output[at])
+        self._output = [divided[left:], *output[at + 1 :]]
+        return [*output[:at], divided[:left]] if left else output[:at]
 
     def stand_still(self) -> None:
         """The node does nothing for now."""

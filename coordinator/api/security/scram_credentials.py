@@ -5,6 +5,8 @@ The client salts a password itself, so none comes here. What is kept can check a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
@@ -42,7 +44,6 @@ MOST_SALT_BYTES: Final = 1_024
 MOST_REFUSED: Final = 1_000
 """Rows of an answer that refuses all."""
 _ROW_BYTES: Final = 30
-_TWICE: Final = "A user credential cannot be altered twice in the same request"
 
 
 @in_slices
@@ -62,21 +63,22 @@ def handle_describe_user_scram_credentials(
         yield None
     room = AnswerSize()
     results: list[DescribeUserScramCredentialsResult] = []
-    for name, count in times.items():
+    while times:  # so that it is let go of in slices too
+        name, count = times.popitem()
         yield None
-        if not room.take(_ROW_BYTES + len(name)):
-            results.append(DescribeUserScramCredentialsResult(name, TOO_LARGE, TOO_LARGE_TEXT))
-            continue
         found = [(kind, credentials[name, kind]) for kind in BY_TYPE if (name, kind) in credentials]
+        infos = [CredentialInfo(kind, one.iterations) for kind, one in found]
+        code, what = 0, ""
         if request.users and count > 1:
+            code = ErrorCode.DUPLICATE_RESOURCE
             what = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-            results.append(DescribeUserScramCredentialsResult(name, ErrorCode.DUPLICATE_RESOURCE, what))
         elif not found:
+            code = ErrorCode.RESOURCE_NOT_FOUND
             what = f"Attempt to describe a user credential that does not exist: {name}"
-            results.append(DescribeUserScramCredentialsResult(name, ErrorCode.RESOURCE_NOT_FOUND, what))
-        else:
-            infos = [CredentialInfo(kind, one.iterations) for kind, one in found]
-            results.append(DescribeUserScramCredentialsResult(name, credential_infos=infos))
+        if not room.take(_ROW_BYTES + len(name) + len(what)):
+            code, what = TOO_LARGE, TOO_LARGE_TEXT
+        results.append(DescribeUserScramCredentialsResult(name, code, what, [] if code else infos))
+    results.reverse()
     return DescribeUserScramCredentialsResponse(results=results)
 
 
@@ -87,57 +89,70 @@ def handle_alter_user_scram_credentials(
     """Set and remove credentials. Of a user that is named twice none is changed; as on Kafka the first fault counts."""
     is_allowed = node.authorizer.allows(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     changes: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
-    refused: dict[str, ApiError] = {}
-    rows: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
+    refused: dict[str, _Fault] = {}
+    rows: Iterable[ScramCredentialDeletion | ScramCredentialUpsertion] = chain(request.deletions, request.upsertions)
     for row in rows:
         yield None
-        if row.name in refused:
+        name = row.name
+        if name in refused:
             continue
-        try:
-            if not is_allowed:
-                code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-                raise ApiError(code, error_message(code))
-            if changes.pop(row.name, None) is not None:
-                raise ApiError(ErrorCode.DUPLICATE_RESOURCE, _TWICE)
-            _check(node, row, len(changes))
-        except ApiError as refusal:
-            refused[row.name] = refusal
+        fault = _NOT_ALLOWED
+        if is_allowed:
+            was_named = changes.pop(name, None) is not None
+            fault = _TWICE if was_named else _fault(node, row, len(changes))
+        if fault is None:
+            changes[name] = row
         else:
-            changes[row.name] = row
+            refused[name] = fault
     done: list[AlterUserScramCredentialsResult] = []
     for name, row in changes.items():
         yield None
         try:
             node.topics.write_records([_record(row)])
         except ApiError as refusal:
-            refused[name] = refusal
+            refused[name] = refusal.error_code, refusal.message
         else:
             done.append(AlterUserScramCredentialsResult(name, 0, None))
-    results = [AlterUserScramCredentialsResult(name, one.error_code, one.message) for name, one in refused.items()]
+    results: list[AlterUserScramCredentialsResult] = []
+    while refused:  # so that it is let go of in slices too
+        name, (code, what) = refused.popitem()
+        results.append(AlterUserScramCredentialsResult(name, code, what))
+        yield None
+    results.reverse()
     yield from until_durable(node, done)
     return AlterUserScramCredentialsResponse(0, [*done, *results])
 
 
-def _check(node: Node, row: ScramCredentialDeletion | ScramCredentialUpsertion, more: int) -> None:
-    """ScramControlManager's checks. Raises `ApiError`."""
-    unacceptable = ErrorCode.UNACCEPTABLE_CREDENTIAL
+_Fault = tuple[int, str | None]
+"""An error and its text. (Exceptions would hold the memory of where they were raised.)"""
+_NOT_ALLOWED: Final[_Fault | None] = (
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    error_message(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+)
+_TWICE: Final = ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+_BAD: Final = ErrorCode.UNACCEPTABLE_CREDENTIAL
+
+
+def _fault(node: Node, row: ScramCredentialDeletion | ScramCredentialUpsertion, more: int) -> _Fault | None:
+    """ScramControlManager's checks."""
     if not row.name:
-        raise ApiError(unacceptable, "Username must not be empty")
+        return _BAD, "Username must not be empty"
     if row.mechanism not in BY_TYPE:
-        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism"
     credentials = node.topics.state.scram
     if isinstance(row, ScramCredentialDeletion):
         if (row.name, row.mechanism) not in credentials:
-            raise ApiError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
-        return
+            return ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+        return None
     if row.iterations < MIN_ITERATIONS:
-        raise ApiError(unacceptable, "Too few iterations")
+        return _BAD, "Too few iterations"
     if row.iterations > MAX_ITERATIONS:
-        raise ApiError(unacceptable, "Too many iterations")
+        return _BAD, "Too many iterations"
     if len(row.name.encode()) > MOST_NAME_BYTES or len(row.salt) > MOST_SALT_BYTES:
-        raise ApiError(unacceptable, f"A name and a salt may have {MOST_NAME_BYTES} bytes.")
+        return _BAD, f"A name and a salt may have {MOST_NAME_BYTES} bytes."
     if len(credentials) + more >= MOST_CREDENTIALS and (row.name, row.mechanism) not in credentials:
-        raise ApiError(ErrorCode.POLICY_VIOLATION, f"There are {MOST_CREDENTIALS} credentials already.")
+        return ErrorCode.POLICY_VIOLATION, f"There are {MOST_CREDENTIALS} credentials already."
+    return None
 
 
 def _record(

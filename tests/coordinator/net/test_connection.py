@@ -16,6 +16,7 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.cluster.image import Endpoint
+from muster.coordinator.net import connection as connection_module
 from muster.coordinator.net.connection import Connection, Shared
 from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, SMALL_BYTES
 from muster.coordinator.net.limits import Limits
@@ -227,6 +228,49 @@ class TestFrames:
         bench.transport.writelines = lambda parts: given.extend(parts)  # type: ignore[method-assign]
         bench.receive(b"parts and parts")
         assert isinstance(given[1], memoryview)
+
+    async def test_a_large_answer_is_written_piece_by_piece(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
+        for contents in [b"now parts and parts"], [b"parts and parts", b"a", b"now parts"], [b"now parts", b"park"]:
+            bench.transport.writes.clear()
+            bench.receive(*contents)
+            if b"park" in contents:
+                while bench.echo.parked is None:
+                    await turn()
+                bench.echo.release()
+            for _ in range(10):
+                await turn()
+            assert bench.sent == b"".join(map(frame, contents))
+            assert all(len(one) <= 10 for one in bench.transport.writes)
+            assert bench.connection.core.waits_for == 0
+
+    async def test_the_next_piece_waits_until_the_peer_has_read(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
+        bench.transport.slow, bench.transport.high = bench.connection, 9
+        bench.receive(b"now parts and parts", b"a")
+        for already in 10, 20:
+            await turn()
+            assert len(bench.sent) == already
+            assert bench.limits.unsent.bytes == bench.connection.unsent_bytes == 10 + 28 - already
+            bench.transport.unsent = 0
+            bench.connection.resume_writing()
+        await turn()
+        assert bench.sent == frame(b"now parts and parts") + frame(b"a")
+        assert bench.limits.unsent.bytes == 0
+
+    @pytest.mark.parametrize("end", [Connection.close, Connection.eof_received, Connection.abort])
+    async def test_the_rest_of_a_large_answer_is_written_at_the_end_but_not_when_it_is_aborted(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, end: Callable[[Connection], object]
+    ) -> None:
+        monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
+        bench.receive(b"now parts and parts")
+        end(bench.connection)
+        await turn()
+        assert bench.sent == frame(b"now parts and parts")[: 10 if end is Connection.abort else None]
 
     @pytest.mark.parametrize("size", [-1, 1_000_001, 0x7FFF_FFFF])
     async def test_an_impossible_size_ends_the_connection_after_what_came_before(self, bench: Bench, size: int) -> None:

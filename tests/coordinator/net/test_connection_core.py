@@ -26,6 +26,7 @@ from muster.coordinator.net.connection_core import (
     PEER,
     READY,
     REQUEST,
+    REST,
     SMALL_BYTES,
     STATES,
     TRANSITIONS,
@@ -133,6 +134,24 @@ class TestStates:
             end(core)
             assert core.data_to_send() == sent
             assert core.output_bytes == 0
+
+    @pytest.mark.parametrize("most_bytes", [1, 2, 3, 4, 5, 6, 7, 8])
+    def test_of_a_large_answer_so_much_is_given_out_at_a_time(self, most_bytes: int) -> None:
+        core = core_in(ANSWERING)
+        core.receive_data(frame(b"next"))
+        core.answered([b"abc", b"", memoryview(b"def"), b"g"])
+        sent = b""
+        while core.output_bytes:
+            left = core.output_bytes
+            piece = b"".join(core.data_to_send(most_bytes))
+            assert len(piece) == min(most_bytes, left)
+            assert core.output_bytes == left - len(piece)
+            assert bool(core.waits_for & REST) == bool(core.output_bytes)
+            assert core.has_requests != bool(core.output_bytes), "the next request waits"
+            sent += piece
+        assert sent == b"abcdefg"
+        assert core.data_to_send(most_bytes) == []
+        assert next_content(core) == b"next"
 
     def test_muting_for_a_quota_would_be_rows_of_the_table(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Kafka's KIP-219: the answer leaves at once, the next request is handled when the time is over. A state more
