@@ -217,7 +217,7 @@ class AsyncNode:
         await self._door.awaited(lambda: self._behind().nodes.kill(self.id))
 
     async def pause(self) -> None:
-        """It answers nobody any more, and loses nothing, as after SIGSTOP. Raises CannotBeDone."""
+        """It stands still as by SIGSTOP and answers nobody; others take over as after a kill. Raises CannotBeDone."""
         await self._door.awaited(lambda: self._behind().nodes.pause(self.id))
 
     async def resume(self) -> None:

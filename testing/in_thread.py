@@ -92,7 +92,7 @@ class InThread:
 
 
 async def _stop(rehearsal: Rehearsal) -> None:
-    rehearsal.tidy()
+    await rehearsal.tidy()
     await rehearsal.server.stop()
     await _settled()
 

@@ -265,7 +265,7 @@ class Node:
         self._door.call(lambda: self._behind().nodes.kill(self.id))
 
     def pause(self) -> None:
-        """It answers nobody any more, and loses nothing, as after SIGSTOP. Raises CannotBeDone."""
+        """It stands still as by SIGSTOP and answers nobody; others take over as after a kill. Raises CannotBeDone."""
         self._door.call(lambda: self._behind().nodes.pause(self.id))
 
     def resume(self) -> None:

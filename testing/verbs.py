@@ -4,7 +4,7 @@ Kafka's protocol. Both have verbs of the same names; here they become verbs of o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from muster.coordinator.rehearsal.topics import NewRecord
@@ -35,7 +35,7 @@ class Verbs(Protocol):
     def nodes(self) -> Any:
         """As `coordinator.rehearsal.nodes.Nodes`."""
 
-    def tidy(self) -> None:
+    def tidy(self) -> Awaitable[None] | None:
         """Nothing is held or paused any more."""
 
 

@@ -7,7 +7,7 @@ from muster.coordinator.config import Config
 from muster.coordinator.machine import Machine
 from muster.coordinator.rehearsal.groups import Groups
 from muster.coordinator.rehearsal.joins import HeldJoins, chained
-from muster.coordinator.rehearsal.nodes import Nodes, PausedNodes
+from muster.coordinator.rehearsal.nodes import Nodes
 from muster.coordinator.rehearsal.seeded import RehearsalMachine
 from muster.coordinator.rehearsal.topics import Topics
 from muster.coordinator.server import Server
@@ -17,10 +17,9 @@ class Rehearsal:
     """One server and its verbs. It is started and stopped as any (`server`); all is called from its event loop."""
 
     def __init__(self, config: Config, *, machine: Machine | None = None, intercept: Intercept = NO_INTERCEPT) -> None:
-        """`intercept`: meets what is neither held nor sent to a node that is paused."""
+        """`intercept`: meets what is not held."""
         self.joins = HeldJoins()
-        self.paused = PausedNodes()
-        own = chained(self.paused.intercept, self.joins.intercept)
+        own = self.joins.intercept
         self.server = Server(
             config,
             machine=RehearsalMachine() if machine is None else machine,
@@ -28,9 +27,9 @@ class Rehearsal:
         )
         self.groups = Groups(self.server, self.joins)
         self.topics = Topics(self.server)
-        self.nodes = Nodes(self.server, self.paused)
+        self.nodes = Nodes(self.server)
 
-    def tidy(self) -> None:
+    async def tidy(self) -> None:
         """Nothing is held or paused any more, as after a test."""
         self.joins.release_all()
-        self.paused.resume_all()
+        await self.nodes.resume_all()

@@ -16,9 +16,7 @@ def test_the_recipes_and_the_first_example(pytester: pytest.Pytester) -> None:
     recipes = [block for block in BLOCKS if block.startswith("# recipes\n")]
     source = "\n\n".join(recipes)
     assert source.count("def test_") == RECIPES
-    pytester.makefile(
-        ".ini", pytest="[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
-    )
+    pytester.makefile(".ini", pytest="[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     first = next(block for block in BLOCKS if "def test_it_reads" in block)
     pytester.makepyfile(test_recipes=source, test_first=first)
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "--durations=5").assert_outcomes(passed=RECIPES + 1)
