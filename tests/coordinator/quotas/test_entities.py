@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.quotas.entities import (
+    MOST_HASHED,
     EntityFilter,
     entity_of,
     fault_of_entity,
@@ -21,6 +22,19 @@ def test_the_order_is_that_of_javas_hash_maps() -> None:
     assert in_javas_order(["ip", "user", "client-id"], 3) == ["client-id", "user", "ip"]
     assert in_javas_order(["producer_byte_rate", "nope"], 2) == ["nope", "producer_byte_rate"]
     assert in_javas_order([], 0) == []
+
+
+class _Unread(str):
+    """A long text that nobody reads whole."""
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        raise AssertionError("each character costs time")
+
+
+def test_long_texts_are_not_read_to_find_their_place() -> None:
+    # 3,000 entities of one type of 5,000 characters held the event loop for half a second
+    long = _Unread("z" * (MOST_HASHED + 1))
+    assert in_javas_order(["user", long, "client-id"], 3) == [long, "client-id", "user"]
 
 
 def test_an_entity_is_shown_as_java_shows_it() -> None:
