@@ -39,6 +39,8 @@ TEXTS: Final = ("", "a", "range", "gr\u00fcppe", "\U0001f600", "\0", "x" * 127, 
 TIMES_MS: Final = (0, 1, 100, 1_000, 10_000, 45_000, 60_000, 300_000, -1, 2**31 - 1)
 MANY: Final = 3_000
 """So many equal elements a long array has."""
+MOST_OF_MANY_BYTES: Final = 20_000
+"""Batches in such an element: the length of a frame has 31 bits."""
 
 
 SPARED: Final = frozenset({ApiKey.UNREGISTER_BROKER})
@@ -144,7 +146,8 @@ class Drawing:
         if field.kind == "string":
             return self._text(name)
         if field.kind == "records":
-            return self._batches.some(rng, *rng.choice(self._known.producers))
+            batches = self._batches.some(rng, *rng.choice(self._known.producers))
+            return batches if len(batches) <= MOST_OF_MANY_BYTES or not self._in_many else b""
         if field.kind == "bytes":
             return rng.choice((b"", b"\0\0\0\0\0\1\0\4work\xff\xff\xff\xff", rng.randbytes(60)))
         if field.kind == "bool":
