@@ -73,6 +73,12 @@ class Clock(Protocol):
     def read_first(self, input_waits: Callable[[], bool]) -> None:
         """Ask `input_waits` before a late timer runs: is there input to be read or handled?"""
 
+    @property
+    def machine(self) -> Clock:
+        """The time of the machine: for what waits for clients, for the disk or for a turn of the loop, and for how long
+        work takes. That goes on also where a test lets the time of groups and transactions stand still.
+        """
+
 
 class _LoopTimer:
     """A timer of the event loop. It never runs early by the clock's count, and late only after all input was read."""
@@ -267,6 +273,11 @@ class LoopClock:
         """Ask this before a late timer rings."""
         self._late.input_waits = input_waits
 
+    @property
+    def machine(self) -> LoopClock:
+        """It is the machine's."""
+        return self
+
 
 class _ManualTimer:
     __slots__ = ("callback",)
@@ -314,6 +325,11 @@ class ManualClock:
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
         """Nothing: a clock that stands still is never late."""
+
+    @property
+    def machine(self) -> ManualClock:
+        """There is no other."""
+        return self
 
     def advance(self, ms: int) -> None:
         """Let `ms` milliseconds pass, ringing each timer at its own time, in order; 0 rings those that are due."""

@@ -148,7 +148,7 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self.clock = self._machine.clock()
-        self.slices = Slices(self.clock, self._machine.thread(self._post))
+        self.slices = Slices(self.clock.machine, self._machine.thread(self._post))
         self._open_data()
         try:
             self._open_groups()
@@ -188,9 +188,9 @@ class Server:
             log.warning("the last stop was not clean: logs are checked from their recovery points on",
                         directory=str(config.data_dir))  # fmt: skip
         self._filesystem = machine.whole_disk(config.data_dir)
-        self._stop_watching = monitoring(self.logs, self.clock, sync)
+        self._stop_watching = monitoring(self.logs, self.clock.machine, sync)
         if self._filesystem is not None:
-            self.logs.share_sync(self._filesystem.sync, self.clock)
+            self.logs.share_sync(self._filesystem.sync, self.clock.machine)
         self._identity = identity
 
     def _open_groups(self) -> None:

@@ -327,7 +327,7 @@ class Dispatcher:
         """The requests of a connection that was just made."""
         if self._observer is None:
             return self._open(channel, sink)
-        return ObservedRequests(partial(self._open, channel), sink, self._observer, self.node.clock)
+        return ObservedRequests(partial(self._open, channel), sink, self._observer, self.node.clock.machine)
 
     def _open(self, channel: Channel, sink: Sink) -> Any:
         requests = ConnectionRequests(self, channel, sink)
@@ -340,7 +340,7 @@ class Dispatcher:
 
         quotas = self.node.quotas
         assert quotas is not None
-        return ThrottledRequests(requests, sink, requests.channel, quotas, self.node.clock)
+        return ThrottledRequests(requests, sink, requests.channel, quotas, self.node.clock.machine)
 
     def route(self, head: bytes, client_bytes: bytes, key: int, version: int, client_id: str) -> Route:
         """The route of one kind of request: see `Route`."""

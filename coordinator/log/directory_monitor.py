@@ -40,7 +40,7 @@ class DirectoryMonitor:
 
     def start(self) -> None:
         """Check from now on."""
-        self._timer = self._clock.call_at(self._clock.now().mono_ms + CHECK_EVERY_MS, self.check)
+        self._timer = self._clock.machine.call_at(self._clock.machine.mono_ms() + CHECK_EVERY_MS, self.check)
 
     def stop(self) -> None:
         """Check no more."""

@@ -60,7 +60,7 @@ class Quotas:
         """There are connections now, and so many may come in a second, to these listeners."""
         self._limits = limits
         if self.rates is None and (most != NO_LIMIT or any(each != NO_LIMIT for each in listeners.values())):
-            self.rates = ConnectionRates(self._windows, self._node.clock)
+            self.rates = ConnectionRates(self._windows, self._node.clock.machine)
         if self.rates is not None:
             self.rates.limit(most, listeners)
         limits.rates = self.rates
@@ -82,7 +82,7 @@ class Quotas:
 
     def _limit_address(self, host: str | None, value: float | None) -> None:
         if self.rates is None:
-            self.rates = ConnectionRates(self._windows, self._node.clock)
+            self.rates = ConnectionRates(self._windows, self._node.clock.machine)
             if self._limits is not None:
                 self._limits.rates = self.rates
         address = None if host is None else numeric(host)

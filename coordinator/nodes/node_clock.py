@@ -22,18 +22,26 @@ class NodeClock:
         """Timers that were to ring while the node stood still; None: it does not."""
         self.grace_until_ms = 0
         self._since_ms = 0
+        self._machine = self if clock.machine is clock else NodeClock(clock.machine)
+
+    @property
+    def machine(self) -> NodeClock:
+        """See `Clock`; it stands still with the node."""
+        return self._machine
 
     def stand_still(self) -> None:
         """No timer rings until `go_on`."""
         if self.held is None:
             self.held = {}
             self._since_ms = self.clock.mono_ms()
+            self._machine.stand_still()
 
     def go_on(self) -> None:
         """Timers ring again, in a while."""
         held, self.held = self.held, None
         if held is None:
             return
+        self._machine.go_on()
         now_ms = self.clock.mono_ms()
         self.grace_until_ms = now_ms + min(now_ms - self._since_ms, GRACE_MS)
         for timer in held:

@@ -110,7 +110,7 @@ class RunningNode:
         self._security = ListenerSecurity(
             live,
             common.machine,
-            self._clock,
+            self._clock.machine,
             common.post,
             common.topics,
             common.topics.logs,
@@ -163,7 +163,7 @@ class RunningNode:
             leaders=lambda: topics.open.leaders[TRANSACTION_STATE_TOPIC],
             holders=common.transaction_holders,
         )
-        self._unsent = Unsent(clock, config.settings(NetSettings).muster_queued_max_response_bytes)
+        self._unsent = Unsent(clock.machine, config.settings(NetSettings).muster_queued_max_response_bytes)
         self.node = Node(
             clock=clock,
             topics=topics,
@@ -275,7 +275,7 @@ class RunningNode:
         PROCESS_FILES.join(self)
         if common.is_bounded:
             most = partial(_most_connections, self)
-        limits = self.limits = Limits(settings, self._clock, most, self._unsent, self._look_up)
+        limits = self.limits = Limits(settings, self._clock.machine, most, self._unsent, self._look_up)
         dispatcher = self._dispatcher = common.open_dispatcher(self.node)
         self.live.checks.append(self._check_limits)
         self._limit_connections()
@@ -315,7 +315,7 @@ class RunningNode:
 
     def _look_for_certificates(self) -> None:
         self._security.renew()
-        clock = self._clock
+        clock = self._clock.machine
         self._next_look = clock.call_at(clock.mono_ms() + LOOK_MS, self._look_for_certificates)
 
     # ---- standing still
@@ -371,7 +371,7 @@ class RunningNode:
 
     async def close_connections(self) -> None:
         """After `accept_no_more`: answers are sent, and every connection ends."""
-        limits, clock = self.limits, self._clock
+        limits, clock = self.limits, self._clock.machine
         if limits is None:
             return
         for listener in self._listeners:

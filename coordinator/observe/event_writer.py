@@ -87,7 +87,7 @@ class EventWriter:
             self._log.append(self._leader_epoch, batches.build(rows, timestamp_ms=now.wall_ms), wall_ms=now.wall_ms)
             if not self._sync_is_due:
                 self._sync_is_due = True
-                self._clock.call_at(now.mono_ms + SYNC_MS, self._sync)
+                self._clock.machine.call_at(self._clock.machine.mono_ms() + SYNC_MS, self._sync)
         except RecordListTooLarge as error:
             # its segments were made small
             if len(rows) > 1:
@@ -105,7 +105,7 @@ class EventWriter:
     def _sync(self) -> None:
         self._sync_is_due = False
         if self._log is not None:
-            self._log.sync_if_older(self._clock.mono_ms())
+            self._log.sync_if_older(self._clock.machine.mono_ms())
 
 
 def record_key(name: str) -> bytes:

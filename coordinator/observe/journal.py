@@ -132,7 +132,7 @@ class Journal:
 
     def _count(self, event: Event, now: Now) -> None:
         if self._refused.began_ms is None:
-            self._clock.call_at(now.mono_ms + SECOND_MS, self._write_refused)
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + SECOND_MS, self._write_refused)
         self._refused.add(event, now.wall_ms)
 
     def _write_refused(self) -> None:
@@ -148,7 +148,7 @@ class Journal:
 
     def _count_end(self, event: Event, now: Now) -> None:
         if self._ended.began_ms is None:
-            self._clock.call_at(now.mono_ms + SECOND_MS, self._write_ended)
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + SECOND_MS, self._write_ended)
         self._ended.add(event, now.wall_ms)
         if self._ended.is_full:
             self._write_ended()

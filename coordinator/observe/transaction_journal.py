@@ -59,7 +59,7 @@ class TransactionJournal:
                 self._count(event, now)
                 continue
             if not self._waiting:
-                self._clock.call_at(now.mono_ms + LATEST_MS, self.write)
+                self._clock.machine.call_at(self._clock.machine.mono_ms() + LATEST_MS, self.write)
             self._waiting.append((record_key(event.transactional_id), to_json(event, now.wall_ms)))
             self._size += 1
             if "topics" in event.facts:
@@ -91,7 +91,7 @@ class TransactionJournal:
 
     def _count(self, event: Event, now: Now) -> None:
         if self._refused.began_ms is None:
-            self._clock.call_at(now.mono_ms + SECOND_MS, self._write_refused)
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + SECOND_MS, self._write_refused)
         facts = event.facts
         kind = PRODUCER_FENCED if event.kind == events.FENCED else REQUESTS_REFUSED
         told = (kind, event.producer_id, event.producer_epoch, facts["api"], facts["error"], facts["client_id"],

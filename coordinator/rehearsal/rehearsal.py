@@ -5,11 +5,13 @@ from __future__ import annotations
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.config import Config
 from muster.coordinator.machine import Machine
+from muster.coordinator.rehearsal.faults.engine import Faults
 from muster.coordinator.rehearsal.groups import Groups
 from muster.coordinator.rehearsal.joins import HeldJoins, chained
 from muster.coordinator.rehearsal.nodes import Nodes
 from muster.coordinator.rehearsal.seeded import RehearsalMachine
 from muster.coordinator.rehearsal.topics import Topics
+from muster.coordinator.rehearsal.virtual_time import VirtualTime
 from muster.coordinator.server import Server
 
 
@@ -28,8 +30,13 @@ class Rehearsal:
         self.groups = Groups(self.server, self.joins)
         self.topics = Topics(self.server)
         self.nodes = Nodes(self.server)
+        self.faults = Faults(self.server)
+        self.time = VirtualTime(self.server)
 
     async def tidy(self) -> None:
-        """Nothing is held or paused any more, as after a test."""
+        """Nothing is held or paused any more, no rule of faults is in force, and time goes on, as after a test."""
         self.joins.release_all()
+        self.faults.clear()
+        if self.time.is_movable:
+            self.time.thaw()
         await self.nodes.resume_all()

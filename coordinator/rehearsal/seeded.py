@@ -1,29 +1,45 @@
-"""A machine whose ids are drawn from a seed: two runs with the same seed and the same requests get the same ones."""
+"""What a server under test stands on: a machine whose ids are drawn from a seed, so that two runs with the same seed
+and the same requests get the same ones, and whose clock can be moved.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 from typing import Any
 
 from muster.coordinator import uuids
+from muster.coordinator.clock import Clock, LoopClock
 from muster.coordinator.log import MemoryStorage, Storage
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.listener import Listener, ListenerAddress
+from muster.coordinator.rehearsal.clock import MovableClock
 
 
 class RehearsalMachine(Machine):
     """The machine of a server under test. What it has in memory stays when the server is started again on it."""
 
-    def __init__(self, seed: int | None = None) -> None:
-        """`seed`: of the ids of members, topics, producers and the cluster; None: they are drawn as ever."""
+    def __init__(self, seed: int | None = None, *, starts_frozen: bool = False) -> None:
+        """`seed`: of the ids of members, topics, producers and the cluster; None: they are drawn as ever.
+
+        `starts_frozen`: time stands still from the start, until it is moved.
+        """
         self.seed = seed
+        self._starts_frozen = starts_frozen
         self._random = None if seed is None else random.Random(seed)
         self._memory = MemoryStorage()
         self.ports: list[int] = []
         """Where the server listened before: each listener that may take any port takes these again, one after the
         other.
         """
+
+    def clock(self) -> Clock:
+        """See `Machine`; one that can be moved."""
+        clock = MovableClock(LoopClock(asyncio.get_running_loop()))
+        if self._starts_frozen:
+            clock.freeze()
+        return clock
 
     def draw_uuid(self) -> bytes:
         """See `Machine`."""

@@ -35,6 +35,18 @@ async def turn() -> None:
     await turned
 
 
+async def pause(ms: int) -> None:
+    """Let so much of the machine's time pass."""
+    loop = asyncio.get_running_loop()
+    clock = LoopClock(loop)
+    over: asyncio.Future[None] = loop.create_future()
+    timer = clock.call_at(clock.mono_ms() + ms, lambda: over.set_result(None))
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
 async def until(
     server: Server,
     group_id: str,

@@ -55,7 +55,7 @@ class AppendQueue:
             if batch is None and self._linger_ms < 0:
                 self._clock.call_soon(self._flush)
             elif batch is None and self._linger_ms > 0:
-                self._clock.call_at(self._clock.mono_ms() + self._linger_ms, self._flush)
+                self._clock.machine.call_at(self._clock.machine.mono_ms() + self._linger_ms, self._flush)
             batch = Batch(self._clock.moment().mono_ms, producer)
             self.batches.append(batch)
         batch.size += size
@@ -65,7 +65,7 @@ class AppendQueue:
         """What was added may wait for more, for so long at most. (Others may come to be flushed together with it.)"""
         if self.at_once and not self._is_timed:
             self._is_timed = True
-            self._clock.call_at(self._clock.mono_ms() + ms, self._flush_now)
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + ms, self._flush_now)
 
     def _flush_now(self) -> None:
         self._is_timed = False

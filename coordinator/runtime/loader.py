@@ -69,8 +69,8 @@ class Loader:
 
     def run_for(self, budget_ms: int) -> None:
         """Load for about so long; what is left goes on in the event loop."""
-        end = self._clock.mono_ms() + budget_ms
-        while self._loads and self._clock.mono_ms() <= end:
+        end = self._clock.machine.mono_ms() + budget_ms
+        while self._loads and self._clock.machine.mono_ms() <= end:
             self._step()
         if self._loads:
             self._tell()
@@ -98,7 +98,7 @@ class Loader:
             return
         self._step()
         if self._loads:
-            if self._clock.mono_ms() - self._told_ms >= TELL_EVERY_MS:
+            if self._clock.machine.mono_ms() - self._told_ms >= TELL_EVERY_MS:
                 self._tell()
             self._clock.call_soon(self._turn)
         else:
@@ -106,7 +106,7 @@ class Loader:
             self._done()
 
     def _tell(self) -> None:
-        self._told_ms = self._clock.mono_ms()
+        self._told_ms = self._clock.machine.mono_ms()
         done = self._finished + self._begun
         log.info(f"the {self._what} are being loaded", percent=100 * done // max(self._total, 1),
                  mb_done=done // 1_000_000, mb=self._total // 1_000_000, partitions_left=len(self._loads))  # fmt: skip

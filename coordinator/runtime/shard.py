@@ -290,7 +290,7 @@ class CoordinatorShard(Generic[S]):
                       partition=self.partition, error=str(error), in_ms=delay_ms)  # fmt: skip
         self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, append_error(error), ErrorCode.NOT_COORDINATOR)
         term = self._term
-        self._clock.call_at(self._clock.now().mono_ms + delay_ms, lambda: self._reload(term))
+        self._clock.machine.call_at(self._clock.machine.mono_ms() + delay_ms, lambda: self._reload(term))
 
     def _reload(self, term: int) -> None:
         if term == self._term:

@@ -79,6 +79,6 @@ class DynamicConfigs:
             for topic in filter(None, map(by_name.get, some)):
                 self._topics.configure(topic)
             if some:
-                self._clock.call_at(self._clock.now().mono_ms, configure_some)
+                self._clock.machine.call_at(self._clock.machine.mono_ms(), configure_some)
 
         configure_some()

@@ -193,6 +193,10 @@ class FetchSessions:
         self._by_id: dict[int, FetchSession] = {}
         """In the order of their last use, the longest unused first."""
 
+    def find(self, session_id: int) -> FetchSession | None:
+        """The session of an id, if it is kept."""
+        return self._by_id.get(session_id)
+
     def __len__(self) -> int:
         return len(self._by_id)
 

@@ -36,7 +36,7 @@ class OfflineRetry:
 
     def start(self) -> None:
         """Look from now on."""
-        self._clock.call_at(self._clock.now().mono_ms + LOOK_EVERY_MS, self._look)
+        self._clock.machine.call_at(self._clock.machine.mono_ms() + LOOK_EVERY_MS, self._look)
 
     def _look(self) -> None:
         found = self._find()

@@ -151,7 +151,7 @@ class MarkerSender:
         else:
             self._again.append(_Again(ending, topic, index))
             if self._timer is None:
-                self._timer = self._clock.call_at(self._clock.mono_ms() + RETRY_MS, self._try_again)
+                self._timer = self._clock.machine.call_at(self._clock.machine.mono_ms() + RETRY_MS, self._try_again)
 
     def _try_again(self) -> None:
         self._timer = None

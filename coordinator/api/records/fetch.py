@@ -81,7 +81,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     taken.set(0)
     later = Later()
     max_wait_ms = request.max_wait_ms
-    wait = FetchWait(node.clock, partitions, min_bytes, available, max_wait_ms, committed, lambda: later(None))
+    wait = FetchWait(node.clock.machine, partitions, min_bytes, available, max_wait_ms, committed, lambda: later(None))
 
     def give_up() -> None:
         wait.cancel()

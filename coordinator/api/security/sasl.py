@@ -149,4 +149,4 @@ def _reject(node: Node, context: RequestContext, respond: Respond, response: Mes
         )
 
     assert authentication.sasl is not None
-    node.clock.call_at(node.clock.mono_ms() + authentication.sasl.failure_delay_ms, end)
+    node.clock.machine.call_at(node.clock.machine.mono_ms() + authentication.sasl.failure_delay_ms, end)

@@ -72,16 +72,16 @@ def verifying(
             failure = yield from _loading(one.log)
             trusted[one.topic, one.partition] = failure or NOT_NEEDED
         return trusted
-    began_ms = node.clock.mono_ms()
+    began_ms = node.clock.machine.mono_ms()
     while True:
         found = yield from _ask_once(node, client, transactional_id, producer, wanted, knows)
         if not (again and knows.adds and _is_ending(found)):
             return found
-        settings, now_ms = node.topics.settings, node.clock.mono_ms()
+        settings, now_ms = node.topics.settings, node.clock.machine.mono_ms()
         if now_ms - began_ms >= settings.add_partitions_to_txn_retry_backoff_max_ms:
             return found
         later = Later()
-        node.clock.call_at(now_ms + settings.add_partitions_to_txn_retry_backoff_ms, partial(later, None))
+        node.clock.machine.call_at(now_ms + settings.add_partitions_to_txn_retry_backoff_ms, partial(later, None))
         yield later
 
 

@@ -56,7 +56,7 @@ class Cleaner:
 
     def _arm(self) -> None:
         after_ms = max(self._manager.settings.log_cleaner_backoff_ms, 1)
-        self._timer = self._clock.call_at(self._clock.now().mono_ms + after_ms, self._ring)
+        self._timer = self._clock.machine.call_at(self._clock.machine.mono_ms() + after_ms, self._ring)
 
     def _ring(self) -> None:
         self._arm()

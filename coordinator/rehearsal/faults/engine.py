@@ -1,0 +1,238 @@
+"""The rules in force on a running server. While there is none the doors of its nodes are shut, and no request is asked
+anything.
+
+Of several rules that hit the same request all happen, in the order in which they were added: first what they do before
+the handler, then what they do after it. What decides how the answer leaves is the first of them that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any, Final
+
+import structlog
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.exchange import Exchange
+from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.clock import Clock
+from muster.coordinator.rehearsal.faults.actions import Action
+from muster.coordinator.rehearsal.faults.errors import NoSuchFault
+from muster.coordinator.rehearsal.faults.hits import HitLog
+from muster.coordinator.rehearsal.faults.matching import Match, Request
+from muster.coordinator.rehearsal.faults.rule import Rule
+from muster.coordinator.rehearsal.faults.when import When
+from muster.coordinator.server import Server
+from muster.protocol.message import Message
+
+log = structlog.get_logger("muster.rehearsal")
+
+ALWAYS: Final = When()
+EVERYTHING: Final = Match()
+Run = Callable[[Callable[[Message | None], None]], None]
+
+
+class Faults:
+    """See the module. `log`: what was hit."""
+
+    def __init__(self, server: Server) -> None:
+        """`server`: one that is started before the first rule is added."""
+        self.log = HitLog()
+        self._server = server
+        self._rules: dict[str, Rule] = {}
+        self._ids = count(1)
+        self._shut: dict[int, Intercept | None] = {}
+        """What is in the doors without rules."""
+
+    # ---- the rules
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Those in force, and those that are spent, in the order in which they were added."""
+        return list(self._rules.values())
+
+    def add(self, match: Match, then: Action, when: When = ALWAYS, *, name: str = "") -> Rule:
+        """Put a rule in force."""
+        return self.put(Rule(match, then, when, name))
+
+    def put(self, rule: Rule) -> Rule:
+        """Put a rule in force; it gets its id."""
+        rule.id = f"f{next(self._ids)}"
+        self._rules[rule.id] = rule
+        self._settle()
+        return rule
+
+    def find(self, rule_id: str) -> Rule:
+        """The rule of an id. Raises NoSuchFault."""
+        found = self._rules.get(rule_id)
+        if found is None:
+            raise NoSuchFault(f"there is no rule {rule_id}")
+        return found
+
+    def release(self, rule_id: str) -> Rule:
+        """Let go what the rule holds; one `until_released` ends. Raises NoSuchFault."""
+        rule = self.find(rule_id)
+        rule.release()
+        self._settle()
+        return rule
+
+    def remove(self, rule_id: str) -> None:
+        """Take the rule away; what it holds is let go. Raises NoSuchFault."""
+        rule = self.find(rule_id)
+        del self._rules[rule_id]
+        rule.release()
+        self._settle()
+
+    def clear(self) -> None:
+        """Take all rules away."""
+        for rule_id in list(self._rules):
+            self.remove(rule_id)
+
+    # ---- the doors
+
+    def _settle(self) -> None:
+        """Open the doors while a rule may hit, and shut them when none can any more."""
+        is_open = bool(self._shut)
+        wanted = any(not rule.is_spent for rule in self._rules.values())
+        if wanted and not is_open:
+            for node_id, door in self._server.doors.items():
+                self._shut[node_id] = door.intercept
+                door.intercept = self._intercept(node_id, door.intercept)
+        elif is_open and not wanted:
+            for node_id, before in self._shut.items():
+                self._server.doors[node_id].intercept = before
+            self._shut = {}
+
+    def _intercept(self, node_id: int, before: Intercept | None) -> Intercept:
+        def wants(context: RequestContext) -> bool:
+            if before is not None and before.wants(context):
+                return True
+            return any(rule.match.may_fit(context, node_id) for rule in self._rules.values() if not rule.is_spent)
+
+        return Intercept(wants=wants, whole=partial(self._take, node_id, before))
+
+    def _take(
+        self,
+        node_id: int,
+        before: Intercept | None,
+        context: RequestContext,
+        message: Message,
+        exchange: Exchange,
+        run: Run,
+    ) -> None:
+        """A request that some rule may fit."""
+        if before is not None and before.wants(context):
+            run = partial(_run_through, before, context, message, exchange, run)
+        request = Request(context, message, self._server.cluster.nodes[node_id].node)
+        hitting = [rule for rule in self.rules if self._hits(rule, request)]
+        if not hitting:
+            run(exchange)
+            return
+        clock = self._server.clock
+        wall_ms = clock.now().wall_ms
+        for rule in hitting:
+            rule.hits += 1
+            self.log.add(rule, request, wall_ms)
+        _Flow(clock.machine, request, exchange, run, hitting).begin()
+        self._settle()
+
+    def _hits(self, rule: Rule, request: Request) -> bool:
+        if rule.is_spent or not rule.match.may_fit(request.context, request.node_id):
+            return False
+        try:
+            fits = rule.match.fits(request)
+        except Exception as error:
+            log.error("a predicate failed", rule=rule.id, name=rule.name, api=request.api, exc_info=error)
+            return False
+        return fits and rule.turns.hits_next()
+
+
+def _run_through(
+    intercept: Intercept,
+    context: RequestContext,
+    message: Message,
+    exchange: Exchange,
+    run: Run,
+    respond: Callable[[Message | None], None],
+) -> None:
+    """Run a handler with what was in the door before."""
+    on_request, on_response = intercept.request, intercept.response
+    told = respond
+    if on_response is not None:
+        told = partial(_respond_through, on_response, context, exchange, respond)
+    if on_request is None:
+        run(told)
+    else:
+        on_request(context, message, lambda: run(told))
+
+
+def _respond_through(
+    on_response: Any,
+    context: RequestContext,
+    exchange: Exchange,
+    respond: Callable[[Message | None], None],
+    response: Message | None,
+) -> None:
+    if exchange.is_awaited:
+        on_response(context, response, respond)
+    else:
+        respond(response)
+
+
+class _Flow:
+    """A request on its way through the rules that hit it; see `actions.Flow`."""
+
+    def __init__(self, clock: Clock, request: Request, exchange: Exchange, run: Run, rules: list[Rule]) -> None:
+        self.request = request
+        self.exchange = exchange
+        self._clock = clock
+        self._run = run
+        self._rules = rules
+        self._at = 0
+        """Whose turn it is."""
+
+    def begin(self) -> None:
+        """See the module."""
+        self._before(0)
+
+    def _before(self, at: int) -> None:
+        if at == len(self._rules):
+            self._run(self._answered)
+            return
+        self._at = at
+        self._rules[at].then.before(self, lambda: self._before(at + 1))
+
+    def answer(self, response: Message) -> None:
+        """See `actions.Flow`."""
+        self._after(response, 0)
+
+    def _answered(self, response: Message | None) -> None:
+        self._after(response, 0)
+
+    def _after(self, response: Message | None, at: int) -> None:
+        if at == len(self._rules):
+            if not any(rule.then.deliver(self, response) for rule in self._rules):
+                self.exchange(response)
+            return
+        self._at = at
+        self._rules[at].then.after(self, response, lambda changed: self._after(changed, at + 1))
+
+    def later(self, ms: int, callback: Callable[[], None]) -> None:
+        """See `actions.Flow`."""
+        timer = self._clock.call_at(self._clock.mono_ms() + ms, lambda: self._go_on(callback, stop))
+        stop = self.request.context.channel.on_close(timer.cancel)
+
+    def hold(self, callback: Callable[[], None]) -> None:
+        """See `actions.Flow`."""
+        forget = self._rules[self._at].hold(lambda: self._go_on(callback, stop))
+        stop = self.request.context.channel.on_close(forget)
+
+    def _go_on(self, callback: Callable[[], None], stop: Callable[[], None]) -> None:
+        stop()
+        # what goes wrong in a handler is told by dispatch; what goes wrong here costs the connection, not the server
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - logged there
+            self.request.context.channel.fault(error)

@@ -1,0 +1,141 @@
+"""The answer to any request that says one error, in the shape in which Kafka's clients look for it: of the whole, and
+on each row that was asked about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+from muster.protocol.api import ApiKey, api
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.find_coordinator import FindCoordinatorResponse
+from muster.protocol.messages.join_group import JoinGroupResponse
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from muster.protocol.shapes.offset_fetch import failed_group
+
+
+class _Rows(NamedTuple):
+    """Rows that are asked about, and the rows of the answer to them."""
+
+    asked: str
+    told: str
+    named: tuple[tuple[str, str], ...]
+    """Which field of the former names it, and which of the latter; "" is a row that is no struct."""
+    inside: _Rows | None = None
+
+
+def _rows(text: str) -> _Rows:
+    """`asked>told field=field,field / asked>told field`: "=" and what follows may be left out where it is the same."""
+    outer, _, inner = text.partition(" / ")
+    lists, _, names = outer.partition(" ")
+    asked, _, told = lists.partition(">")
+    pairs = [pair.partition("=") for pair in names.split(",")]
+    named = tuple((one, other if equals else one) for one, equals, other in pairs)
+    return _Rows(asked, told or asked, named, _rows(inner) if inner else None)
+
+
+_RESOURCES: Final = "resources>responses resource_type,resource_name"
+_TABLE: Final[Mapping[int, tuple[str, ...]]] = {
+    ApiKey.PRODUCE: ("topic_data>responses name,topic_id / partition_data>partition_responses index",),
+    ApiKey.FETCH: ("topics>responses topic,topic_id / partitions partition=partition_index",),
+    ApiKey.LIST_OFFSETS: ("topics name / partitions partition_index",),
+    ApiKey.METADATA: ("topics name,topic_id",),
+    ApiKey.OFFSET_COMMIT: ("topics name,topic_id / partitions partition_index",),
+    ApiKey.FIND_COORDINATOR: ("coordinator_keys>coordinators =key",),
+    ApiKey.DESCRIBE_GROUPS: ("groups =group_id",),
+    ApiKey.CREATE_TOPICS: ("topics name",),
+    ApiKey.DELETE_TOPICS: ("topics>responses name,topic_id",),
+    ApiKey.DELETE_RECORDS: ("topics name / partitions partition_index",),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ("topics topic / partitions partition",),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        "transactions>results_by_transaction transactional_id / topics>topic_results name"
+        " / partitions>results_by_partition =partition_index",
+    ),
+    ApiKey.WRITE_TXN_MARKERS: ("markers producer_id / topics name / partition_indexes>partitions =partition_index",),
+    ApiKey.TXN_OFFSET_COMMIT: ("topics name / partitions partition_index",),
+    ApiKey.CREATE_ACLS: ("creations>results ",),
+    ApiKey.DELETE_ACLS: ("filters>filter_results ",),
+    ApiKey.DESCRIBE_CONFIGS: ("resources>results resource_type,resource_name",),
+    ApiKey.ALTER_CONFIGS: (_RESOURCES,),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (_RESOURCES,),
+    ApiKey.CREATE_PARTITIONS: ("topics>results name",),
+    ApiKey.ELECT_LEADERS: (
+        "topic_partitions>replica_election_results topic / partitions>partition_result =partition_id",
+    ),
+    ApiKey.DELETE_GROUPS: ("groups_names>results =group_id",),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("entries / entity entity_type,entity_name",),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ("deletions>results name=user", "upsertions>results name=user"),
+    ApiKey.DESCRIBE_PRODUCERS: ("topics name / partition_indexes>partitions =partition_index",),
+    ApiKey.DESCRIBE_TRANSACTIONS: ("transactional_ids>transaction_states =transactional_id",),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("group_ids>groups =group_id",),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("topics name",),
+}
+"""Of the APIs whose answers have errors on their rows; those of all others are of the whole."""
+_ERROR_FIELDS: Final = ("error_code", "partition_error_code")
+_UNKNOWN: Final = (
+    "base_offset", "offset", "high_watermark", "low_watermark", "last_stable_offset", "log_start_offset", "node_id",
+    "producer_id", "producer_epoch", "generation_id", "log_append_time_ms", "timestamp", "end_offset",
+)  # fmt: skip
+"""Fields that are -1 in an answer that says an error."""
+_SEQUENCE: Final = re.compile(r"Sequence\[(\w+)\]")
+
+
+def refusal(key: int, version: int, request: Message, error_code: int, message: str | None = None) -> Message:
+    """The answer of the API `key` to `request` that says only `error_code`, and `message` where it has room; in the
+    newest shape, but such that this version can say it.
+    """
+    if isinstance(request, OffsetFetchRequest):
+        return OffsetFetchResponse(groups=[failed_group(group, error_code) for group in request.groups])
+    response: Any = api(key).new_response()
+    # a member that is refused for what it asks gets its own id back
+    own = {"member_id": getattr(request, "member_id", None)} if key == ApiKey.JOIN_GROUP else {}
+    _say(response, error_code, message, own)
+    for text in _TABLE.get(key, ()):
+        _answer_rows(_rows(text), request, response, error_code, message)
+    if key == ApiKey.FIND_COORDINATOR or (key == ApiKey.ELECT_LEADERS and not version):
+        # it has errors of rows only
+        response.error_code = ErrorCode.NONE
+    if isinstance(response, FindCoordinatorResponse):
+        response.node_id, response.error_message = 0, ""
+    if isinstance(response, JoinGroupResponse):
+        response.protocol_name = None
+    made: Message = response
+    return made
+
+
+def _answer_rows(rows: _Rows, asked: Any, told: Any, error_code: int, message: str | None) -> None:
+    kind = _row_class(told, rows.told)
+    made = list(getattr(told, rows.told) or ())
+    for row in getattr(asked, rows.asked, None) or ():
+        values = {there: row if not here else getattr(row, here) for here, there in rows.named if there}
+        answer = kind()
+        _say(answer, error_code, message, values)
+        if rows.inside is not None:
+            _answer_rows(rows.inside, row, answer, error_code, message)
+        made.append(answer)
+    setattr(told, rows.told, made)
+
+
+def _say(message: Any, error_code: int, words: str | None, values: Mapping[str, Any]) -> None:
+    fields = message.__slots__
+    for name in fields:
+        if name in _ERROR_FIELDS:
+            setattr(message, name, error_code)
+        elif name == "error_message" and words is not None:
+            setattr(message, name, words)
+        elif values.get(name) is not None:
+            setattr(message, name, values[name])
+        elif name in _UNKNOWN and any(one in fields for one in _ERROR_FIELDS):
+            setattr(message, name, -1)
+
+
+def _row_class(message: Message, field: str) -> Any:
+    """The class of the rows in a field, as the generated module declares it."""
+    kind = type(message)
+    found = _SEQUENCE.match(str(kind.__init__.__annotations__[field]))
+    assert found is not None
+    return getattr(import_module(kind.__module__), found[1])
