@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import confluent_kafka
+from aiokafka.errors import KafkaError
 
 from tests.e2e.aio import consuming
 from tests.e2e.sync_clients import confluent_consumer, kafka, kafka_python_consumer
@@ -22,10 +23,8 @@ def aiokafka_consumer(bootstrap: str, topic: str, group_id: str, client_id: str)
         async with consuming(bootstrap, topic, group_id=group_id, client_id=client_id) as consumer:
             while not over.is_set():
                 if await consumer.getmany(timeout_ms=50):
-                    try:
+                    with suppress(KafkaError):  # it was thrown out: it comes again
                         await consumer.commit()
-                    except Exception:  # noqa: BLE001 - it was thrown out: it comes again
-                        pass
 
     with _running(lambda over: asyncio.run(consume(over))):
         yield
@@ -41,10 +40,8 @@ def confluent(bootstrap: str, topic: str, group_id: str, client_id: str, protoco
             while not over.is_set():
                 message = consumer.poll(0.05)
                 if message is not None and message.error() is None:
-                    try:
+                    with suppress(confluent_kafka.KafkaException):  # as above
                         consumer.commit(message=message, asynchronous=False)
-                    except confluent_kafka.KafkaException:
-                        pass  # as above
 
     with _running(consume):
         yield
@@ -65,10 +62,8 @@ def kafka_python(bootstrap: str, topic: str, group_id: str, client_id: str) -> I
         with kafka_python_consumer(bootstrap, topic, group_id=group_id, client_id=client_id) as consumer:
             while not over.is_set():
                 if consumer.poll(timeout_ms=50):
-                    try:
+                    with suppress(kafka.errors.KafkaError):  # as above
                         consumer.commit()
-                    except kafka.errors.KafkaError:
-                        pass  # as above
 
     with _running(consume):
         yield
