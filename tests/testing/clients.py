@@ -61,7 +61,8 @@ def kafka_python(bootstrap: str, topic: str, group_id: str, client_id: str) -> I
     def consume(over: threading.Event) -> None:
         with kafka_python_consumer(bootstrap, topic, group_id=group_id, client_id=client_id) as consumer:
             while not over.is_set():
-                if consumer.poll(timeout_ms=50):
+                # a shorter one now and then never returns: 3.0 does not wake its own thread
+                if consumer.poll(timeout_ms=500):
                     with suppress(kafka.errors.KafkaError):  # as above
                         consumer.commit()
 
