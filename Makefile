@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-kafkajs conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-stories lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-kafkajs conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -112,7 +112,7 @@ bench-pipeline: venv ## measure the pipeline on Spark: bench/pipeline.md (ARGS='
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors
 
-conformance: conformance-random conformance-random-consumers conformance-random-transactions conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline conformance-pyspark ## everything that is checked against real Kafka or its clients
+conformance: conformance-cluster conformance-random conformance-random-consumers conformance-random-transactions conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline conformance-pyspark ## everything that is checked against real Kafka or its clients
 
 conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000')
 	@$(BIN)/python -m tests.stories.random $(ARGS)
@@ -124,7 +124,7 @@ conformance-random-transactions: venv ## random histories of transactions on bot
 	@$(BIN)/python -m tests.stories.random --transactions $(ARGS)
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools, and franz-go with the consumer protocol, against a running server; what clients without permission are told
-	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*' --ignore-glob='*transaction*'
+	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*' --ignore-glob='*transaction*' --ignore-glob='*cluster_story*'
 
 conformance-transactions: venv ## Kafka's own client (of now and of 3.7), its tools and what they read in the segments, with transactions; what is heard when epochs are used up
 	$(BIN)/python -m pytest -q tests/conformance/test_transactions.py tests/conformance/test_transaction_epochs.py
@@ -140,6 +140,9 @@ conformance-log: venv ## Kafka's tools read our segments, Kafka and Muster take 
 
 conformance-connect: venv ## three Kafka Connect workers with this as their only cluster; one is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_connect_cluster.py
+
+conformance-cluster: venv ## three brokers whose leaders and coordinators move, on a real Kafka and on Muster
+	$(BIN)/python -m pytest -q tests/conformance/test_cluster_story.py tests/e2e/test_brokers_story.py
 
 conformance-streams: venv ## Kafka Streams with this as its only cluster; an instance is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_streams.py

@@ -225,7 +225,11 @@ class Run:
         if _return_all(self.server):
             return "return"
         verb = self._random.choice(("stop", "kill", "pause"))
-        self.server.nodes(verb, self._random.choice((1, 2, 3)))
+        node = self._random.choice((1, 2, 3))
+        self.server.nodes(verb, node)
+        if verb == "pause":  # for so long that others lead by then, or not
+            time.sleep(self._random.random())
+            self.server.nodes("resume", node)
         return verb
 
     def _committed(self) -> bool:
@@ -325,7 +329,7 @@ def _return_all(server: NodesServer) -> bool:
     """Whether a broker was away."""
     away = [row for row in server.nodes("list") if row["state"] != "up"]
     for row in away:
-        server.nodes("resume" if row["state"] == "paused" else "return", row["node"])
+        server.nodes("return", row["node"])
     return bool(away)
 
 

@@ -222,6 +222,18 @@ class NodesServer(MusterServer):
         )
         return [json.loads(line) for line in told.stdout.splitlines()]
 
+    def stop_node(self, node: int) -> None:
+        """In order."""
+        self.nodes("stop", node)
+
+    def kill_node(self, node: int) -> None:
+        """As by SIGKILL."""
+        self.nodes("kill", node)
+
+    def start_node(self, node: int) -> None:
+        """Again, where it was."""
+        self.nodes("return", node)
+
 
 class KafkaServer(ServerProcess):
     """One node of Apache Kafka 4.3 (KRaft), by the scripts of tests/kafka; it needs Java 17+ and Maven."""
@@ -254,6 +266,85 @@ class KafkaServer(ServerProcess):
                 return wire.coordinator_is_ready(connection, "ready?")
         except (OSError, EOFError):
             return False
+
+
+class KafkaCluster(KafkaServer):
+    """Three nodes of Apache Kafka 4.3, each broker and controller, on the ports P, P+2 and P+4."""
+
+    name = "kafka"
+    start_timeout_s = 180.0
+    expected_exit_status = 0
+
+    def __init__(self, workdir: Path, properties: Mapping[str, str] | None = None) -> None:
+        super().__init__(workdir, properties)
+        self._again: list[subprocess.Popen[bytes]] = []
+        """Scripts that run a node which was started again."""
+
+    def command(self) -> Sequence[str | Path]:
+        """The start script on free ports."""
+        port = free_port_pair()
+        self.bootstrap = ",".join(f"127.0.0.1:{port + 2 * place}" for place in range(3))
+        properties = [f"{name}={value}" for name, value in self.properties.items()]
+        return [KAFKA_SCRIPTS / "run-kafka-cluster.sh", str(port), self._data, *properties]
+
+    def kill(self) -> None:
+        """End all of them: the script does so when it is told."""
+        process = self._take()
+        process.terminate()
+        process.communicate()
+        for again in self._again:
+            again.wait()
+
+    @property
+    def _data(self) -> Path:
+        return self.workdir / "data"
+
+    def _serves_groups(self) -> bool:
+        try:
+            for address in self.addresses:
+                with socket.create_connection(address, timeout=10) as connection:
+                    if wire.read_error(wire.call(connection, wire.find_coordinator("ready?"))) != 0:
+                        return False
+        except (OSError, EOFError):
+            return False
+        return True
+
+    def stop_node(self, node: int) -> None:
+        """SIGTERM; returns when it is gone."""
+        self._signal(node, signal.SIGTERM)
+
+    def kill_node(self, node: int) -> None:
+        """SIGKILL."""
+        self._signal(node, signal.SIGKILL)
+
+    def start_node(self, node: int) -> None:
+        """Again, where it was. It ends with the others."""
+        command = [KAFKA_SCRIPTS / "run-kafka-cluster.sh", str(self.address[1]), self._data, "--node", str(node)]
+        before = self._pid(node)
+        with self.log_path.open("ab") as log:
+            self._again.append(subprocess.Popen(command, stdout=log, stderr=log))
+        while self._pid(node) == before:
+            time.sleep(0.02)
+
+    def _signal(self, node: int, number: signal.Signals) -> None:
+        pid = self._pid(node)
+        os.kill(pid, number)
+        deadline = time.monotonic() + self.stop_timeout_s
+        while Path(f"/proc/{pid}").exists() and _state(pid) != "Z":
+            if time.monotonic() > deadline:
+                raise self._error(f"node {node} does not end")
+            time.sleep(0.02)
+
+    def _pid(self, node: int) -> int:
+        return int((self._data / f"node-{node}.pid").read_text())
+
+
+def _state(pid: int) -> str:
+    """Z: it has ended, and nobody has asked how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
 
 
 def kafka_available() -> bool:

@@ -27,7 +27,9 @@ IN_MEMORY = "memory"
 def handle_describe_log_dirs(
     node: Node, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Job[DescribeLogDirsResponse]:
-    """The one data directory with the partitions asked for (null: all)."""
+    """The one data directory with those of the partitions asked for (null: all) that this broker leads, or is a replica
+    of: on Kafka it would have no others.
+    """
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted: Iterable[tuple[str, Iterable[int]]]
@@ -40,7 +42,7 @@ def handle_describe_log_dirs(
     for name, indexes in wanted:
         for index in indexes:
             partition = node.topics.open.partition(name, index)
-            if partition is not None:
+            if partition is not None and _has(node, name, index):
                 found.setdefault(name, {})[index] = DescribeLogDirsPartition(index, partition.log.size_bytes)
             yield None
         yield None
@@ -49,6 +51,12 @@ def handle_describe_log_dirs(
     total, usable = _space(node.topics.logs.storage)
     result = DescribeLogDirsResult(log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable)
     return DescribeLogDirsResponse(results=[result])
+
+
+def _has(node: Node, name: str, index: int) -> bool:
+    topic = node.topics.by_name[name]
+    node_id, state = node.cluster.node_id, topic.state.partitions[index]
+    return node_id in state.replicas or node_id == state.leader
 
 
 def _space(storage: Storage) -> tuple[int, int]:

@@ -1,0 +1,21 @@
+"""Three brokers whose leaders and coordinators move answer as three of Kafka do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.brokers_story import KAFKA_SAID, PROPERTIES, Story
+from tests.support.servers import NodesServer
+
+
+@pytest.mark.timeout(180)
+async def test_clients_see_what_they_see_of_kafka(tmp_path: Path) -> None:
+    server = NodesServer(tmp_path, PROPERTIES)
+    server.start()
+    try:
+        lines = await Story(server).play()
+    finally:
+        server.stop()
+    assert lines == KAFKA_SAID.read_text().splitlines()
