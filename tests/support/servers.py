@@ -319,7 +319,8 @@ class KafkaCluster(KafkaServer):
 
     def start_node(self, node: int) -> None:
         """Again, where it was. It ends with the others."""
-        command = [KAFKA_SCRIPTS / "run-kafka-cluster.sh", str(self.address[1]), self._data, "--node", str(node)]
+        script = str(KAFKA_SCRIPTS / "run-kafka-cluster.sh")
+        command = [script, str(self.address[1]), str(self._data), "--node", str(node)]
         before = self._pid(node)
         with self.log_path.open("ab") as log:
             self._again.append(subprocess.Popen(command, stdout=log, stderr=log))
