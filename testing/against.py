@@ -91,6 +91,20 @@ class ClusterVerbs:
     def tidy(self) -> None:
         """There is nothing to tidy."""
 
+    @property
+    def faults(self) -> NoReturn:
+        """Not of Kafka."""
+        raise OnlyMuster("faults can be had of a Muster only that this program has started")
+
+    @property
+    def time(self) -> NoReturn:
+        """Not of Kafka."""
+        raise OnlyMuster("time can be moved of a Muster only that this program has started")
+
+    def run_until(self, *_: object, **__: object) -> NoReturn:
+        """Not of Kafka."""
+        raise OnlyMuster("time can be moved of a Muster only that this program has started")
+
 
 class AdminGroups:
     """The verbs on groups, as far as administrators have them."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from muster.coordinator.config.listeners import show
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
@@ -15,6 +15,10 @@ from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, TopicsGiven, Value, merged
 from muster.testing.sync import Group, Node, Topic
 from muster.testing.verbs import Runner, Verbs
+
+if TYPE_CHECKING:
+    from muster.testing.faults import AsyncFaults, Faults
+    from muster.testing.time import AsyncTime, Time
 
 
 class Muster:
@@ -132,6 +136,21 @@ class Muster:
         return Group(self.door, self.verbs, group_id)
 
     @property
+    def faults(self) -> Faults:
+        """Rules of faults: `muster.testing.faults`."""
+        # imported here, as below: most tests have none
+        from muster.testing.faults import Faults
+
+        return Faults(self.door, self.verbs)
+
+    @property
+    def time(self) -> Time:
+        """The server's time, to be frozen and moved."""
+        from muster.testing.time import Time
+
+        return Time(self.door, self.verbs)
+
+    @property
     def groups(self) -> list[str]:
         """The ids of all groups that there are."""
         found: list[str] = self.door.call(lambda: self.verbs().groups.ids())
@@ -184,6 +203,16 @@ class AsyncMuster:
     def nodes(self) -> list[AsyncNode]:
         """The brokers, in the order of their ids."""
         return [AsyncNode(self.sync.door, self.sync.verbs, node.id) for node in self.sync.nodes]
+
+    @property
+    def faults(self) -> AsyncFaults:
+        """Rules of faults: `muster.testing.faults`."""
+        return self.sync.faults.aio
+
+    @property
+    def time(self) -> AsyncTime:
+        """The server's time, to be frozen and moved."""
+        return self.sync.time.aio
 
     async def groups(self) -> list[str]:
         """The ids of all groups that there are."""

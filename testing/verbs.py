@@ -35,6 +35,18 @@ class Verbs(Protocol):
     def nodes(self) -> Any:
         """As `coordinator.rehearsal.nodes.Nodes`."""
 
+    @property
+    def faults(self) -> Any:
+        """As `coordinator.rehearsal.faults.engine.Faults`."""
+
+    @property
+    def time(self) -> Any:
+        """As `coordinator.rehearsal.virtual_time.VirtualTime`."""
+
+    @property
+    def run_until(self) -> Callable[..., Any]:
+        """As `coordinator.rehearsal.rehearsal.Rehearsal`."""
+
     def tidy(self) -> Awaitable[None] | None:
         """Nothing is held or paused any more."""
 

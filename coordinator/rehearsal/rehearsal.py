@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.config import Config
 from muster.coordinator.machine import Machine
+from muster.coordinator.rehearsal.conditions import names, stable
 from muster.coordinator.rehearsal.faults.engine import Faults
 from muster.coordinator.rehearsal.groups import Groups
 from muster.coordinator.rehearsal.joins import HeldJoins, chained
 from muster.coordinator.rehearsal.nodes import Nodes
 from muster.coordinator.rehearsal.seeded import RehearsalMachine
 from muster.coordinator.rehearsal.topics import Topics
-from muster.coordinator.rehearsal.virtual_time import VirtualTime
+from muster.coordinator.rehearsal.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS, TimeView, VirtualTime
 from muster.coordinator.server import Server
 
 
@@ -32,6 +35,31 @@ class Rehearsal:
         self.nodes = Nodes(self.server)
         self.faults = Faults(self.server)
         self.time = VirtualTime(self.server)
+
+    async def run_until(
+        self,
+        group_id: str | None = None,
+        members: int | None = None,
+        partitions: str | Iterable[str] | None = None,
+        *,
+        limit_ms: int = LIMIT_MS,
+        settle_ms: int = SETTLE_MS,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> TimeView:
+        """Let time pass until the group is stable, as `Groups.wait_stable` has it; None: until no group is in a
+        rebalance. Raises RanInVain.
+        """
+        if group_id is None:
+            is_so, what = self.time.is_idle, "no group is in a rebalance"
+        else:
+            condition = stable(self.server, members, names(partitions))
+            is_so, what = (
+                lambda: bool(condition.holds(self.groups.describe(group_id))),
+                f"group {group_id} {condition.what}",
+            )
+        return await self.time.run_until(
+            is_so, what=what, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=timeout_ms
+        )
 
     async def tidy(self) -> None:
         """Nothing is held or paused any more, no rule of faults is in force, and time goes on, as after a test."""

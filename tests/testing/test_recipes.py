@@ -22,5 +22,9 @@ def test_the_recipes_and_the_first_example(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-p", "no:cacheprovider", "--durations=5").assert_outcomes(passed=RECIPES + 1)
 
 
-def test_the_example_without_pytest() -> None:
-    exec(next(block for block in BLOCKS if block.startswith("from muster.testing import Muster\n\nwith")), {})
+WITHOUT_PYTEST = [block for block in BLOCKS if block.startswith("from muster.testing import Muster\n")]
+
+
+@pytest.mark.parametrize("number", range(len(WITHOUT_PYTEST)))
+def test_the_examples_without_pytest(number: int) -> None:
+    exec(WITHOUT_PYTEST[number], {})

@@ -1,0 +1,199 @@
+"""Faults on demand, for tests: the rules of `coordinator.rehearsal.faults`, put in force from a test's thread.
+
+from muster.testing.faults import Error, Match, When
+
+with muster.faults.add(Match(api="OffsetCommit", group="billing"), Error("NOT_COORDINATOR"), When(times=2)) as fault:
+    ...
+assert fault.hits == 2
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from muster.coordinator.rehearsal.faults.actions import (
+    Action,
+    Call,
+    Cut,
+    Delay,
+    Error,
+    Hold,
+    LoseAnswer,
+    Throttle,
+    Trickle,
+)
+from muster.coordinator.rehearsal.faults.errors import NoSuchFault, WrongFault
+from muster.coordinator.rehearsal.faults.matching import Match, Request
+from muster.coordinator.rehearsal.faults.older_broker import OlderBroker
+from muster.coordinator.rehearsal.faults.when import When
+from muster.testing.door import Door
+from muster.testing.verbs import Behind
+
+__all__ = [
+    "Action",
+    "AsyncFault",
+    "AsyncFaults",
+    "Call",
+    "Cut",
+    "Delay",
+    "Error",
+    "Fault",
+    "Faults",
+    "Hold",
+    "LoseAnswer",
+    "Match",
+    "NoSuchFault",
+    "OlderBroker",
+    "Request",
+    "Throttle",
+    "Trickle",
+    "When",
+    "WrongFault",
+]
+
+EVERYTHING = Match()
+ALWAYS = When()
+
+
+class Fault:
+    """One rule that is or was in force. As a context manager it is taken away at the end of the block."""
+
+    def __init__(self, door: Door, behind: Behind, rule: Any) -> None:
+        self.id: str = rule.id
+        self._door = door
+        self._behind = behind
+        self._rule = rule
+
+    def __repr__(self) -> str:
+        return f"Fault({self._rule.to_json()!r})"
+
+    @property
+    def hits(self) -> int:
+        """Requests that it has happened to."""
+        return int(self._rule.hits)
+
+    @property
+    def held(self) -> int:
+        """Requests and answers that it holds now."""
+        return int(self._rule.held)
+
+    def release(self) -> None:
+        """Let go what it holds; one that is in force until it is released ends. Raises NoSuchFault."""
+        self._door.call(lambda: self._behind().faults.release(self.id))
+
+    def remove(self) -> None:
+        """Take it away; what it holds is let go. Harmless when it is gone."""
+        self._door.call(lambda: _removed(self._behind(), self.id))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        if self._door.is_open:
+            self.remove()
+
+
+class Faults:
+    """All rules of a server."""
+
+    def __init__(self, door: Door, behind: Behind) -> None:
+        self._door = door
+        self._behind = behind
+
+    @property
+    def aio(self) -> AsyncFaults:
+        """The same for asynchronous tests."""
+        return AsyncFaults(self._door, self._behind)
+
+    def add(
+        self, match: Match = EVERYTHING, then: Action | None = None, when: When = ALWAYS, *, name: str = ""
+    ) -> Fault:
+        """Put a rule in force: which requests, what happens to them (nothing: they are only noted), and when."""
+        action = Call(_nothing) if then is None else then
+        rule = self._door.call(lambda: self._behind().faults.add(match, action, when, name=name))
+        return Fault(self._door, self._behind, rule)
+
+    def log(self) -> list[dict[str, Any]]:
+        """Which rule hit which request, oldest first; the newest thousand are kept."""
+        found: list[dict[str, Any]] = self._door.call(lambda: self._behind().faults.log.after())
+        return found
+
+    def clear(self) -> None:
+        """Take all rules away."""
+        self._door.call(lambda: self._behind().faults.clear())
+
+
+class AsyncFault:
+    """One rule that is or was in force, for asynchronous tests."""
+
+    def __init__(self, fault: Fault, door: Door, behind: Behind) -> None:
+        self.sync = fault
+        self._door = door
+        self._behind = behind
+
+    @property
+    def id(self) -> str:
+        """As the log has it."""
+        return self.sync.id
+
+    @property
+    def hits(self) -> int:
+        """Requests that it has happened to."""
+        return self.sync.hits
+
+    @property
+    def held(self) -> int:
+        """Requests and answers that it holds now."""
+        return self.sync.held
+
+    async def release(self) -> None:
+        """Let go what it holds; one that is in force until it is released ends. Raises NoSuchFault."""
+        await self._door.awaited(lambda: self._behind().faults.release(self.id))
+
+    async def remove(self) -> None:
+        """Take it away; what it holds is let go. Harmless when it is gone."""
+        await self._door.awaited(lambda: _removed(self._behind(), self.id))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        if self._door.is_open:
+            await self.remove()
+
+
+class AsyncFaults:
+    """All rules of a server, for asynchronous tests."""
+
+    def __init__(self, door: Door, behind: Behind) -> None:
+        self._door = door
+        self._behind = behind
+
+    async def add(
+        self, match: Match = EVERYTHING, then: Action | None = None, when: When = ALWAYS, *, name: str = ""
+    ) -> AsyncFault:
+        """Put a rule in force: which requests, what happens to them (nothing: they are only noted), and when."""
+        action = Call(_nothing) if then is None else then
+        rule = await self._door.awaited(lambda: self._behind().faults.add(match, action, when, name=name))
+        return AsyncFault(Fault(self._door, self._behind, rule), self._door, self._behind)
+
+    async def log(self) -> list[dict[str, Any]]:
+        """Which rule hit which request, oldest first; the newest thousand are kept."""
+        found: list[dict[str, Any]] = await self._door.awaited(lambda: self._behind().faults.log.after())
+        return found
+
+    async def clear(self) -> None:
+        """Take all rules away."""
+        await self._door.awaited(lambda: self._behind().faults.clear())
+
+
+def _removed(verbs: Any, rule_id: str) -> None:
+    if any(rule.id == rule_id for rule in verbs.faults.rules):
+        verbs.faults.remove(rule_id)
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -1,0 +1,112 @@
+"""The time of a server, for tests: it goes with the machine's until it is frozen or moved."""
+
+from __future__ import annotations
+
+from muster.coordinator.rehearsal.virtual_time import LIMIT_MS, SETTLE_MS, RanInVain, TimeView
+from muster.testing.door import Door
+from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Topics
+
+__all__ = ["AsyncTime", "RanInVain", "Time", "TimeView"]
+
+
+class Time:
+    """Sessions, rebalance delays, retention and timeouts of transactions follow it; what clients send counts when it
+    comes.
+    """
+
+    def __init__(self, door: Door, behind: Behind) -> None:
+        self._door = door
+        self._behind = behind
+
+    @property
+    def aio(self) -> AsyncTime:
+        """The same for asynchronous tests."""
+        return AsyncTime(self._door, self._behind)
+
+    def now(self) -> TimeView:
+        """The time."""
+        found: TimeView = self._door.call(lambda: self._behind().time.now())
+        return found
+
+    def freeze(self) -> TimeView:
+        """It stands still, until it is moved or goes on."""
+        found: TimeView = self._door.call(lambda: self._behind().time.freeze())
+        return found
+
+    def thaw(self) -> TimeView:
+        """It goes on with the machine's."""
+        found: TimeView = self._door.call(lambda: self._behind().time.thaw())
+        return found
+
+    def advance(self, ms: int) -> TimeView:
+        """So much time passes at once; each deadline on the way is kept at its own time."""
+        found: TimeView = self._door.call(lambda: self._behind().time.advance(ms))
+        return found
+
+    def run_until(
+        self,
+        group: str | None = None,
+        *,
+        members: int | None = None,
+        partitions: Topics = None,
+        limit_ms: int = LIMIT_MS,
+        settle_ms: int = SETTLE_MS,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> TimeView:
+        """Let time pass from deadline to deadline until this group is stable (as `wait_stable` has it); without a
+        group until none is in a rebalance. Between two deadlines clients have `settle_ms` of the machine's time.
+        `limit_ms`: of the server's time; `timeout`: seconds of the machine's. Raises RanInVain, an AssertionError.
+        """
+        found: TimeView = self._door.wait(
+            lambda: self._behind().run_until(
+                group, members, partitions, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=round(timeout * 1000)
+            ),
+            timeout,
+        )
+        return found
+
+
+class AsyncTime:
+    """The same for asynchronous tests."""
+
+    def __init__(self, door: Door, behind: Behind) -> None:
+        self._door = door
+        self._behind = behind
+
+    async def now(self) -> TimeView:
+        """The time."""
+        found: TimeView = await self._door.awaited(lambda: self._behind().time.now())
+        return found
+
+    async def freeze(self) -> TimeView:
+        """It stands still, until it is moved or goes on."""
+        found: TimeView = await self._door.awaited(lambda: self._behind().time.freeze())
+        return found
+
+    async def thaw(self) -> TimeView:
+        """It goes on with the machine's."""
+        found: TimeView = await self._door.awaited(lambda: self._behind().time.thaw())
+        return found
+
+    async def advance(self, ms: int) -> TimeView:
+        """So much time passes at once; each deadline on the way is kept at its own time."""
+        found: TimeView = await self._door.awaited(lambda: self._behind().time.advance(ms))
+        return found
+
+    async def run_until(
+        self,
+        group: str | None = None,
+        *,
+        members: int | None = None,
+        partitions: Topics = None,
+        limit_ms: int = LIMIT_MS,
+        settle_ms: int = SETTLE_MS,
+        timeout: float = DEFAULT_TIMEOUT,
+    ) -> TimeView:
+        """See `Time.run_until`."""
+        found: TimeView = await self._door.awaited(
+            lambda: self._behind().run_until(
+                group, members, partitions, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=round(timeout * 1000)
+            )
+        )
+        return found

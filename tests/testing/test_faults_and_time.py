@@ -1,0 +1,157 @@
+"""Faults and time from tests of both kinds, with consumers of each library."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import pytest
+from aiokafka.errors import KafkaError
+
+from muster.testing import Muster
+from muster.testing.against import Against, OnlyMuster
+from muster.testing.faults import Call, Cut, Error, Hold, LoseAnswer, Match, NoSuchFault, When
+from muster.testing.time import RanInVain
+from tests.e2e.aio import consuming
+from tests.testing.clients import CLIENTS
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Muster]:
+    with Muster(topics={"orders": 4}) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def tidied(server: Muster) -> Iterator[None]:
+    yield
+    server.tidy()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client_gets_over_a_coordinator_that_has_moved(server: Muster, client: str) -> None:
+    group = server.group(f"moved-{client}")
+    server.topic("orders").produce(*"abcd")
+    match = Match(api=("Heartbeat", "ConsumerGroupHeartbeat"), group=group.id)
+    with CLIENTS[client](server.bootstrap_servers, "orders", group.id, "one"):
+        group.wait_stable(members=1, partitions="orders")
+        with server.faults.add(match, Error("NOT_COORDINATOR"), When(times=2), name="moved") as fault:
+            group.wait_until(lambda _: fault.hits == 2, what="has heard it twice")
+        assert group.wait_consumed("orders").total_lag == 0
+    hits = [hit for hit in server.faults.log() if hit["group"] == group.id]
+    assert [hit["did"] for hit in hits] == ["answered NOT_COORDINATOR"] * 2
+    assert "moved" in repr(fault)
+
+
+async def test_the_answer_to_a_commit_is_lost(server: Muster) -> None:
+    topic, group = await server.aio.topic("lost").create(1), server.group("lost").aio
+    await topic.produce("x")
+    async with consuming(server.bootstrap_servers, "lost", group_id="lost") as consumer:
+        await consumer.getone()
+        async with await server.aio.faults.add(Match(api="OffsetCommit"), LoseAnswer(), When(once=True)) as fault:
+            # the client asks again, or says that it does not know; the commit counts
+            with contextlib.suppress(KafkaError):
+                await consumer.commit()
+            assert fault.hits == 1
+        assert (await group.wait_consumed("lost")).offsets == {"lost": {0: 1}}
+    assert (await server.aio.faults.log())[-1]["rule"] == fault.id
+
+
+async def test_answers_are_held_and_released(server: Muster) -> None:
+    seen: list[str] = []
+    faults = server.aio.faults
+    async with consuming(server.bootstrap_servers, "orders", group_id="held") as consumer:
+        await server.group("held").aio.wait_stable(members=1)
+        fault = await faults.add(Match(api="OffsetCommit", group="held"), Hold(), When(until_released=True))
+        noted = await faults.add(
+            Match(predicate=lambda request: request.api == "OffsetCommit"),
+            Call(lambda request: seen.append(request.client_id)),
+        )
+        committing = asyncio.create_task(consumer.commit({next(iter(consumer.assignment())): 0}))
+        await server.group("held").aio.wait_until(lambda _: fault.held == 1, what="the answer is held")
+        assert not committing.done()
+        await fault.release()
+        await committing
+        assert noted.hits >= 1
+        assert seen
+    await faults.clear()
+    with pytest.raises(NoSuchFault):
+        await fault.release()
+    await fault.remove()
+
+
+def test_a_rule_that_only_notes(server: Muster) -> None:
+    with server.faults.add(Match(api="Metadata")) as fault:
+        assert fault.hits == 0
+        assert fault.held == 0
+        other = server.faults.add(Match(group="nobody"), Cut())
+        other.remove()
+        other.remove()
+        with pytest.raises(NoSuchFault):
+            other.release()
+        server.faults.clear()
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "confluent", "kafka-python"])
+def test_time_ends_a_session(server: Muster, client: str) -> None:
+    group = server.group(f"time-{client}")
+    with CLIENTS[client](server.bootstrap_servers, "orders", group.id, "one"):
+        view = group.wait_stable(members=1, partitions="orders")
+        before = server.time.freeze()
+        assert before.frozen
+        after = server.time.advance(11_000)
+        assert after.mono_ms - before.mono_ms == 11_000
+        assert any(event["kind"] == "member_expired" for event in group.events())
+        # its client comes again at the machine's pace
+        group.wait_until(lambda one: one.is_stable and one.generation > view.generation)
+        assert not server.time.thaw().frozen
+
+
+async def test_time_runs_until_a_group_is_stable() -> None:
+    async with (
+        Muster(topics={"orders": 2}, group_initial_rebalance_delay_ms=60_000) as server,
+        asyncio.TaskGroup() as tasks,
+    ):
+        over = asyncio.Event()
+
+        async def consume() -> None:
+            async with consuming(server.bootstrap_servers, "orders", group_id="g", rebalance_timeout_ms=120_000):
+                await over.wait()
+
+        joining = tasks.create_task(consume())
+        await server.group("g").wait_until(lambda group: len(group.members) == 1, what="has a member")
+        began = await server.time.freeze()
+        # of a minute of the server's time the test waits for none
+        ended = await server.time.run_until("g", members=1, partitions="orders")
+        assert 50_000 <= ended.mono_ms - began.mono_ms <= 130_000
+        assert (await server.time.now()).frozen
+        await server.time.run_until()
+        with pytest.raises(RanInVain, match="with 2 members"):
+            await server.time.run_until("g", members=2, limit_ms=1_000, settle_ms=1)
+        await server.time.thaw()
+        over.set()
+        await joining
+
+
+def test_a_cluster_that_is_there_has_neither(server: Muster) -> None:
+    with Muster(runner=Against(server.bootstrap_servers)) as cluster:
+        for only in (cluster.faults.clear, cluster.time.freeze, cluster.time.run_until):
+            with pytest.raises(OnlyMuster):
+                only()
+
+
+def test_a_wait_in_vain_that_runs_time(server: Muster) -> None:
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            server.time.run_until("nobody", limit_ms=10, settle_ms=1)
+        except AssertionError as failure:
+            failures.append(failure)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert "group nobody is stable" in str(failures[0])
