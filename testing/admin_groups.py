@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from muster.coordinator.cli.cluster import Cluster, sentence
+from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.look import read_assignment, read_subscription
 from muster.coordinator.rehearsal.views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.protocol.api import ApiKey
-from muster.protocol.errors import ErrorCode
+from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -23,6 +24,21 @@ from muster.protocol.messages.offset_commit import (
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from muster.testing.admin_topics import AdminTopics
 
+PATIENCE_S: Final = 15.0
+"""How long a coordinator is waited for: a new cluster makes its topic for them first."""
+
+
+def coordinator_of(cluster: Cluster, group_id: str) -> Connection:
+    """The node that coordinates the group. Raises AskingFailed."""
+    due_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return cluster.coordinator(group_id)
+        except AskingFailed as failure:
+            if error_name(ErrorCode.COORDINATOR_NOT_AVAILABLE) not in str(failure) or time.monotonic() > due_s:
+                raise
+        time.sleep(0.05)
+
 
 def group_ids(cluster: Cluster) -> list[str]:
     """The groups there are, ascending."""
@@ -34,7 +50,7 @@ def group_ids(cluster: Cluster) -> list[str]:
 
 def describe(cluster: Cluster, topics: AdminTopics, group_id: str) -> GroupView:
     """The group as it is now, by some requests one after the other."""
-    node = cluster.coordinator(group_id)
+    node = coordinator_of(cluster, group_id)
     kind, state, generation, protocol = "", DEAD, -1, None
     members: tuple[MemberView, ...] = ()
     if node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
@@ -105,7 +121,7 @@ def remove_member(cluster: Cluster, group: GroupView, name: str) -> None:
         raise CannotBeDone(f"there is no member {name!r}, or more than one of that name:\n{group}")
     identity = MemberIdentity(member.member_id, member.instance_id, "removed by a test")
     request = LeaveGroupRequest(group.group_id, members=[identity])
-    answer = cluster.coordinator(group.group_id).ask(ApiKey.LEAVE_GROUP, request)
+    answer = coordinator_of(cluster, group.group_id).ask(ApiKey.LEAVE_GROUP, request)
     error = answer.error_code or answer.members[0].error_code
     if error:
         raise CannotBeDone(f"member {name} cannot be removed: {sentence(error)}")
@@ -129,7 +145,7 @@ def reset(cluster: Cluster, topics: AdminTopics, group: GroupView, to: Any, name
         OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(*row) for row in places.items()])
         for name, places in wanted.items()
     ]
-    answer = cluster.coordinator(group.group_id).ask(
+    answer = coordinator_of(cluster, group.group_id).ask(
         ApiKey.OFFSET_COMMIT, OffsetCommitRequest(group.group_id, topics=rows)
     )
     for topic in answer.topics:

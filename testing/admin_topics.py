@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from muster.coordinator.cli.cluster import Cluster, sentence
@@ -11,6 +11,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.topics import NewRecord, Record
 from muster.protocol.api import ApiKey
+from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -25,6 +26,8 @@ FETCH_BYTES: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
 PATIENCE_S: Final = 10.0
 """How long a topic that was made is waited for: brokers learn of it one after the other."""
+
+_ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class AdminTopics:
@@ -87,13 +90,18 @@ class AdminTopics:
             stamp = time.time_ns() // 1_000_000 if record.timestamp_ms is None else record.timestamp_ms
             row: Any = (record.key, record.value, list(record.headers))
             batch = bytes(batches.build([row], timestamp_ms=stamp))
-            data = [TopicProduceData(name, partition_data=[PartitionProduceData(index, batch)])]
-            request = ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=data)
-            answer = self._cluster.node(leaders[index]).ask(ApiKey.PRODUCE, request)
-            one = answer.responses[0].partition_responses[0]
-            _check(f"{name}-{index}", one)
-            found.append((index, one.base_offset))
+            found.append((index, self._append(name, index, batch)))
         return found
+
+    def _append(self, name: str, index: int, batch: bytes) -> int:
+        data = [TopicProduceData(name, partition_data=[PartitionProduceData(index, batch)])]
+        request = ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=data)
+
+        def ask() -> Any:
+            answer = self._cluster.node(self._leaders(name)[index]).ask(ApiKey.PRODUCE, request)
+            return answer.responses[0].partition_responses[0]
+
+        return int(_led(f"{name}-{index}", ask).base_offset)
 
     def _place(self, record: NewRecord, count: int) -> int:
         if record.partition is not None:
@@ -135,17 +143,25 @@ class AdminTopics:
         return self._offsets(name, EARLIEST)
 
     def _offsets(self, name: str, which: int) -> dict[int, int]:
-        by_leader: dict[int, list[int]] = {}
-        for index, leader in self._leaders(name).items():
-            by_leader.setdefault(leader, []).append(index)
-        found: dict[int, int] = {}
-        for leader, indexes in by_leader.items():
-            rows = [ListOffsetsTopic(name, [ListOffsetsPartition(one, -1, which) for one in indexes])]
-            answer = self._cluster.node(leader).ask(ApiKey.LIST_OFFSETS, ListOffsetsRequest(-1, 0, rows))
-            for one in answer.topics[0].partitions:
-                _check(f"{name}-{one.partition_index}", one)
-                found[one.partition_index] = one.offset
-        return dict(sorted(found.items()))
+        return {index: self._offset(name, index, which) for index in self._leaders(name)}
+
+    def _offset(self, name: str, index: int, which: int) -> int:
+        request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, which)])])
+
+        def ask() -> Any:
+            answer = self._cluster.node(self._leaders(name)[index]).ask(ApiKey.LIST_OFFSETS, request)
+            return answer.topics[0].partitions[0]
+
+        return int(_led(f"{name}-{index}", ask).offset)
+
+
+def _led(what: str, ask: Callable[[], Any]) -> Any:
+    """The row that `ask` gives, once a leader gives it: one that was just made does not know of it at once."""
+    due_s = time.monotonic() + PATIENCE_S
+    while (row := ask()).error_code in _ELSEWHERE and time.monotonic() < due_s:
+        time.sleep(0.02)
+    _check(what, row)
+    return row
 
 
 def _index(row: Any) -> int:

@@ -16,7 +16,7 @@ from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, nam
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
 from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.views import GroupView, Offsets
-from muster.testing.admin_groups import describe, group_ids, remove_member, reset
+from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.door import Door, LoopThread
 from muster.testing.server_lines import ServerLines
@@ -218,7 +218,7 @@ class AdminNodes:
 
     def coordinator_of(self, group_id: str) -> int:
         """The broker that coordinates the group."""
-        address = self._cluster.coordinator(group_id).address
+        address = coordinator_of(self._cluster, group_id).address
         return next(node for node, at in self._cluster.nodes.items() if f"{at.host}:{at.port}" == address)
 
     def describe(self, node_id: int) -> NodeView:
