@@ -6,6 +6,7 @@ import argparse
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
@@ -33,6 +34,7 @@ from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
 from muster.pipeline.session import little, open_session, told_in_full
+from muster.pipeline.slim_home import slim_home
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
@@ -216,8 +218,10 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
         with quiet(asked.verbose):
             is_delta = asked.path is not None and table_kind(asked.path) == DELTA
             master, settings_of = little(asked.master) if is_small(source) else (asked.master, {})
+            is_little = bool(settings_of)
             settings_of |= told_in_full(asked.verbose) | (EXTENSION if is_delta else {})
-            spark = open_session(master, settings_of)
+            with slim_home() if is_little else nullcontext():
+                spark = open_session(master, settings_of, knows_format=False, keeps_objects=is_little)
     finally:
         progress.end()
     try:

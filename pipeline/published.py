@@ -87,15 +87,11 @@ def _sure(value: Column, table: str, name: str, kind: DataType) -> Column:
     """The column; one that is never null is made so that Spark knows it, and fails where it is not so."""
     if not is_sure(table, name):
         return value
-    failed = F.raise_error(F.lit(f"the table {table} has a row without {name}")).cast(kind)
-    # what cannot be reached makes it known: an error alone may be null
-    return F.coalesce(value, failed, _something(kind))
-
-
-def _something(kind: DataType) -> Column:
-    if isinstance(kind, ArrayType):
-        return F.array().cast(kind)
-    return F.lit("" if isinstance(kind, StringType) else 0).cast(kind)
+    typed = kind.simpleString()
+    failed = f"cast(raise_error('the table {table} has a row without {name}') as {typed})"
+    something = "array()" if isinstance(kind, ArrayType) else "''" if isinstance(kind, StringType) else "0"
+    # what cannot be reached makes it known: an error alone may be null. As text, for columns are a dozen calls of Java
+    return F.expr(f"coalesce(`{name}`, {failed}, cast({something} as {typed}))")
 
 
 def _told(value: Column, name: str, words: str | None) -> Column:

@@ -13,7 +13,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from muster.pipeline.java import java_home
-from muster.pipeline.py4j_cache import remember
+from muster.pipeline.py4j_cache import keep_objects, remember
 from muster.pipeline.sources.spark_source import MusterSource
 
 _QUIET: Final = Path(__file__).with_name("log4j2.properties")
@@ -64,6 +64,10 @@ _FOR_LITTLE: Final = (
     "-XX:TieredStopAtLevel=1",
     # with that Java keeps room for a fifth of the code only, which does not suffice
     "-XX:ReservedCodeCacheSize=240m",
+    # so much is loaded and made in any case: room for it from the beginning, else the collector looks at all of it
+    # again and again
+    "-XX:MetaspaceSize=256m",
+    "-Xmn300m",
     "-XX:+UseSerialGC",
 )
 LITTLE: Final = {
@@ -71,6 +75,10 @@ LITTLE: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    # each query is written out for a page that is not served: a seventh of the time that plans take
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "100",
+    "spark.sql.debug.maxToStringFields": "2",
 }
 """For a log so small that what is done with it costs less than to prepare it: code is not written for each plan, and
 not compiled well; nothing is spread over tasks. Half the CPU time of an analysis of 14,000 rows (98 s to 49 s, both
@@ -99,11 +107,18 @@ def little(master: str | None) -> tuple[str | None, dict[str, str]]:
     return ONE_CORE, {**LITTLE, "spark.driver.defaultJavaOptions": " ".join(java)}
 
 
-def open_session(master: str | None = "local[*]", settings: Mapping[str, str] | None = None) -> SparkSession:
+def open_session(
+    master: str | None = "local[*]",
+    settings: Mapping[str, str] | None = None,
+    *,
+    knows_format: bool = True,
+    keeps_objects: bool = False,
+) -> SparkSession:
     """The existing session, or a new one on `master`; None: as spark-submit says. Raises NoJava.
 
     The workers of a new session run on this interpreter unless PYSPARK_PYTHON is set, and it logs only errors.
-    `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress).
+    `settings` may ask for Spark's progress bar (spark.ui.showConsoleProgress). `knows_format`: whether format("muster")
+    is asked for: to make it known Spark starts a Python of its own. `keeps_objects`: see `py4j_cache.keep_objects`.
     """
     builder = SparkSession.builder.appName("muster")
     options = {**ALWAYS, **(settings or {})}
@@ -117,7 +132,10 @@ def open_session(master: str | None = "local[*]", settings: Mapping[str, str] | 
     if spark.conf.get(_LEVEL, None) is None:
         spark.sparkContext.setLogLevel("ERROR")
     remember(spark)
-    spark.dataSource.register(MusterSource)
+    if keeps_objects:
+        keep_objects(spark)
+    if knows_format:
+        spark.dataSource.register(MusterSource)
     return spark
 
 

@@ -4,17 +4,18 @@ a question for the what-if, which counts the time in which they are dead too.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
-from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.facts.returning_members import Stay, pair_returns
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.schema import columns
+from muster.pipeline.tables import by_group
 
 _RETURNS: Final = pa.schema(
     columns(
@@ -26,7 +27,7 @@ _RETURNS: Final = pa.schema(
 
 def static_candidates(memberships: DataFrame, generations: DataFrame) -> DataFrame:
     """Rows of the table `static_candidates` out of those of two others."""
-    found = _stays(memberships, generations).groupBy("group").applyInArrow(_returns_of, from_arrow_schema(_RETURNS))
+    found = by_group(_stays(memberships, generations), "start_ms", _returns_of, _RETURNS)
     place = ["group", "client_id", "host"]
     totals = found.groupBy(*place).agg(
         F.count("*").alias("returns"),
@@ -49,8 +50,7 @@ def _stays(memberships: DataFrame, generations: DataFrame) -> DataFrame:
     return rows.join(timeouts, ["group", "member_id"], "left").select("group", *Stay._fields)
 
 
-def _returns_of(stays: pa.Table) -> pa.Table:
+def _returns_of(group: str, stays: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The returns of one group."""
-    group = stays.column("group")[0].as_py()
-    found = pair_returns(Stay(**row) for row in stays.select(Stay._fields).to_pylist())
-    return pa.Table.from_pylist([{"group": group, **one._asdict()} for one in found], schema=_RETURNS)
+    found = pair_returns(Stay(**{name: row[name] for name in Stay._fields}) for row in stays)
+    return ({"group": group, **one._asdict()} for one in found)

@@ -115,7 +115,7 @@ def test_what_cannot_be_is_told_before_spark_is_started(
 def session_of_tests(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """What an analysis on the command line runs on, and does not end."""
     monkeypatch.setattr(spark, "stop", lambda: None)
-    monkeypatch.setattr("muster.pipeline.analyze.open_session", lambda *_: spark)
+    monkeypatch.setattr("muster.pipeline.analyze.open_session", lambda *_, **__: spark)
 
 
 @pytest.mark.usefixtures("session_of_tests")
@@ -171,7 +171,7 @@ def test_what_was_staged_goes_when_it_fails(
 def test_an_interrupt_is_no_failure_of_the_code(
     log: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(*_: str | None) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("muster.pipeline.analyze.open_session", interrupted)

@@ -6,7 +6,7 @@ from typing import Any, cast
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.py4j_cache import CLASSES, remember
+from muster.pipeline.py4j_cache import CLASSES, keep_objects, remember
 
 
 class Jvm:
@@ -36,3 +36,17 @@ def test_spark_makes_its_columns_of_what_is_held(spark: SparkSession) -> None:
     assert spark.range(1).select(F.initcap(F.lit("some text")).alias("it")).collect()[0]["it"] == "Some Text"
     functions = vars(spark.sparkContext._jvm)["org.apache.spark.sql.functions"]
     assert {"initcap", "lit"} <= vars(functions).keys()
+
+
+def test_a_session_for_little_work_does_not_say_what_it_no_longer_needs() -> None:
+    told = SimpleNamespace(enable_memory_management=True)
+    gateway = SimpleNamespace(gateway_property=told)
+    keep_objects(cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(_gateway=gateway))))
+    assert told.enable_memory_management is False
+
+
+def test_py4j_asks_before_it_says_what_is_no_longer_needed(spark: SparkSession) -> None:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    assert gateway.gateway_property.enable_memory_management is True
+    assert gateway._gateway_client.gateway_property is gateway.gateway_property

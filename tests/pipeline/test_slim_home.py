@@ -1,0 +1,49 @@
+"""The home of a session that lives for a small analysis."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from muster.pipeline.slim_home import slim_home
+
+INSTALLED = Path(pyspark.__file__).parent
+
+
+def test_it_has_all_but_what_an_analysis_never_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    with slim_home():
+        home = Path(os.environ["SPARK_HOME"])
+        jars = {jar.name for jar in (home / "jars").iterdir()}
+        assert all(jar.is_file() for jar in (home / "jars").iterdir())
+        assert (home / "bin" / "spark-submit").samefile(INSTALLED / "bin" / "spark-submit")
+    assert "SPARK_HOME" not in os.environ
+    # Java looks into jars as long as it runs
+    assert home.is_dir()
+    left_out = {jar.name for jar in (INSTALLED / "jars").glob("*.jar")} - jars
+    assert {name.split("_2")[0] for name in left_out} == {"spark-mllib", "spark-hive", "spark-hive-thriftserver"}
+
+
+def test_who_names_a_spark_or_its_settings_has_that_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(INSTALLED))
+    with slim_home():
+        assert os.environ["SPARK_HOME"] == str(INSTALLED)
+    assert os.environ["SPARK_HOME"] == str(INSTALLED)
+    monkeypatch.delenv("SPARK_HOME")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").touch()
+    with slim_home():
+        assert "SPARK_HOME" not in os.environ
+
+
+def test_where_links_cannot_be_made_it_is_the_usual_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("a privilege is not held")
+
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with slim_home():
+        assert "SPARK_HOME" not in os.environ
