@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 import structlog
 
@@ -463,13 +463,34 @@ def _transaction_shards(node: RunningNode) -> Sequence[Any]:
     return node.transactions.routing.shards
 
 
-async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
-    """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM, SIGINT or SIGHUP."""
+class Beside(Protocol):
+    """What runs beside a server, from before it is ready to its stop."""
+
+    async def start(self) -> None:
+        """The server listens. Raises OSError."""
+
+    async def stop(self) -> None:
+        """The server is about to stop; harmless when it was not started."""
+
+
+async def serve(
+    config: Config, ready: Callable[[str, int], None], server: Server | None = None, *, beside: Beside | None = None
+) -> None:
+    """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM, SIGINT or SIGHUP.
+
+    `server`: the one of this configuration, when it was made already.
+    """
     # before the start, for it may be long; the first process of a container has no other handlers
     stop = stopping_at_signals()
     # what was loaded lives as long as the process: the collector need not walk through it again and again
-    server = Server(config, loaded=gc.freeze)
+    server = Server(config, loaded=gc.freeze) if server is None else server
     await server.start()
+    if beside is not None:
+        try:
+            await beside.start()
+        except OSError:
+            await server.stop()
+            raise
     sys.setswitchinterval(SWITCH_S)
     gc.freeze()
     gc.set_threshold(GC_EVERY_OBJECTS)
@@ -478,6 +499,8 @@ async def serve(config: Config, ready: Callable[[str, int], None]) -> None:
     if not stop.is_set():
         ready("localhost" if first.host in WILDCARDS else first.host, first.port)
     await stop.wait()
+    if beside is not None:
+        await beside.stop()
     await server.stop()
     log.info("stopped")
 

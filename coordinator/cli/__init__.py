@@ -25,6 +25,7 @@ examples:
   muster transactions history pay-1                     which of its transactions were aborted, and why
   muster analyze muster-data                            tables and a page: what the groups did, and why
   muster serve --nodes 3                                a cluster of three brokers; muster nodes stop 2
+  muster serve --in-memory --control 127.0.0.1:9094      under test: muster faults add, muster time advance
   muster health localhost:9092                          does a server answer there?
 """
 
@@ -35,6 +36,8 @@ _RUN = {
     "groups": ("groups", "run"),
     "transactions": ("transactions", "run"),
     "nodes": ("nodes", "run"),
+    "faults": ("faults", "run"),
+    "time": ("virtual_time", "run"),
     "log": ("log", "run"),
     "analyze": ("analyze", "run"),
     "cluster": ("database", "run"),
@@ -110,6 +113,20 @@ def build_parser() -> argparse.ArgumentParser:
         help="have this user of SCRAM; NAME:@FILE for a password in a file; one that is there stays; repeatable",
     )
     serve.add_argument(
+        "--control",
+        metavar="HOST:PORT",
+        help="let tests control the server over HTTP: faults, virtual time, groups, nodes (docs/rehearsal.md); port 0: "
+        "a free one, see the log; on loopback, or with --control-token",
+    )
+    serve.add_argument(
+        "--control-token", type=Path, metavar="FILE", help="what clients of --control must show is in this file"
+    )
+    serve.add_argument(
+        "--virtual-time",
+        action="store_true",
+        help="with --control: time stands still from the start until the control moves it",
+    )
+    serve.add_argument(
         "--check",
         action="store_true",
         help="only say what this configuration opens to whom; exit status 0, or 2 when it cannot be used",
@@ -144,11 +161,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     health.add_argument("--config", type=Path, metavar="FILE", help="the server.properties that the server runs with")
 
-    from muster.coordinator.cli import analyze, database, groups, log, nodes, transactions
+    from muster.coordinator.cli import analyze, database, faults, groups, log, nodes, transactions, virtual_time
 
     groups.add_parser(commands)
     transactions.add_parser(commands)
     nodes.add_parser(commands)
+    faults.add_parser(commands)
+    virtual_time.add_parser(commands)
     log.add_parser(commands)
     analyze.add_parser(commands)
     database.add_parser(commands)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from muster.coordinator.config import Config, ConfigError, load
 from muster.coordinator.config.listeners import show
 
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _LOG4J_LEVELS = {
     "TRACE": "debug",
     "DEBUG": "debug",
@@ -42,6 +43,10 @@ def serve(options: argparse.Namespace) -> int:
     if options.cluster is not None and config.nodes > 1:
         print("muster serve: --cluster has one broker in each process, --nodes several; give one", file=sys.stderr)
         return 2
+    control = _control(options)
+    if isinstance(control, str):
+        print(f"muster serve: {control}", file=sys.stderr)
+        return 2
     if options.check:
         return _check(config, options)
     from muster.coordinator.server_log import output
@@ -57,7 +62,7 @@ def serve(options: argparse.Namespace) -> int:
         stdout.put(f"muster ready {show(host, port)}")
 
     try:
-        status, last_words = _run(config, options, ready)
+        status, last_words = _run(config, options, ready, control)
     except Exception:  # noqa: BLE001 - said as the interpreter would, but behind all that was logged
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
@@ -75,6 +80,31 @@ def _started_lines(node_id: int) -> tuple[str, ...]:
         "(kafka.server.BrokerLifecycleManager)",
         f"[KafkaRaftServer nodeId={node_id}] Kafka Server started (kafka.server.KafkaRaftServer)",
     )
+
+
+def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | str | None:
+    """Host, port and token of the control; None: there is to be none. A text says what is wrong with what is asked."""
+    if options.control is None:
+        for given, name in ((options.control_token, "--control-token"), (options.virtual_time, "--virtual-time")):
+            if given:
+                return f"{name} means something with --control only"
+        return None
+    if options.cluster is not None:
+        return "--control is for a server under test, --cluster for one of several processes; give one"
+    from muster.coordinator.config.listeners import parse_address
+
+    try:
+        host, port = parse_address(options.control, "--control")
+        token = None if options.control_token is None else options.control_token.read_text(encoding="utf-8").strip()
+    except ConfigError as error:
+        return str(error)
+    except (OSError, UnicodeDecodeError) as error:
+        return f"--control-token {options.control_token}: {getattr(error, 'strerror', None) or error}"
+    if token == "":
+        return f"--control-token {options.control_token}: the file is empty"
+    if token is None and host not in LOOPBACK:
+        return f"--control {options.control} can be reached from other machines: that needs --control-token FILE"
+    return host, port, token
 
 
 def _check(config: Config, options: argparse.Namespace) -> int:
@@ -100,7 +130,12 @@ def _load(options: argparse.Namespace) -> Config:
     )
 
 
-def _run(config: Config, options: argparse.Namespace, ready: Callable[[str, int], None]) -> tuple[int, str]:
+def _run(
+    config: Config,
+    options: argparse.Namespace,
+    ready: Callable[[str, int], None],
+    control: tuple[str, int, str | None] | None,
+) -> tuple[int, str]:
     """The exit status, and what stood in the way."""
     import structlog
 
@@ -116,8 +151,14 @@ def _run(config: Config, options: argparse.Namespace, ready: Callable[[str, int]
             structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
     if options.cluster is not None:
         return _run_cluster(config, options, ready)
+    serve: server.Serve = server.serve
+    if control is not None:
+        # imported here: only servers under test have one
+        from muster.coordinator.rehearsal.http.serving import serving
+
+        serve = serving(*control, starts_frozen=options.virtual_time)
     try:
-        return server.run(config, ready), ""
+        return server.run(config, ready, serve), ""
     except LogError as error:
         return 1, f"muster serve: {error}"
     except OSError as error:

@@ -48,6 +48,10 @@ class HeldJoins:
         for group_id in list(self._held):
             self.release(group_id)
 
+    def holds(self, group_id: str) -> bool:
+        """Whether joins of this group wait."""
+        return group_id in self._held
+
     def waiting(self, group_id: str) -> int:
         """How many joins of this group wait."""
         return len(self._held.get(group_id, ()))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.config import Config
 from muster.coordinator.machine import Machine
 from muster.coordinator.rehearsal.conditions import names, stable
+from muster.coordinator.rehearsal.disk import Disk
 from muster.coordinator.rehearsal.faults.engine import Faults
 from muster.coordinator.rehearsal.groups import Groups
 from muster.coordinator.rehearsal.joins import HeldJoins, chained
 from muster.coordinator.rehearsal.nodes import Nodes
+from muster.coordinator.rehearsal.scenarios.running import Scenarios
+from muster.coordinator.rehearsal.scenarios.stage import Parts
 from muster.coordinator.rehearsal.seeded import RehearsalMachine
 from muster.coordinator.rehearsal.topics import Topics
 from muster.coordinator.rehearsal.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS, TimeView, VirtualTime
@@ -21,13 +24,22 @@ from muster.coordinator.server import Server
 class Rehearsal:
     """One server and its verbs. It is started and stopped as any (`server`); all is called from its event loop."""
 
-    def __init__(self, config: Config, *, machine: Machine | None = None, intercept: Intercept = NO_INTERCEPT) -> None:
-        """`intercept`: meets what is not held."""
+    def __init__(
+        self,
+        config: Config,
+        *,
+        machine: Machine | None = None,
+        intercept: Intercept = NO_INTERCEPT,
+        loaded: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`intercept`: meets what is not held; `loaded`: see `Server`."""
         self.joins = HeldJoins()
         own = self.joins.intercept
+        stands_on = RehearsalMachine() if machine is None else machine
         self.server = Server(
             config,
-            machine=RehearsalMachine() if machine is None else machine,
+            machine=stands_on,
+            loaded=loaded,
             intercept=own if intercept is NO_INTERCEPT else chained(own, intercept),
         )
         self.groups = Groups(self.server, self.joins)
@@ -35,6 +47,8 @@ class Rehearsal:
         self.nodes = Nodes(self.server)
         self.faults = Faults(self.server)
         self.time = VirtualTime(self.server)
+        disk = stands_on.disk if isinstance(stands_on, RehearsalMachine) else Disk()
+        self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk))
 
     async def run_until(
         self,
@@ -62,8 +76,9 @@ class Rehearsal:
         )
 
     async def tidy(self) -> None:
-        """Nothing is held or paused any more, no rule of faults is in force, and time goes on, as after a test."""
+        """Nothing is held or paused any more, no fault is in force, and time goes on, as after a test."""
         self.joins.release_all()
+        self.scenarios.end_all()
         self.faults.clear()
         if self.time.is_movable:
             self.time.thaw()

@@ -15,6 +15,7 @@ from muster.coordinator.log import MemoryStorage, Storage
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.listener import Listener, ListenerAddress
 from muster.coordinator.rehearsal.clock import MovableClock
+from muster.coordinator.rehearsal.disk import Disk
 
 
 class RehearsalMachine(Machine):
@@ -29,6 +30,7 @@ class RehearsalMachine(Machine):
         self._starts_frozen = starts_frozen
         self._random = None if seed is None else random.Random(seed)
         self._memory = MemoryStorage()
+        self.disk = Disk()
         self.ports: list[int] = []
         """Where the server listened before: each listener that may take any port takes these again, one after the
         other.
@@ -51,7 +53,7 @@ class RehearsalMachine(Machine):
 
     def storage(self, directory: Path | None) -> Storage:
         """See `Machine`."""
-        return self._memory if directory is None else super().storage(directory)
+        return self.disk.before(self._memory if directory is None else super().storage(directory))
 
     def listener(self, address: ListenerAddress, *more: Any) -> Listener:
         """See `Machine`."""

@@ -16,6 +16,7 @@ examples:
   muster groups history payments                            its rebalances: when, why, who, what moved
   muster groups history payments --all --last 50            everything that happened, the last 50 events
   muster groups history payments --episodes                 restarts, scalings, crash loops …: each as one line
+  muster groups wait-stable payments --members 3            of a server under test (serve --control): or fail
   muster groups watch                                       all groups, as it happens, until Ctrl-C
 """
 
@@ -54,13 +55,37 @@ def add_parser(commands: Any) -> None:
         "--episodes", action="store_true", help="rebalances that belong together, each as one line, and a verdict"
     )
     history.add_argument("--last", type=int, metavar="N", help="only the last N events")
+    _add_controls(verbs)
     watch = verbs.add_parser("watch", parents=[shared], help="what happens from now on, as it happens")
     watch.add_argument("group", nargs="?", metavar="GROUP", help="default: all groups")
     watch.add_argument("--all", action="store_true", help="every event, not only rebalances and what went wrong")
 
 
+def _add_controls(verbs: Any) -> None:
+    """What is asked of a server that was started with --control."""
+    # imported here: argparse alone is to be there at once
+    from muster.coordinator.cli.control import options_of_control
+
+    shared = options_of_control()
+    wait = verbs.add_parser("wait-stable", parents=[shared], help="wait until a group under test is stable, or fail")
+    wait.add_argument("group", metavar="GROUP")
+    wait.add_argument("--members", type=int, metavar="N", help="with so many members (default: one or more)")
+    wait.add_argument("--partitions", metavar="TOPIC", help="and every partition of this topic has an owner")
+    wait.add_argument("--timeout-ms", type=int, metavar="MS", default=30_000, help="default: %(default)s")
+    rebalance = verbs.add_parser("rebalance", parents=[shared], help="force a rebalance of a group under test")
+    rebalance.add_argument("group", metavar="GROUP")
+    for verb, what in (("expire", "end the session of a member under test"), ("remove", "remove a member under test")):
+        parser = verbs.add_parser(verb, parents=[shared], help=what)
+        parser.add_argument("group", metavar="GROUP")
+        parser.add_argument("member", metavar="MEMBER", help="its member id, group.instance.id or client id")
+
+
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
+    if options.verb in ("wait-stable", "rebalance", "expire", "remove"):
+        from muster.coordinator.cli.groups.controlled import run_controlled
+
+        return run_controlled(options)
     from muster.coordinator.cli.cluster import AskingFailed, Cluster, read_command_config
     from muster.coordinator.cli.output import printing, say
     from muster.coordinator.config import ConfigError
