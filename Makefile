@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-kafkajs conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-kafkajs conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -131,6 +131,9 @@ conformance-transactions: venv ## Kafka's own client (of now and of 3.7), its to
 
 conformance-kafkajs: venv ## the ACL and SASL specs of kafkajs's own suite (KAFKAJS=a checkout after npm install)
 	KAFKAJS=$(KAFKAJS) $(BIN)/python -m pytest -q tests/conformance/test_kafkajs.py
+
+conformance-aiokafka: venv ## aiokafka's own tests of groups, consumers and producers, on the fixture of muster.testing (AIOKAFKA=a checkout)
+	AIOKAFKA=$(abspath $(AIOKAFKA)) $(BIN)/python -m pytest -q tests/conformance/test_aiokafka.py
 
 conformance-assignors: venv ## every assignor against Kafka's Java class, on thousands of random inputs
 	$(BIN)/python -m pytest -q tests/conformance/test_*assignors*.py

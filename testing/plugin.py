@@ -53,7 +53,6 @@ class Used(NamedTuple):
     began_ms: int
 
 
-_SESSION: Final = pytest.StashKey["Muster"]()
 _USED: Final = pytest.StashKey[Used]()
 
 
@@ -77,14 +76,35 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARK)
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """The server of the session ends with it."""
-    muster = config.stash.get(_SESSION, None)
-    if muster is not None:
-        muster.stop()
-
-
 # ---- fixtures
+
+
+@pytest.fixture(scope="session")
+def muster_properties() -> Mapping[str, Any]:
+    """Properties of the server of the session, by Kafka's names: to be overridden in a conftest.py."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def muster_session(request: pytest.FixtureRequest, muster_properties: Mapping[str, Any]) -> Iterator[Muster]:
+    """The server of the session itself: for fixtures of a session, a module or a class."""
+    # imported here, and below: see the module
+    from muster.testing.server import Muster
+
+    config = request.config
+    against = config.getoption("--muster-against")
+    if against:
+        from muster.testing.against import Against
+
+        server = Muster(runner=Against(against))
+    else:
+        worker = getattr(config, "workerinput", {}).get("workerid")
+        server = Muster(muster_properties, directory=_record(config, f"session-{worker}" if worker else "session"))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture
@@ -95,7 +115,7 @@ def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
     against = request.config.getoption("--muster-against")
     if own and against:
         pytest.skip("this test needs a server of its own, and runs on a cluster that is there (--muster-against)")
-    server = _own(request.node, wanted) if own else _of_session(request.config)
+    server = _own(request.node, wanted) if own else request.getfixturevalue("muster_session")
     for name, partitions in _topics(wanted.topics):
         if not own:
             _ensure(server, name, partitions)
@@ -136,7 +156,6 @@ def _wanted(item: pytest.Item) -> Wanted:
 
 
 def _own(item: pytest.Item, wanted: Wanted) -> Muster:
-    # imported here, and below: see the module
     from muster.testing.server import Muster
 
     return Muster(
@@ -146,24 +165,6 @@ def _own(item: pytest.Item, wanted: Wanted) -> Muster:
         seed=wanted.seed,
         directory=_record(item.config, _slug(item.nodeid)),
     ).start()
-
-
-def _of_session(config: pytest.Config) -> Muster:
-    server = config.stash.get(_SESSION, None)
-    if server is None:
-        from muster.testing.server import Muster
-
-        against = config.getoption("--muster-against")
-        if against:
-            from muster.testing.against import Against
-
-            server = Muster(runner=Against(against))
-        else:
-            worker = getattr(config, "workerinput", {}).get("workerid")
-            server = Muster(directory=_record(config, f"session-{worker}" if worker else "session"))
-        config.stash[_SESSION] = server
-        server.start()
-    return server
 
 
 def _record(config: pytest.Config, name: str) -> Path | None:

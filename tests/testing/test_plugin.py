@@ -111,6 +111,30 @@ def test_session(muster):
     run(suite).assert_outcomes(passed=5)
 
 
+def test_fixtures_of_a_session(suite: pytest.Pytester) -> None:
+    suite.makeconftest(
+        """
+import pytest
+
+@pytest.fixture(scope="session")
+def muster_properties():
+    return {"num.partitions": 7}
+
+@pytest.fixture(scope="module")
+def orders(muster_session):
+    return muster_session.topic("orders").create()
+"""
+    )
+    suite.makepyfile(
+        """
+def test_it(orders, muster, muster_session):
+    assert len(orders.end_offsets()) == 7
+    assert muster is muster_session
+"""
+    )
+    run(suite).assert_outcomes(passed=1)
+
+
 def test_a_mark_that_cannot_be_read(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         """
