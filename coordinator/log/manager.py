@@ -260,6 +260,14 @@ class LogManager:
             )
             return []
 
+    def note_copy(self, topic: str, partition: int, end_offset: int, start_offset: int) -> None:
+        """The files of a log that is to be opened were made as a clean stop leaves them."""
+        self._last_stops.note((topic, partition), end_offset, start_offset)
+
+    def let_go(self, topic: str, partition: int) -> None:
+        """Another process has the log from now on: close it, and remove its files when there is time."""
+        self._remove_files(self._rename(topic, [partition], DELETE_SUFFIX))
+
     def set_aside(self, topic: str, partition: int) -> str:
         """Give a folder that belongs to no topic another name, as Kafka does; the name. Raises OSError."""
         return self._rename(topic, [partition], STRAY_SUFFIX)[0]
@@ -287,7 +295,9 @@ class LogManager:
         if self._engine is not None:
             for folder in folders:
                 self._engine.dropped(folder)
+        self._remove_files(folders)
 
+    def _remove_files(self, folders: Sequence[str]) -> None:
         def job() -> None:
             for folder in folders:
                 self.storage.remove_tree(folder)

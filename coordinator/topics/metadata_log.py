@@ -42,6 +42,18 @@ def encode(record: Message) -> bytes:
     return encode_metadata(record, _VERSIONS.get(type(record).__name__, 0))
 
 
+def first_records(min_insync_replicas: str | None) -> list[Message]:
+    """Those of a new log; see `MetadataLog.load`."""
+    first: list[Message] = [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)]
+    if min_insync_replicas is not None:
+        first.append(
+            ConfigRecord(
+                resource_type=BROKER_RESOURCE, resource_name="", name=MIN_INSYNC_REPLICAS, value=min_insync_replicas
+            )
+        )
+    return first
+
+
 class MetadataLog:
     """`state` over `log`."""
 
@@ -59,20 +71,9 @@ class MetadataLog:
         """Replay the log; a new one gets its first records: the metadata.version, and for all brokers what was given as
         `min.insync.replicas`, which Kafka fixes so in a cluster with eligible leader replicas (KIP-966).
         """
-        for chunk in self.log.replay():
-            self.unknown += _replay(self.state, chunk)
+        self.replay()
         if not self.state.features:
-            first: list[Message] = [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)]
-            if min_insync_replicas is not None:
-                first.append(
-                    ConfigRecord(
-                        resource_type=BROKER_RESOURCE,
-                        resource_name="",
-                        name=MIN_INSYNC_REPLICAS,
-                        value=min_insync_replicas,
-                    )
-                )
-            self.write(first, now)
+            self.write(first_records(min_insync_replicas), now)
 
     def begin(self, racks: Mapping[int, str | None], draw_uuid: Callable[[], bytes], now: Now) -> None:
         """Note that the nodes of these ids were started, which gives each partition that they lead a new leader epoch:
@@ -103,6 +104,18 @@ class MetadataLog:
             raise log.failure
         self.log = log
 
+    def replay(self) -> None:
+        """Take in all that the log says: it is written elsewhere."""
+        for chunk in self.log.replay():
+            self.unknown += _replay(self.state, chunk)
+
+    def take_in(self, data: bytes) -> list[Message]:
+        """Take in whole batches that were written elsewhere, and follow on what is known: their records."""
+        self.log.append_as_is(data)
+        told: list[Message] = []
+        self.unknown += _replay(self.state, data, told)
+        return told
+
     def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
         """Append the records of one change and take them in. Raises LogOffline when the log cannot be written.
 
@@ -122,14 +135,19 @@ class MetadataLog:
         self.state.version = self.log.end_offset
 
 
-def _replay(state: MetadataState, chunk: bytes) -> int:
-    """Take in whole batches of the metadata log; how many of their records are of unknown types."""
+def _replay(state: MetadataState, chunk: bytes, told: list[Message] | None = None) -> int:
+    """Take in whole batches of the metadata log; how many of their records are of unknown types. `told`: gets the
+    others.
+    """
     unknown = 0
     for header, records in batches.read(chunk):
         if not header.is_control:
             for record in records:
                 try:
-                    state.evolve(decode_metadata(record.value or b"")[2])
+                    message = decode_metadata(record.value or b"")[2]
+                    state.evolve(message)
+                    if told is not None:
+                        told.append(message)
                 except UnknownRecord:
                     unknown += 1
                 except MalformedMessage as error:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.topics.names import collision_key, may_collide
 from muster.protocol.message import Message
@@ -55,6 +56,7 @@ EPOCHS_PER_START = 2
 NO_LEADER = -1
 """PartitionState.leader when no broker leads it."""
 
+NO_ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType({})
 NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -64,6 +66,8 @@ class BrokerState(NamedTuple):
     epoch: int
     rack: str | None
     fenced: bool
+    endpoints: Mapping[str, Endpoint] = NO_ENDPOINTS
+    """By the listener's name; none where the brokers are of one process, which knows."""
 
 
 class PartitionState(NamedTuple):
@@ -276,7 +280,8 @@ class MetadataState:
 
     def _register_broker(self, record: RegisterBrokerRecord) -> None:
         broker_id = record.broker_id
-        self.brokers[broker_id] = BrokerState(record.broker_epoch, record.rack or None, record.fenced)
+        endpoints = {one.name: Endpoint(one.host, one.port) for one in record.end_points} or NO_ENDPOINTS
+        self.brokers[broker_id] = BrokerState(record.broker_epoch, record.rack or None, record.fenced, endpoints)
         self._starts[broker_id] = self._starts.get(broker_id, 0) + 1
         for topic in self.topics.values():
             topic.image = None

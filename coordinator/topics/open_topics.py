@@ -50,6 +50,9 @@ class OpenTopics:
         self._logs = logs
         self._config_of = config_of
         self.waits_for_sync = waits_for_sync
+        self.is_one_of_several = False
+        """Other processes lead partitions: only those are open here that this one leads, once they are here (`arrive`).
+        """
         self._to_look_at: list[str] = []
         """Names of topics whose logs `failed_logs` has still to look at, the next one last."""
 
@@ -57,8 +60,12 @@ class OpenTopics:
         """Bring the open logs of a topic in line with its state; `made`: partitions of it that are open already."""
         topic = self.by_id.get(state.topic_id)
         if topic is None:
-            topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(state)
+            topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(
+                state, is_shared=self.is_one_of_several
+            )
         config = self.configure(topic)
+        if self.is_one_of_several:
+            topic.partitions += [None] * (len(state.partitions) - len(topic.partitions))
         for index in range(len(topic.partitions), len(state.partitions)):
             try:
                 partition = made.get(index) or self._open_one(state, index, config)
@@ -93,6 +100,37 @@ class OpenTopics:
             with suppress(LogOffline):  # whoever appends hears of it
                 log.begin_epoch(epoch)
             topic.partitions[index] = Partition(topic.name, topic.topic_id, index, epoch, log)
+        self.leaders = dict(self.leaders)
+        self._set_leaders(topic)
+        return left
+
+    def arrive(self, state: TopicState, index: int) -> None:
+        """The log of a partition that this node leads is here: open it. Raises DamagedLog or LogOffline."""
+        topic = self.by_id[state.topic_id]
+        topic.partitions[index] = self._open_one(state, index, self._config_of(state.name))
+        self._set_leaders(topic)
+
+    def is_here(self, name: str, index: int) -> bool:
+        """Whether this process has the log of a partition, or is the one that should."""
+        return not self.is_one_of_several or self.partition(name, index) is not None
+
+    def relieve(self, state: TopicState, indexes: Iterable[int], node_id: int) -> list[Partition]:
+        """These partitions have leaders with new epochs, of which this process is one, `node_id`. Returns those that it
+        leads no more: they refuse everything, and are here no more; their logs are still open.
+        """
+        topic = self.by_id[state.topic_id]
+        left: list[Partition] = []
+        for index in indexes:
+            old = topic.partitions[index]
+            if old is None:
+                continue
+            if state.partitions[index].leader == node_id:
+                self.hand_over(state, [index])
+                old.wake()
+            else:
+                old.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                left.append(old)
+                topic.partitions[index] = None
         self.leaders = dict(self.leaders)
         self._set_leaders(topic)
         return left
@@ -154,6 +192,8 @@ class OpenTopics:
         """
         topic = self.by_name[name]
         partition = topic.partitions[index]
+        if partition is None and self.is_one_of_several:
+            raise LogOffline(f"{name}-{index}", "this node has it not, or not yet", is_told=True)
         if partition is None:
             damage = self._logs.offline.get((name, index))
             if damage is not None:
@@ -186,6 +226,8 @@ class OpenTopics:
             looked += len(topic.partitions)
             for index, partition in enumerate(topic.partitions):
                 # each second for each partition: nearly all are found well by these two looks
+                if partition is None and self.is_one_of_several:
+                    continue
                 if partition is not None and partition.log.failure is None:
                     continue
                 if (topic.name, index) not in self._logs.offline:

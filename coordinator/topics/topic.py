@@ -12,9 +12,11 @@ from muster.protocol.errors import ErrorCode
 class Topic:
     """One topic and its partitions in order; a partition whose log cannot be opened is None."""
 
-    __slots__ = ("internal", "name", "partitions", "state", "topic_id")
+    __slots__ = ("internal", "is_shared", "name", "partitions", "state", "topic_id")
 
-    def __init__(self, state: TopicState) -> None:
+    def __init__(self, state: TopicState, *, is_shared: bool = False) -> None:
+        """`is_shared`: other processes lead some of its partitions, which are None here, too."""
+        self.is_shared = is_shared
         self.state = state
         self.name = state.name
         self.topic_id = state.topic_id
@@ -22,9 +24,11 @@ class Topic:
         self.partitions: list[Partition | None] = []
 
     def is_online(self, index: int) -> bool:
-        """Whether the log of a partition that is there can be read and written; the others have no leader."""
+        """Whether the log of a partition that is there can be read and written, here or by another process that leads
+        it; the others have no leader.
+        """
         partition = self.partitions[index]
-        return partition is not None and partition.log.failure is None
+        return self.is_shared if partition is None else partition.log.failure is None
 
     def leader_epoch(self, index: int) -> int:
         """The epoch of the leader of a partition that is there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
@@ -22,6 +22,7 @@ from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, chec
 from muster.coordinator.topics.dynamic_configs import DynamicConfigs
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.internal_topics import internal_topic
+from muster.coordinator.topics.keeper import Keeper
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
 from muster.coordinator.topics.metadata_state import MetadataState, TopicState
 from muster.coordinator.topics.names import (
@@ -57,6 +58,14 @@ PRODUCER_ID_BLOCK = 1_000
 _OF_COORDINATORS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
 """Topics of which each record is an answer that somebody relies on."""
 
+_OF_LEADERS = frozenset(
+    (
+        "TopicRecord", "PartitionRecord", "PartitionChangeRecord", "RegisterBrokerRecord",
+        "BrokerRegistrationChangeRecord", "UnregisterBrokerRecord",
+    )
+)  # fmt: skip
+_OF_ACLS = frozenset(("AccessControlEntryRecord", "RemoveAccessControlEntryRecord"))
+
 CLOSED_AT_ONCE = 20
 """Partitions of a deleted topic whose logs are closed and renamed in one step."""
 
@@ -75,9 +84,11 @@ class Topics:
         *,
         partitions_are_given: Callable[[str], bool] = lambda _: True,
         racks: Mapping[int, str | None] | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         """`logs` is open already; `identity` is what it said then. Nothing is read before `load`. `racks`: of each
-        broker of this process; None: there is the one of `identity`.
+        broker of this process; None: there is the one of `identity`. `keeper`: of a metadata log that other processes
+        write too; None: it is this one's alone.
 
         `partitions_are_given`: of __consumer_offsets and __transaction_state: an operator has said how many there are
         to be, whatever is on the disk.
@@ -104,6 +115,12 @@ class Topics:
         self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
         self._changes = OneByOne()
         """Of topics: what one has begun, another one does not see half of."""
+        self._keeper = keeper
+        self.open.is_one_of_several = keeper is not None
+        self.moved: Callable[[], object] = lambda: None
+        """Called when brokers or leaders are others by what the keeper told."""
+        self.left: Callable[[Partition], object] = lambda _: None
+        """Called with each partition that this process leads no more, when all know that; before its log goes."""
         self._producer_ids = range(0)
 
     def _draw_below(self, number: int) -> int:
@@ -126,13 +143,13 @@ class Topics:
         """Replay the metadata log and open the log of every partition; what does not fit is seen to by `strays`."""
         log, lost = open_metadata_log(self.logs)
         self.metadata_log = MetadataLog(log)
+        if self._keeper is not None:
+            self._load_kept()
+            return
         self.metadata_log.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
         self.metadata_log.begin(self.racks, self.draw_uuid, self.clock.now())
         self._see_brokers()
-        self.dynamic_configs.take_in(self.state)
-        self._pending = PendingChanges(
-            lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
-        )
+        self._begin()
         lost = lost or tells_nothing(self.logs, self.state)
         if lost:
             self._append(
@@ -145,6 +162,22 @@ class Topics:
         self._strays = Strays(self.logs, self.state, lost=False)
         self._append(leadership.of_strangers(self.state, self.racks))
         self._see_brokers()
+        self._open_all()
+
+    def _load_kept(self) -> None:
+        """`load` where others write too: what the log says is so, and no partition is here yet."""
+        self.metadata_log.replay()
+        self._see_brokers()
+        self._begin()
+        self._open_all()
+
+    def _begin(self) -> None:
+        self.dynamic_configs.take_in(self.state)
+        self._pending = PendingChanges(
+            lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
+        )
+
+    def _open_all(self) -> None:
         for state in self.state.topics.values():
             self.open.open(state)
         self.publish()
@@ -215,13 +248,19 @@ class Topics:
 
     def _creating(self, topic: NewTopic, validate_only: bool, charge: Charge | None) -> Job[tuple[int, int]]:
         settings = self.settings
-        check_name(self.state, topic.name)
-        self.configs.check(topic.configs)
-        records = decide_creation(topic, self.home, settings.num_partitions, settings.default_replication_factor)
+
+        def decide() -> Sequence[Message]:
+            check_name(self.state, topic.name)
+            self.configs.check(topic.configs)
+            return decide_creation(topic, self.home, settings.num_partitions, settings.default_replication_factor)
+
+        records = decide()
         placed = [record for record in records if type(record) is PartitionRecord]
         if charge is not None:
             charge(len(placed))
-        if not validate_only:
+        if not validate_only and self._keeper is not None:
+            yield from _deciding(self._keeper, decide)
+        elif not validate_only:
             yield from self._make(topic.name, topic.topic_id, records)
         return len(placed), len(placed[0].replicas)
 
@@ -239,7 +278,11 @@ class Topics:
             wanted = self._internal(name) or NewTopic(name, self.draw_uuid())
             if partitions != USE_DEFAULT:
                 wanted.partitions = partitions
-            yield from self._creating(wanted, validate_only=False, charge=charge)
+            try:
+                yield from self._creating(wanted, validate_only=False, charge=charge)
+            except ApiError as refusal:
+                if name not in self.by_name or refusal.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise  # or else another node was first
         return self.by_name[name]
 
     def _internal(self, name: str) -> NewTopic | None:
@@ -269,10 +312,15 @@ class Topics:
         validate_only: bool,
         charge: Charge | None,
     ) -> Job[None]:
-        records = decide_growth(self.state, name, count, assignments, self.home)
+        def decide() -> Sequence[Message]:
+            return decide_growth(self.state, name, count, assignments, self.home)
+
+        records = decide()
         if charge is not None:
             charge(len(records))
-        if not validate_only:
+        if not validate_only and self._keeper is not None:
+            yield from _deciding(self._keeper, decide)
+        elif not validate_only:
             yield from self._make(name, self.by_name[name].topic_id, records)
 
     def deleting(self, topic: Topic, charge: Charge | None = None) -> Job[None]:
@@ -282,11 +330,22 @@ class Topics:
         return self._changes.run(self._deleting(topic, charge))
 
     def _deleting(self, topic: Topic, charge: Charge | None) -> Job[None]:
-        if self.by_id.get(topic.topic_id) is not topic:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        def decide() -> Sequence[Message]:
+            if self.by_id.get(topic.topic_id) is not topic:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return [RemoveTopicRecord(topic_id=topic.topic_id)]
+
+        records = decide()
         if charge is not None:
             charge(len(topic.partitions))
-        self._append([RemoveTopicRecord(topic_id=topic.topic_id)])
+        if self._keeper is not None:
+            yield from _deciding(self._keeper, decide)
+            return
+        self._append(records)
+        yield from self._forgetting(topic)
+
+    def _forgetting(self, topic: Topic) -> Job[None]:
+        """The records say that the topic is deleted: its logs go."""
         self.open.forget(topic)
         doomed: list[str] = []
         try:
@@ -301,9 +360,9 @@ class Topics:
         finally:
             self._pending.changed(topics=True, doomed=doomed)
 
-    def set_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> None:
+    def setting_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> Job[None]:
         """Set (text) or unset (None) checked configs of a resource. Raises `ApiError`."""
-        self._write(
+        yield from self.writing(
             [
                 ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
                 for key, value in changes.items()
@@ -315,25 +374,61 @@ class Topics:
         self._acl_subscribers.append(callback)
         callback(self.state.acls.values())
 
-    def write_acls(self, records: Sequence[Message]) -> None:
-        """`write_records` of access control entries that come or go; they are in force at once. Raises `ApiError`."""
-        self.write_records(records)
-        for callback in self._acl_subscribers:
-            callback(records)
-
     def subscribe_quotas(self, callback: Callable[[Iterable[ClientQuotaRecord]], object]) -> None:
         """Call back with the records of quotas that change; those that there are now are in `state`."""
         self._quota_subscribers.append(callback)
 
-    def write_quotas(self, records: Sequence[ClientQuotaRecord]) -> None:
-        """`write_records` of quotas of clients; they are in force at once. Raises `ApiError`."""
-        self.write_records(records)
-        for callback in self._quota_subscribers:
-            callback(records)
+    def writing(self, records: Sequence[Message]) -> Job[None]:
+        """Write records that tell nothing of topics' partitions or brokers, as one change. They are in force when it is
+        done. Raises `ApiError`.
+        """
+        if self._keeper is not None:
+            yield from _deciding(self._keeper, lambda: records)
+        else:
+            self._write(records)
+            self._tell(records)
 
-    def write_records(self, records: Sequence[Message]) -> None:
-        """Write records that tell nothing of topics, as one change. Raises `ApiError`."""
-        self._write(records)
+    def _tell(self, records: Sequence[Message]) -> None:
+        """Those who want to hear of access control entries and quotas."""
+        acls = [record for record in records if type(record).__name__ in _OF_ACLS]
+        quotas: list[Any] = [record for record in records if type(record).__name__ == "ClientQuotaRecord"]
+        if acls:
+            for callback in self._acl_subscribers:
+                callback(acls)
+        if quotas:
+            for of_quotas in self._quota_subscribers:
+                of_quotas(quotas)
+
+    def taking_in(self, data: bytes) -> Job[None]:
+        """Live by whole batches of the metadata log that the keeper has, and that follow on what is known."""
+        metadata_log, state = self.metadata_log, self.state
+        records = metadata_log.take_in(data)
+        gone = [
+            self.by_id[one.topic_id] for one in records if type(one) is RemoveTopicRecord and one.topic_id in self.by_id
+        ]
+        self.dynamic_configs.written(records, state)
+        self._tell(records)
+        self._see_brokers()
+        for touched in {state.touched_by(record): None for record in records}:
+            if touched is not None:
+                self.open.open(touched)
+        moved: dict[TopicState, list[int]] = {}
+        for place in leadership.places(state, records):
+            name, index = place.topic.name, place.partition
+            if self.open.leaders[name][index] != (place.state.leader, place.topic.leader_epoch(index)):
+                moved.setdefault(place.topic, []).append(index)
+        left: list[Partition] = []
+        for topic, indexes in moved.items():
+            left += self.open.relieve(topic, indexes, self.home.node_id)
+        for forgotten in gone:
+            yield from self._forgetting(forgotten)
+        self._pending.changed(topics=True)
+        if gone or any(type(record).__name__ in _OF_LEADERS for record in records):
+            self.moved()
+        for partition in left:
+            partition.wake()
+            self.left(partition)
+            self.logs.let_go(partition.topic, partition.index)
 
     def change_brokers(self, records: Sequence[Message], *, anew: bool = False) -> list[Partition]:
         """Write records of brokers, and of partitions that get other leaders or replicas, as one change. It is in force
@@ -355,12 +450,16 @@ class Topics:
         self._pending.changed(topics=bool(touched))
         return left
 
-    def next_producer_id(self) -> int:
-        """A new producer id; a block of them is taken from the metadata log when none is left."""
-        if not self._producer_ids:
+    def drawing_producer_id(self) -> Job[int]:
+        """A new producer id; a block of them is taken from the metadata log when none is left. Raises `ApiError`."""
+        while not self._producer_ids:
             start = self.state.next_producer_id
             end = start + PRODUCER_ID_BLOCK
-            self._write([ProducerIdsRecord(broker_id=self.home.node_id, broker_epoch=0, next_producer_id=end)])
+            block = [ProducerIdsRecord(broker_id=self.home.node_id, broker_epoch=0, next_producer_id=end)]
+            if self._keeper is None:
+                self._write(block)
+            elif not (yield from self._keeper.writing(block)):
+                continue
             self._producer_ids = range(start, end)
         drawn = self._producer_ids[0]
         self._producer_ids = self._producer_ids[1:]
@@ -443,3 +542,9 @@ class Topics:
         self.image = image
         for callback in self._subscribers:
             callback(image)
+
+
+def _deciding(keeper: Keeper, decide: Callable[[], Sequence[Message]]) -> Job[None]:
+    """Have what `decide` says written: as it says again when another node was first. Raises `ApiError`, as `decide`."""
+    while not (yield from keeper.writing(decide())):
+        pass

@@ -135,7 +135,7 @@ def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCre
         if not records:
             return
         try:
-            node.topics.write_acls(records)
+            yield from node.topics.writing(records)
         except ApiError as refusal:
             for answers in new.values():
                 for answer in answers:

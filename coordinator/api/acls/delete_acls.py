@@ -70,7 +70,7 @@ def handle_delete_acls(
         doomed.update(dict.fromkeys(selected))
         answers.append(DeleteAclsFilterResult(error_message=None, matching_acls=[_told(acl) for acl in selected]))
         yield None
-    _delete(node, authorizer, doomed, answers)
+    yield from _delete(node, authorizer, doomed, answers)
     yield from until_durable(node, [answer for answer in answers if not answer.error_code])
     return DeleteAclsResponse(filter_results=answers)
 
@@ -87,14 +87,14 @@ def _told(acl: Acl) -> DeleteAclsMatchingAcl:
 
 def _delete(
     node: Node, authorizer: StandardAuthorizer, doomed: dict[Acl, None], answers: list[DeleteAclsFilterResult]
-) -> None:
+) -> Job[None]:
     """All of them in one batch of the metadata log; those that another request has taken away meanwhile are gone."""
     ids = authorizer.rules.ids
     records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in doomed for acl_id in ids.get(acl, ())]
     if not records:
         return
     try:
-        node.topics.write_acls(records)
+        yield from node.topics.writing(records)
     except ApiError as refusal:
         for answer in answers:
             if not answer.error_code:

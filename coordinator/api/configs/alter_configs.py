@@ -47,7 +47,7 @@ def handle_incremental_alter_configs(
 ) -> Job[incremental.IncrementalAlterConfigsResponse]:
     """Set, unset, append to or take from single configs."""
 
-    def alter(row: incremental.AlterConfigsResource) -> None:
+    def alter(row: incremental.AlterConfigsResource) -> Job[None]:
         kind, name = row.resource_type, row.resource_name
         _check_form(row.configs, [c.name for c in row.configs if c.value is None and c.config_operation != DELETE])
         if kind == Kind.BROKER_LOGGER:
@@ -59,7 +59,7 @@ def handle_incremental_alter_configs(
         present = _present(node, context, kind, name)
         if kind == Kind.BROKER:
             _check_broker(node, name, broker_after(row.configs, present))
-        _change(node, kind, name, applied(kind, row.configs, present), request.validate_only)
+        yield from _change(node, kind, name, applied(kind, row.configs, present), request.validate_only)
 
     responses = yield from _alter_all(
         node, request.resources, alter, incremental.AlterConfigsResourceResponse, request.validate_only
@@ -73,7 +73,7 @@ def handle_alter_configs(
 ) -> Job[full.AlterConfigsResponse]:
     """Replace all configs of a resource by those given."""
 
-    def alter(row: full.AlterConfigsResource) -> None:
+    def alter(row: full.AlterConfigsResource) -> Job[None]:
         kind, name = row.resource_type, row.resource_name
         _check_form(row.configs, [config.name for config in row.configs if config.value is None])
         given = {config.name: config.value or "" for config in row.configs}
@@ -81,7 +81,7 @@ def handle_alter_configs(
         if kind == Kind.BROKER:
             _check_broker(node, name, given)
         changes: Changes = {key: None for key in present if key not in given}
-        _change(node, kind, name, {**changes, **given}, request.validate_only)
+        yield from _change(node, kind, name, {**changes, **given}, request.validate_only)
 
     responses = yield from _alter_all(
         node, request.resources, alter, full.AlterConfigsResourceResponse, request.validate_only
@@ -92,7 +92,7 @@ def handle_alter_configs(
 def _alter_all(
     node: Node,
     rows: Sequence[Row],
-    alter: Callable[[Row], object],
+    alter: Callable[[Row], Job[None]],
     answer: Callable[[int, str | None, int, str], Answer],
     validate_only: bool,
 ) -> Job[list[Answer]]:
@@ -112,7 +112,7 @@ def _alter_all(
                 raise ApiError(ErrorCode.POLICY_VIOLATION, _TOO_MANY_CHANGES)
             if times[kind, name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            alter(row)
+            yield from alter(row)
         except ApiError as refusal:
             answers.append(answer(refusal.error_code, refusal.message, kind, name))
         else:
@@ -155,7 +155,7 @@ def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
         raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
-def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: bool) -> None:
+def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: bool) -> Job[None]:
     """What the controller does. Raises `ApiError`."""
     present = node.topics.state.resource_configs(kind, name)
     after = {key: text for key, text in {**present, **changes}.items() if text is not None}
@@ -177,7 +177,7 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     new = {key: text for key, text in changes.items() if text != present.get(key)}
     if new and not validate_only:
-        node.topics.set_configs(kind, name, new)
+        yield from node.topics.setting_configs(kind, name, new)
 
 
 def _check_topic(node: Node, name: str, after: Mapping[str, str]) -> None:

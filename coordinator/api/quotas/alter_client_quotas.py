@@ -161,7 +161,7 @@ def _record(entity: Entity, key: str, value: float, *, is_removed: bool) -> Clie
 def _write(node: Node, records: Sequence[ClientQuotaRecord], rows: Sequence[_Answer]) -> Job[None]:
     for start in range(0, len(records), WRITTEN_AT_ONCE):
         try:
-            node.topics.write_quotas(records[start : start + WRITTEN_AT_ONCE])
+            yield from node.topics.writing(records[start : start + WRITTEN_AT_ONCE])
         except ApiError as refusal:
             for row in rows:
                 row.error_code, row.error_message = refusal.error_code, refusal.message

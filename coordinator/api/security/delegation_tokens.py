@@ -198,7 +198,7 @@ def _expire_at(node: Node, found: DelegationTokenRecord, wall_ms: int, answer: C
 
 def _write(node: Node, record: Message, answer: CreateDelegationTokenResponse | Changed) -> Job[None]:
     try:
-        node.topics.write_records([record])
+        yield from node.topics.writing([record])
     except ApiError as refusal:
         answer.error_code = refusal.error_code
     else:

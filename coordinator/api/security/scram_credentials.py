@@ -108,7 +108,7 @@ def handle_alter_user_scram_credentials(
     for name, row in changes.items():
         yield None
         try:
-            node.topics.write_records([_record(row)])
+            yield from node.topics.writing([_record(row)])
         except ApiError as refusal:
             refused[name] = refusal.error_code, refusal.message
         else:

@@ -6,6 +6,7 @@ import structlog
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.security.sasl.delegation_tokens import has_expired
+from muster.coordinator.slices import Job, Slices
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.messages.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
@@ -16,8 +17,9 @@ log = structlog.get_logger("muster.topics")
 class TokenExpiry:
     """See the module."""
 
-    def __init__(self, topics: Topics, clock: Clock, interval_ms: int) -> None:
+    def __init__(self, topics: Topics, clock: Clock, slices: Slices, interval_ms: int) -> None:
         self._topics = topics
+        self._slices = slices
         self._clock = clock
         self._interval_ms = interval_ms
         self._timer: Timer
@@ -31,14 +33,22 @@ class TokenExpiry:
         self._timer = self._clock.call_at(self._clock.mono_ms() + self._interval_ms, self._sweep)
 
     def _sweep(self) -> None:
+        self._slices.run(self._sweeping(), lambda _: self._wait(), self)
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        """See `slices.Owner`."""
+        log.error("delegation tokens that have expired cannot be removed, by a fault", exc_info=error)
+
+    def _sweeping(self) -> Job[None]:
         wall_ms = self._clock.now().wall_ms
         over = [record for record in self._topics.state.tokens.values() if has_expired(record, wall_ms)]
         try:
             if over:
-                self._topics.write_records([RemoveDelegationTokenRecord(record.token_id) for record in over])
+                yield from self._topics.writing([RemoveDelegationTokenRecord(record.token_id) for record in over])
         except ApiError as refusal:
             log.error("delegation tokens that have expired cannot be removed now", why=refusal.message)
         else:
             for record in over:
                 log.info("a delegation token has expired", token=record.token_id, owner=record.owner)
-        self._wait()

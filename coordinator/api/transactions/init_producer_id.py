@@ -27,7 +27,8 @@ def handle_init_producer_id(
     try:
         _check(node, context, request)
         if request.transactional_id is None:
-            response = InitProducerIdResponse(producer_id=node.topics.next_producer_id(), producer_epoch=0)
+            drawn = yield from node.topics.drawing_producer_id()
+            response = InitProducerIdResponse(producer_id=drawn, producer_epoch=0)
         else:
             later = Later()
             node.transactions.decide(request.transactional_id, TransactionCommand(request, later, context.client))

@@ -18,6 +18,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.net.connection_core import MUTED, READY
 from muster.coordinator.net.session import Session
 from muster.coordinator.server import Server
+from muster.coordinator.slices import at_once
 from muster.protocol import frames
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode
@@ -300,7 +301,8 @@ async def test_a_session_that_is_over_when_quotas_come() -> None:
         assert server.nodes[0].limits is not None
         (connection,) = server.nodes[0].limits.connections
         await until(lambda: isinstance(connection._requests, Session))  # type: ignore[attr-defined]
-        server.topics.write_quotas([ClientQuotaRecord([EntityData("user", "a")], "request_percentage", 1.0)])
+        record = ClientQuotaRecord([EntityData("user", "a")], "request_percentage", 1.0)
+        at_once(server.topics.writing([record]))
         session = connection._requests  # type: ignore[attr-defined]
         assert isinstance(session, Session)
         assert isinstance(session._requests, ThrottledRequests)

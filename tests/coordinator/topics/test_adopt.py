@@ -180,7 +180,7 @@ def used(storage: MemoryStorage) -> Topics:
     """The topics of a directory that is in use: a topic, and a producer id."""
     topics = make_topics(storage)
     at_once(topics.creating(NewTopic("orders", OTHER_ID, 1, 1)))
-    assert topics.next_producer_id() == 0
+    assert at_once(topics.drawing_producer_id()) == 0
     return topics
 
 
@@ -188,7 +188,7 @@ def test_no_producer_id_is_given_out_that_they_know() -> None:
     storage = MemoryStorage()
     used(storage).logs.close()
     put_transactions(storage, 3)
-    assert make_topics(storage).next_producer_id() == 4_020
+    assert at_once(make_topics(storage).drawing_producer_id()) == 4_020
 
 
 def test_nor_one_that_partitions_know_which_come_later() -> None:
@@ -198,11 +198,11 @@ def test_nor_one_that_partitions_know_which_come_later() -> None:
     topics.logs.close()
     put_transactions(storage, 50, ids=3)
     topics = make_topics(storage)
-    assert topics.next_producer_id() == 4_003
+    assert at_once(topics.drawing_producer_id()) == 4_003
     index = group_partition("tx-0", 50)
     assert topics.logs.folders.topic_id_on_disk(TRANSACTION_STATE_TOPIC, index) == own_id
     topics.logs.close()
-    assert make_topics(storage).next_producer_id() == 5_003
+    assert at_once(make_topics(storage).drawing_producer_id()) == 5_003
 
 
 def test_what_cannot_be_read_of_them_is_no_obstacle() -> None:
@@ -213,7 +213,7 @@ def test_what_cannot_be_read_of_them_is_no_obstacle() -> None:
     whole = bytes(storage.files[path])
     storage.save(path, whole + b"\0" * 7 + b"nonsense" * 20)
     topics = make_topics(storage, transaction_state_log_num_partitions=1)
-    assert topics.next_producer_id() == 4_020
+    assert at_once(topics.drawing_producer_id()) == 4_020
 
 
 def test_long_batches_are_read_for_it() -> None:
@@ -231,4 +231,4 @@ def test_long_batches_are_read_for_it() -> None:
     )
     assert len(data) > 2 * adopt.CHUNK_BYTES
     storage.save(f"{TRANSACTION_STATE_TOPIC}-0/{NAME}", data)
-    assert make_topics(storage, transaction_state_log_num_partitions=1).next_producer_id() == 9_001
+    assert at_once(make_topics(storage, transaction_state_log_num_partitions=1).drawing_producer_id()) == 9_001

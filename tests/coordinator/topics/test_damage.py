@@ -45,7 +45,7 @@ def prepared(*, clean: bool) -> MemoryStorage:
     gone = add_topic(topics, "gone")
     produce(gone, batch(b"gone"), NOW)
     at_once(topics.deleting(topics.by_name["gone"]))
-    topics.next_producer_id()
+    at_once(topics.drawing_producer_id())
     topics.logs.checkpoint()
     topics.logs.close(clean=clean)
     storage = topics.logs.storage

@@ -106,7 +106,7 @@ def test_the_metadata_log_comes_back_by_itself_when_there_is_space_again() -> No
     add_topic(topics, "before")
     disk.full = True
     with pytest.raises(ApiError):
-        topics.set_configs(TOPIC_RESOURCE, "before", {"retention.ms": "1"})
+        at_once(topics.setting_configs(TOPIC_RESOURCE, "before", {"retention.ms": "1"}))
     assert topics.metadata_log.log.failure is not None
     with capture_logs() as told:
         clock.advance(LOOK_EVERY_MS)
@@ -115,7 +115,7 @@ def test_the_metadata_log_comes_back_by_itself_when_there_is_space_again() -> No
     assert topics.state.topic_configs("before") == {}
     disk.full = False
     clock.advance(LOOK_EVERY_MS)
-    topics.set_configs(TOPIC_RESOURCE, "before", {"retention.ms": "2"})
+    at_once(topics.setting_configs(TOPIC_RESOURCE, "before", {"retention.ms": "2"}))
     add_topic(topics, "after")
     topics.logs.close()
     again = make_topics(disk)

@@ -44,9 +44,11 @@ class Life:
         self.topics = make_topics(self.storage, sync=self.later.sync)
         self._change("create first", partial(self._create, "first", "t", 2))
         self._produce("first", "t", b"one")
-        self._change("configure", lambda: self.topics.set_configs(TOPIC_RESOURCE, "t", {"retention.ms": "77"}))
+        self._change(
+            "configure", lambda: at_once(self.topics.setting_configs(TOPIC_RESOURCE, "t", {"retention.ms": "77"}))
+        )
         self._change("grow", lambda: at_once(self.topics.growing("t", 3, None)))
-        self._change("producer", lambda: self.producer_ids.append(self.topics.next_producer_id()))
+        self._change("producer", lambda: self.producer_ids.append(at_once(self.topics.drawing_producer_id())))
         self._change("delete", lambda: at_once(self.topics.deleting(self.topics.by_name["t"])), settle=False)
         self._change("create second", partial(self._create, "second", "t", 1), settle=False)
         self.later.settle()
@@ -99,7 +101,7 @@ def check(life: Life, after: Topics) -> None:
     if which == "second":
         assert after.state.topic_configs("t") == {}
     if "producer" in done:
-        assert after.next_producer_id() not in life.producer_ids
+        assert at_once(after.drawing_producer_id()) not in life.producer_ids
     # a topic that is gone is wholly gone, one that is there lies where it belongs
     folders = {entry.name for entry in after.logs.storage.entries("") if entry.is_directory}
     expected = {f"t-{index}" for index in range(0 if topic is None else len(topic.partitions))}

@@ -79,13 +79,17 @@ def test_replay_gives_the_live_state(steps: list[tuple[str, str, int]]) -> None:
                     )
                 )
             elif what == "producer id":
-                topics.next_producer_id()
+                at_once(topics.drawing_producer_id())
             elif what == "grow":
                 at_once(topics.growing(name, number, None))
             elif topic is not None and what == "delete":
                 at_once(topics.deleting(topic))
             elif topic is not None:
-                topics.set_configs(TOPIC_RESOURCE, name, {"retention.ms": None if what == "unset" else str(number)})
+                at_once(
+                    topics.setting_configs(
+                        TOPIC_RESOURCE, name, {"retention.ms": None if what == "unset" else str(number)}
+                    )
+                )
         except ApiError:
             continue
     after = restarted(topics)
@@ -155,7 +159,7 @@ def test_subscribers_get_each_new_image() -> None:
     add_topic(topics, "a", 2)
     at_once(topics.growing("a", 3, None))
     at_once(topics.deleting(topics.by_name["a"]))
-    topics.next_producer_id()
+    at_once(topics.drawing_producer_id())
     assert [{name: topic.partitions for name, topic in image.by_name.items()} for image in images] == [
         {"a": 2},
         {"a": 3},
@@ -191,7 +195,7 @@ def test_configs_reach_the_logs() -> None:
     topics = make_topics(live=started_with({"log.retention.ms": "77"}))
     partition = add_topic(topics, "t", max_message_bytes="1000")
     assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (1000, 77)
-    topics.set_configs(TOPIC_RESOURCE, "t", {"retention.ms": "5", "max.message.bytes": None})
+    at_once(topics.setting_configs(TOPIC_RESOURCE, "t", {"retention.ms": "5", "max.message.bytes": None}))
     assert (partition.log.config.max_message_bytes, partition.log.config.retention_ms) == (1_048_588, 5)
 
 
@@ -202,9 +206,9 @@ def test_what_is_set_on_the_broker_reaches_the_logs_at_once_and_after_a_restart(
     topics.dynamic_configs.subscribe(lambda: told.append(topics.configs.broker.value("message.max.bytes")))
     partition = add_topic(topics, "t", retention_ms="5")
     other = add_topic(topics, "u")
-    topics.set_configs(BROKER_RESOURCE, "", {"log.retention.ms": "300", "message.max.bytes": "1000"})
-    topics.set_configs(BROKER_RESOURCE, "1", {"message.max.bytes": " 2000 "})
-    topics.set_configs(BROKER_RESOURCE, "2", {"message.max.bytes": "3000"})  # another broker's
+    at_once(topics.setting_configs(BROKER_RESOURCE, "", {"log.retention.ms": "300", "message.max.bytes": "1000"}))
+    at_once(topics.setting_configs(BROKER_RESOURCE, "1", {"message.max.bytes": " 2000 "}))
+    at_once(topics.setting_configs(BROKER_RESOURCE, "2", {"message.max.bytes": "3000"}))  # another broker's
     for log in (partition.log, other.log):
         assert log.config.max_message_bytes == 2000
     assert (partition.log.config.retention_ms, other.log.config.retention_ms) == (5, 300)
@@ -214,8 +218,8 @@ def test_what_is_set_on_the_broker_reaches_the_logs_at_once_and_after_a_restart(
     found = again.open.partition("u", 0)
     assert found is not None
     assert (found.log.config.max_message_bytes, found.log.config.retention_ms) == (2000, 300)
-    again.set_configs(BROKER_RESOURCE, "1", {"message.max.bytes": None})
-    again.set_configs(BROKER_RESOURCE, "", {"message.max.bytes": None, "log.retention.ms": None})
+    at_once(again.setting_configs(BROKER_RESOURCE, "1", {"message.max.bytes": None}))
+    at_once(again.setting_configs(BROKER_RESOURCE, "", {"message.max.bytes": None, "log.retention.ms": None}))
     assert (found.log.config.max_message_bytes, found.log.config.retention_ms) == (1_048_588, 77)
 
 
@@ -223,7 +227,7 @@ def test_the_logs_of_many_topics_get_their_configs_in_many_turns() -> None:
     clock = ManualClock()
     topics = make_topics(clock=clock)
     partitions = [add_topic(topics, f"t{n}") for n in range(CONFIGURED_AT_ONCE + 1)]
-    topics.set_configs(BROKER_RESOURCE, "", {"message.max.bytes": "1000"})
+    at_once(topics.setting_configs(BROKER_RESOURCE, "", {"message.max.bytes": "1000"}))
     done = [partition.log.config.max_message_bytes == 1000 for partition in partitions]
     assert done.count(False) == 1
     clock.advance(1)
@@ -232,7 +236,7 @@ def test_the_logs_of_many_topics_get_their_configs_in_many_turns() -> None:
 
 def test_a_value_that_cannot_be_read_counts_for_nothing() -> None:
     topics = make_topics()
-    topics.set_configs(BROKER_RESOURCE, "", {"message.max.bytes": "many", "node.id": "7", "x": "y"})
+    at_once(topics.setting_configs(BROKER_RESOURCE, "", {"message.max.bytes": "many", "node.id": "7", "x": "y"}))
     assert add_topic(topics, "t").log.config.max_message_bytes == 1_048_588
     assert topics.configs.broker.text("node.id") != "7"
 
@@ -240,8 +244,8 @@ def test_a_value_that_cannot_be_read_counts_for_nothing() -> None:
 def test_groups_and_client_metrics_keep_their_configs() -> None:
     storage = MemoryStorage()
     topics = make_topics(storage)
-    topics.set_configs(Kind.GROUP, "g", {"consumer.session.timeout.ms": "46000"})
-    topics.set_configs(Kind.CLIENT_METRICS, "m", {"interval.ms": "100"})
+    at_once(topics.setting_configs(Kind.GROUP, "g", {"consumer.session.timeout.ms": "46000"}))
+    at_once(topics.setting_configs(Kind.CLIENT_METRICS, "m", {"interval.ms": "100"}))
     topics.logs.close(clean=True)
     state = make_topics(storage).state
     assert state.resource_configs(Kind.GROUP, "g") == {"consumer.session.timeout.ms": "46000"}
@@ -287,9 +291,9 @@ def test_a_history_has_as_many_partitions_as_what_it_tells_of() -> None:
 
 def test_producer_ids_are_never_given_twice() -> None:
     topics = make_topics()
-    before = [topics.next_producer_id() for _ in range(1001)]
+    before = [at_once(topics.drawing_producer_id()) for _ in range(1001)]
     after = restarted(topics)
-    assert len({*before, after.next_producer_id(), after.next_producer_id()}) == 1003
+    assert len({*before, at_once(after.drawing_producer_id()), at_once(after.drawing_producer_id())}) == 1003
 
 
 def test_the_metadata_log_is_no_topic() -> None:

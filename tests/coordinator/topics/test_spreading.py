@@ -1,0 +1,145 @@
+"""Who is to lead which partition when nodes come, die and return."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from muster.coordinator.topics import spreading
+from muster.coordinator.topics.metadata_state import MetadataState
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
+from muster.protocol.messages.metadata_records.topic_record import TopicRecord
+
+
+def state_of(**topics: Sequence[int | tuple[int, ...]]) -> MetadataState:
+    """Topics with the replicas of their partitions, of which the first leads."""
+    state = MetadataState()
+    for name, partitions in topics.items():
+        topic_id = name.encode().rjust(16)
+        state.evolve(TopicRecord(name, topic_id))
+        for index, given in enumerate(partitions):
+            replicas = [given] if isinstance(given, int) else [*given]
+            state.evolve(
+                PartitionRecord(
+                    partition_id=index, topic_id=topic_id, replicas=replicas, isr=replicas, leader=replicas[0]
+                )
+            )
+    return state
+
+
+def play(state: MetadataState, live: Sequence[int], *, prefers: bool = True, most: int = 1_000) -> list[Message]:
+    records: list[Message] = [*spreading.changes(state, live, prefers=prefers, most=most)]
+    for record in records:
+        state.evolve(record)
+    return records
+
+
+def leaders(state: MetadataState, name: str) -> list[int]:
+    return [one.leader for one in state.topics[name].partitions]
+
+
+def counts(found: Iterable[int]) -> list[int]:
+    listed = list(found)
+    return sorted(listed.count(one) for one in set(listed))
+
+
+def test_when_all_is_well_nothing_changes() -> None:
+    state = state_of(orders=[1, 2, 3], other=[(1, 2), (2, 3)])
+    assert not play(state, [1, 2, 3])
+    assert not play(state_of(orders=[1]), [])
+
+
+def test_the_partitions_of_a_dead_node_go_to_the_others_and_come_back() -> None:
+    state = state_of(orders=[1, 2, 3, 1, 2, 3], kept=[(1, 3)])
+    play(state, [2, 3])
+    assert set(leaders(state, "orders")) == {2, 3}
+    assert counts(leaders(state, "orders")) == [3, 3]
+    assert leaders(state, "kept") == [3]
+    assert [one.replicas for one in state.topics["orders"].partitions] == [(1,), (2,), (3,), (1,), (2,), (3,)]
+    assert not play(state, [2, 3])
+    play(state, [1, 2, 3])
+    assert leaders(state, "orders") == [1, 2, 3, 1, 2, 3]
+    assert leaders(state, "kept") == [1]
+    assert not play(state, [1, 2, 3])
+
+
+def test_a_new_node_gets_its_share() -> None:
+    state = state_of(orders=[1] * 6)
+    play(state, [1, 2])
+    assert counts(leaders(state, "orders")) == [3, 3]
+    play(state, [1, 2, 3])
+    assert counts(leaders(state, "orders")) == [2, 2, 2]
+    assert all(one.replicas == (one.leader,) for one in state.topics["orders"].partitions)
+    assert not play(state, [1, 2, 3])
+
+
+def test_what_somebody_has_placed_stays() -> None:
+    state = state_of(orders=[1, 1, 1, 1, 2])
+    assert not play(state, [1, 2])
+
+
+def test_coordinators_are_always_spread() -> None:
+    state = state_of(__consumer_offsets=[1, 1, 1, 1, 2])
+    play(state, [1, 2])
+    assert counts(leaders(state, "__consumer_offsets")) == [2, 3]
+
+
+def test_without_preferences_only_dead_leaders_are_followed() -> None:
+    state = state_of(orders=[1, 2, 1])
+    play(state, [2, 3], prefers=False)
+    assert 1 not in leaders(state, "orders")
+    before = leaders(state, "orders")
+    play(state, [1, 2, 3, 4], prefers=False)
+    assert leaders(state, "orders") == before
+
+
+def test_a_history_is_led_by_who_leads_what_it_tells_of() -> None:
+    state = state_of(__group_events=[1, 1, 1, 1], __consumer_offsets=[1, 1, 1, 1])
+    play(state, [1, 2])
+    assert leaders(state, "__group_events") == leaders(state, "__consumer_offsets")
+    play(state, [2])
+    assert leaders(state, "__group_events") == leaders(state, "__consumer_offsets") == [2, 2, 2, 2]
+    play(state, [1, 2, 3])
+    assert leaders(state, "__group_events") == leaders(state, "__consumer_offsets")
+    alone = state_of(__group_events=[1, 1])
+    assert not play(alone, [2])
+
+
+def test_a_history_with_more_partitions_than_it_should_have() -> None:
+    state = state_of(__group_events=[1, 1, 1], __consumer_offsets=[1, 1])
+    play(state, [2])
+    assert leaders(state, "__group_events") == [2, 2, 2]
+
+
+def test_the_dead_are_followed_at_once_and_the_rest_in_parts() -> None:
+    topics = {f"t{number}": [1] * 4 for number in range(5)}
+    state = state_of(other=[3] * 5, **topics)
+    records = play(state, [1, 2], most=4)
+    assert len(records) == 5 + 4
+    assert 3 not in leaders(state, "other")
+    for _ in range(2):
+        play(state, [1, 2], most=4)
+    assert all(counts(leaders(state, name)) == [2, 2] for name in topics)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 3, 5])
+def test_in_the_end_all_is_well(nodes: int) -> None:
+    state = state_of(__consumer_offsets=[7] * 11, orders=[(7, 8)] * 4, __group_events=[9] * 11, one=[7])
+    live = list(range(1, nodes + 1))
+    for _ in range(3):
+        play(state, live)
+    assert not play(state, live)
+    for name in state.topics:
+        assert set(leaders(state, name)) <= set(live)
+    spread = counts(leaders(state, "__consumer_offsets"))
+    assert max(spread) - min(spread) <= 1
+
+
+def test_who_loses_something() -> None:
+    state = state_of(orders=[1, 2, 3])
+    assert spreading.losers(state, spreading.changes(state, [2, 3], prefers=True, most=9)) == [1]
+    assert spreading.losers(state, [RemoveTopicRecord(topic_id=state.topics["orders"].topic_id)]) == [1, 2, 3]
+    assert spreading.losers(state, [RemoveTopicRecord(topic_id=b"x" * 16)]) == []
