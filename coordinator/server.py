@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import structlog
 
@@ -35,6 +35,7 @@ from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.machine import Machine
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.nodes.cluster import Cluster
+from muster.coordinator.nodes.membership import Membership, told_endpoints
 from muster.coordinator.nodes.running_node import Bound, Common, RunningNode
 from muster.coordinator.nodes.settings import ClusterSettings
 from muster.coordinator.observe.journal import Journal
@@ -46,7 +47,7 @@ from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.offices import Holders
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.security.authorizer import Authorizer
-from muster.coordinator.slices import Slices, at_once
+from muster.coordinator.slices import Job, Slices, at_once, to_its_end
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import (
@@ -73,6 +74,8 @@ SYNC_THREADS: Final = 4
 """Threads that wait for the disk."""
 THIS_MACHINE: Final = Machine()
 
+T = TypeVar("T")
+
 
 class Server:
     """All nodes of this process, and what they share; mostly one. `start` once, then `stop` once."""
@@ -86,9 +89,11 @@ class Server:
         observer: RequestObserver | None = None,
         prepares: bool = True,
         loaded: Callable[[], object] = lambda: None,
+        membership: Membership | None = None,
     ) -> None:
         """`machine`: see `machine`; `intercept`, `observer`, `prepares`: see `api.dispatch.Dispatcher`; `loaded` is
-        called when all groups are, and when all transactional ids are.
+        called when all groups are, and when all transactional ids are. `membership`: this process is one node among
+        others, with which it shares the metadata log; None: it is alone.
         """
         self.config = config
         self.live = Live(config)
@@ -104,7 +109,10 @@ class Server:
         self.logs: LogManager
         self.topics: Topics
         self.nodes: list[RunningNode] = []
+        self._membership = membership
         self.cluster: Cluster
+        """The nodes of this process; where it is one node among others, `membership` is in its place."""
+        self._controller: Cluster | Membership | None = None
         self._filesystem: FilesystemSync | None = None
         self._is_bounded = False
         self._maintenance: Maintenance | None = None
@@ -151,11 +159,13 @@ class Server:
         self.slices = Slices(self.clock.machine, self._machine.thread(self._post))
         self._open_data()
         try:
-            self._open_groups()
+            await self._open_groups()
             await self._listen()
         except ApiError as refusal:
             # a topic that belongs to every node cannot be made: the disk
             await self.stop()
+            if self._membership is not None:
+                raise  # another time it may go well
             raise OSError(errno.EIO, refusal.message) from refusal
         except BaseException:
             await self.stop()
@@ -193,7 +203,26 @@ class Server:
             self.logs.share_sync(self._filesystem.sync, self.clock.machine)
         self._identity = identity
 
-    def _open_groups(self) -> None:
+    async def _do(self, job: Job[T]) -> T:
+        """Do a job of the start: at once, or as long as others, or the database, make it wait. Raises `ApiError`."""
+        return at_once(job) if self._membership is None else await to_its_end(self.slices, job)
+
+    async def _join(self) -> None:
+        """Become one of several nodes."""
+        if self._membership is not None:
+            config = self.config
+            await self._do(
+                self._membership.joining(
+                    self.topics,
+                    self.slices,
+                    self._identity.cluster_id,
+                    config.rack,
+                    told_endpoints(config, [given.port for given in config.listeners]),
+                    self._renew_journal,
+                )
+            )
+
+    async def _open_groups(self) -> None:
         config, clock = self.config, self.clock
         configs = [config.of_node(place) for place in range(config.nodes)]
         settings = config.settings(TopicSettings)
@@ -206,15 +235,20 @@ class Server:
             self._machine.draw_uuid,
             partitions_are_given=lambda topic: config.source(PARTITIONS_PROPERTIES[topic]) != "default",
             racks={node.node_id: node.rack for node in configs},
+            keeper=None if self._membership is None else self._membership.keeper,
         )
         self.topics.load()
+        await self._join()
         self._reconfigured()
         self.topics.dynamic_configs.subscribe(self._reconfigured)
-        at_once(self.topics.ensuring(GROUP_OFFSETS_TOPIC))
+        await self._do(self.topics.ensuring(GROUP_OFFSETS_TOPIC))
         if config.settings(ObserveSettings).muster_group_events_enable:
-            at_once(self.topics.ensuring(GROUP_EVENTS_TOPIC))
+            await self._do(self.topics.ensuring(GROUP_EVENTS_TOPIC))
+        is_told = config.settings(ObserveSettings).muster_transaction_events_enable
+        if is_told and TRANSACTION_STATE_TOPIC in self.topics.by_name:
+            await self._do(self.topics.ensuring(TRANSACTION_EVENTS_TOPIC))
         for name, partitions in config.topics:
-            there = len(at_once(self.topics.ensuring(name, partitions)).partitions)
+            there = len((await self._do(self.topics.ensuring(name, partitions))).partitions)
             if there != partitions:
                 log.warning(
                     "a topic of --topic is there with another number of partitions: it stays as it is",
@@ -225,7 +259,7 @@ class Server:
             records = import_module("muster.coordinator.config.users").records(
                 config.users, self.topics.state.scram, self._machine.draw_uuid
             )
-            self.topics.write_records(records)
+            await self._do(self.topics.writing(records))
         self.topics.publish()
         self._open_nodes(configs)
         self._loader = Loader(clock, WHAT, self._groups_loaded)
@@ -256,20 +290,23 @@ class Server:
             node.node.delegation_tokens = tokens
         expiry = import_module("muster.coordinator.api.security.token_expiry")
         interval_ms = value("delegation.token.expiry.check.interval.ms")
-        self._stops.append(expiry.TokenExpiry(self.topics, self.clock, interval_ms).stop)
+        self._stops.append(expiry.TokenExpiry(self.topics, self.clock, self.slices, interval_ms).stop)
 
     def _open_nodes(self, configs: Sequence[Config]) -> None:
         """Every node with its shards; none takes office yet."""
         config, topics = self.config, self.topics
         is_told = config.settings(ObserveSettings).muster_transaction_events_enable
-        cluster = self.cluster = Cluster(
-            topics,
-            self.clock,
-            self.slices,
-            self._identity.cluster_id,
-            config.settings(ClusterSettings),
-            self._renew_journal,
-        )
+        membership = self._membership
+        if membership is None:
+            self.cluster = Cluster(
+                topics,
+                self.clock,
+                self.slices,
+                self._identity.cluster_id,
+                config.settings(ClusterSettings),
+                self._renew_journal,
+            )
+        controller = self._controller = membership or self.cluster
         several, first = len(configs) > 1, config.node_id
         group_shards: dict[int, Callable[[], Sequence[GroupShard]]] = {}
         transaction_shards: dict[int, Callable[[], Sequence[Any]]] = {}
@@ -291,7 +328,8 @@ class Server:
             is_bounded=self._is_bounded,
             group_holders=Holders(leaders, group_shards, first) if several else None,
             transaction_holders=Holders(transaction_leaders, transaction_shards, first) if several else None,
-            controller=cluster,
+            controller=controller,
+            peers=None if membership is None else membership.peers,
             post=self._post,
         )
         for place, of_node in enumerate(configs):
@@ -304,7 +342,7 @@ class Server:
         hasher = TopicHasher(self.slices, config.settings(GroupSettings).broker_rack)
         topics.subscribe(hasher.topics_changed)
         hasher.topics_changed(topics.image)
-        cluster.begin(self.nodes)
+        controller.begin(self.nodes)
 
     def _open_dispatcher(self, node: Node) -> Dispatcher:
         return self._make_dispatcher(node, door=self.doors[node.cluster.node_id])
@@ -397,7 +435,10 @@ class Server:
     async def _listen(self) -> None:
         for node in self.nodes:
             await node.listen()
-        self.cluster.publish()
+        if self._controller is not None:
+            self._controller.publish()
+        if self._membership is not None:
+            await self._membership.listening(told_endpoints(self.config, [bound.port for bound in self.bound]))
         self.clock.read_first(lambda: any(node.input_waits() for node in self.nodes))
         if len(self.nodes) > 1 and self.config.data_dir is not None and self._machine.has_sockets:
             # imported here: most servers have one node
@@ -420,8 +461,8 @@ class Server:
         for stop in self._stops:
             stop()
         self.slices.stop()
-        if hasattr(self, "cluster"):
-            self.cluster.stop()
+        if self._controller is not None:
+            self._controller.stop()
         if hasattr(self, "_loader"):
             self._loader.stop()
         # first those who write into the logs of the others

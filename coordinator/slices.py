@@ -12,6 +12,7 @@ pieces are counted and not timed, and a server that stops writes all of them.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -157,6 +158,33 @@ def at_once(job: Job[T]) -> T:
             if not asked.is_there:
                 raise RuntimeError("a job that is done at once has to wait for another one")
             value = asked.value
+
+
+async def to_its_end(slices: Slices, job: Job[T]) -> T:
+    """The result of a job that is done in slices. Raises what the job raises."""
+    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def guarded() -> Job[None]:
+        try:
+            result = yield from job
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(result)
+
+    slices.run(guarded(), lambda _: None, _Nobody())
+    return await done
+
+
+class _Nobody:
+    """Of a job that is waited for elsewhere."""
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        raise error
 
 
 def counting(keys: Iterable[K]) -> Job[Counter[K]]:

@@ -125,7 +125,7 @@ class Cluster:
         brokers: dict[int, Broker] = {}
         registered = self._topics.state.brokers
         for broker_id in sorted(registered):
-            epoch, rack, is_fenced = registered[broker_id]
+            epoch, rack, is_fenced, _ = registered[broker_id]
             node = self.nodes.get(broker_id)
             endpoints = {} if node is None else node.endpoints()
             brokers[broker_id] = Broker(broker_id, rack, endpoints, epoch, is_fenced)

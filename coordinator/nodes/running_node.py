@@ -44,6 +44,7 @@ from muster.coordinator.security.authorizer import Authorizer
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics
+from muster.coordinator.transaction_coordinator.peers import Peers
 from muster.coordinator.transaction_coordinator.transactions import Transactions
 
 log = structlog.get_logger("muster.server")
@@ -86,6 +87,8 @@ class Common(NamedTuple):
     """The shards of the nodes that lead; None: there is one node."""
     transaction_holders: ByPartition[Any] | None
     controller: Controller | None
+    peers: Peers | None
+    """The nodes of other processes; None: there are none."""
     post: Callable[[Callable[[], object]], object]
     """Runs a callable on the event loop soon, from any thread."""
 
@@ -143,7 +146,8 @@ class RunningNode:
             config.assignors,
         )
         self.routing = Routing(shards)
-        self.offices = Offices(self.node_id, shards, clock, WHAT)
+        is_here = partial(topics.open.is_here, GROUP_OFFSETS_TOPIC)
+        self.offices = Offices(self.node_id, shards, clock, WHAT, is_here)
         group_configs = DynamicGroupConfigs(self.routing, self.live)
         topics.dynamic_configs.subscribe(group_configs.broker_reconfigured)
         topics.dynamic_configs.subscribe_groups(group_configs.configured, topics.state)
@@ -162,6 +166,7 @@ class RunningNode:
             node_id=self.node_id,
             leaders=lambda: topics.open.leaders[TRANSACTION_STATE_TOPIC],
             holders=common.transaction_holders,
+            peers=common.peers,
         )
         self._unsent = Unsent(clock.machine, config.settings(NetSettings).muster_queued_max_response_bytes)
         self.node = Node(

@@ -36,8 +36,18 @@ class Shard(Protocol):
 class Offices:
     """See the module. `held`: the leader epochs of the shards in office, by partition."""
 
-    def __init__(self, node_id: int, shards: Sequence[Shard], clock: Clock, what: str) -> None:
-        """`shards`: one for each partition, in order; `what` they hold, for log lines."""
+    def __init__(
+        self,
+        node_id: int,
+        shards: Sequence[Shard],
+        clock: Clock,
+        what: str,
+        is_here: Callable[[int], bool] = lambda _: True,
+    ) -> None:
+        """`shards`: one for each partition, in order; `what` they hold, for log lines; `is_here`: whether the log of a
+        partition that is led here can be read.
+        """
+        self._is_here = is_here
         self.held: dict[int, int] = {}
         self._node_id = node_id
         self._shards = shards
@@ -63,7 +73,9 @@ class Offices:
         """The shards that take office now: each is to be started."""
         for shard in self._shards:
             leader = leaders[shard.partition]
-            if leader.broker_id == self._node_id and shard.partition not in self.held:
+            if leader.broker_id != self._node_id or shard.partition in self.held:
+                continue
+            if self._is_here(shard.partition):
                 self.held[shard.partition] = leader.epoch
                 yield shard
 

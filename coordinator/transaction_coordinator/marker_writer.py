@@ -17,6 +17,7 @@ from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.open_topics import OpenTopics
+from muster.coordinator.transaction_coordinator.peers import Peers
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.write_txn_markers import WritableTxnMarker
 
@@ -56,10 +57,15 @@ def end_marker(row: WritableTxnMarker, coordinator_epoch: int) -> EndMarker:
 class MarkerWriter:
     """Over the topics and the shards of groups of a node."""
 
-    __slots__ = ("_clock", "_groups", "_topics")
+    __slots__ = ("_clock", "_groups", "_peers", "_topics")
 
-    def __init__(self, topics: OpenTopics, groups: ByPartition[GroupShard], clock: Clock) -> None:
-        """`groups`: one shard per partition of __consumer_offsets, in order."""
+    def __init__(
+        self, topics: OpenTopics, groups: ByPartition[GroupShard], clock: Clock, peers: Peers | None = None
+    ) -> None:
+        """`groups`: one shard per partition of __consumer_offsets, in order. `peers`: who leads what this process does
+        not.
+        """
+        self._peers = peers
         self._topics = topics
         self._groups = groups
         self._clock = clock
@@ -78,7 +84,12 @@ class MarkerWriter:
         self.write(marker, topic, index, ended)
 
     def write(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> None:
-        """Write one marker. Raises nothing."""
+        """Write one marker, or have the node write it that leads the partition. Raises nothing."""
+        if self._peers is not None:
+            peer = self._peers.leads(topic, index)
+            if peer is not None:
+                self._peers.mark(peer, marker, topic, index, ended)
+                return
         if topic == GROUP_OFFSETS_TOPIC:
             self._end_in_groups(marker, index, ended)
             return

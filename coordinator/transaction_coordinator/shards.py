@@ -13,6 +13,7 @@ from muster.coordinator.slices import Slices
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics
 from muster.coordinator.transaction_coordinator.marker_writer import GroupShard, MarkerWriter
+from muster.coordinator.transaction_coordinator.peers import Peers
 from muster.coordinator.transaction_coordinator.shard import Observer, SendMarkers, TransactionShard
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.settings import TransactionSettings
@@ -27,12 +28,14 @@ def transaction_shards(
     observe: Callable[[int], Observer | None],
     next_producer_id: Callable[[], int],
     linger_ms: int,
+    peers: Peers | None = None,
 ) -> list[TransactionShard]:
     """One shard for each partition of __transaction_state, in order; none is started. `groups`: see `MarkerWriter`;
-    `observe(partition)` makes what is told of its transactions; `next_producer_id`: see `TransactionCore`.
+    `observe(partition)` makes what is told of its transactions; `next_producer_id`: see `TransactionCore`;
+    `peers`: see `MarkerWriter`.
     """
     count = len(topics.by_name[TRANSACTION_STATE_TOPIC].partitions)
-    writer = MarkerWriter(topics.open, groups, clock)
+    writer = MarkerWriter(topics.open, groups, clock, peers)
 
     def make_core(send_markers: SendMarkers) -> TransactionCore:
         return TransactionCore(settings, send_markers, next_producer_id=next_producer_id)

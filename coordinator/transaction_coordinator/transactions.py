@@ -7,6 +7,7 @@ Until then this is all there is of transactions in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ from muster.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from muster.coordinator.transaction_coordinator.marker_writer import GroupShard
+    from muster.coordinator.transaction_coordinator.peers import Peers
     from muster.coordinator.transaction_coordinator.shard import Observer, TransactionShard
     from muster.coordinator.transactions.commands import TransactionCommand
     from muster.coordinator.transactions.settings import TransactionSettings
@@ -62,12 +64,15 @@ class Transactions:
         node_id: int = NO_ID,
         leaders: Callable[[], Sequence[Leader]] | None = None,
         holders: ByPartition[TransactionShard] | None = None,
+        peers: Peers | None = None,
     ) -> None:
         """See `shards.transaction_shards`. `settings`: makes them, when they are first needed; `history`: the topic
         that `observe` writes to, made before the shards are; `loaded` is called when all transactional ids are.
         `leaders`: of the partitions of the topic, of which this node, `node_id`, leads some; None: it leads all.
-        `holders`: the shards of those that lead, of all nodes; None: there is one node.
+        `holders`: the shards of those that lead, of all nodes; None: there is one node. `peers`: nodes of other
+        processes, which lead the rest; None: there are none.
         """
+        self._peers = peers
         self._topics = topics
         self._clock = clock
         self._slices = slices
@@ -144,9 +149,11 @@ class Transactions:
             self._observe,
             self.next_producer_id,
             self._linger_ms,
+            self._peers,
         )
         self.routing = Routing(shards)
-        self.offices = Offices(self._node_id, shards, self._clock, "transactions")
+        is_here = partial(self._topics.open.is_here, TRANSACTION_STATE_TOPIC)
+        self.offices = Offices(self._node_id, shards, self._clock, "transactions", is_here)
         self._loader = Loader(self._clock, "transactions", self._loaded)
         all_mine = [Leader(self._node_id, 0)] * len(shards)
         for shard in self.offices.new(all_mine if self._leaders is None else self._leaders()):
@@ -201,7 +208,12 @@ class Transactions:
 
     def ask(self, transactional_id: str, command: TransactionCommand) -> None:
         """`submit` to the node that coordinates this id: what brokers ask each other."""
-        if self._holders and self.routing.ready:
+        peer = None
+        if self._peers is not None and self.routing.ready:
+            peer = self._peers.leads(TRANSACTION_STATE_TOPIC, self.routing.partition(transactional_id))
+        if peer is not None and self._peers is not None:
+            self._peers.ask(peer, command)
+        elif self._holders and self.routing.ready:
             self._holders[self.routing.partition(transactional_id)].submit(command)
         else:
             self.submit(transactional_id, command)
@@ -235,7 +247,7 @@ class Transactions:
     def _drawing(self) -> Job[None]:
         """Have one more spare id, unless the disk fails."""
         try:
-            drawn = self._topics.next_producer_id()
+            drawn = yield from self._topics.drawing_producer_id()
             yield from self._durable()
         except ApiError as error:
             log.warning("there is no new producer id", reason=error.message)
