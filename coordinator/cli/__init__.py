@@ -89,8 +89,8 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--cluster",
         metavar="URL",
-        help="keep the log in PostgreSQL, and serve while no other node does; --data-dir holds a copy then, which is "
-        "thrown away at each start (default: a temporary one)",
+        help="keep the log in PostgreSQL, and share topics and groups with the other nodes that do; --data-dir holds a "
+        "copy then, which is thrown away at each start (default: a temporary one)",
     )
     serve.add_argument("--cluster-name", metavar="NAME", default="muster", help="as of `muster cluster init`")
     serve.add_argument("--config", type=Path, metavar="FILE", help="a server.properties as Kafka has it")

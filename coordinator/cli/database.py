@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     init = actions.add_parser("init", help="make the tables, and a cluster in them; what is there stays")
     status = actions.add_parser(
-        "status", help="who serves, who stands by, how much there is, and what the database's settings promise"
+        "status", help="which nodes there are, how much there is, and what the database's settings promise"
     )
     upgrade = actions.add_parser("upgrade", help="bring the tables to this Muster's version")
     for one in (init, status, upgrade):
@@ -126,14 +126,13 @@ def _lines_of(cluster: ClusterStatus) -> list[str]:
         f"{cluster.rows} rows, {cluster.bytes / 1_000_000:.1f} MB"
         + (f"; {cluster.dead_segments} segments wait for their removal" if cluster.dead_segments else "")
     ]
-    if cluster.lease_ms <= 0:
-        was = f"; the last was {cluster.address}, in epoch {cluster.epoch}" if cluster.epoch else ""
-        found.append(f"  nobody serves{was}")
+    if not any(node.lease_ms > 0 for node in cluster.nodes):
+        found.append("  nobody serves")
     for node in cluster.nodes:
-        if node.holds_office:
-            found.append(f"  {node.address} serves, in epoch {cluster.epoch}; its lease has {cluster.lease_ms} ms left")
+        if node.lease_ms > 0:
+            found.append(f"  node {node.node_id}, {node.address}, serves; its lease has {node.lease_ms} ms left")
         else:
-            found.append(f"  {node.address} stands by")
+            found.append(f"  node {node.node_id}, last {node.address}, is not there")
     return found
 
 

@@ -11,18 +11,16 @@ from muster.coordinator.database.postgres import connect, refusal
 from muster.coordinator.database.store import DEAD, LIVE, Identity, StoreAway, StoreRefused
 
 TIMEOUT_S: Final = 30.0
-SEEN_S: Final = 10
-"""A node that was seen so long ago is there."""
 
 
 class NodeStatus(NamedTuple):
-    """One node: in office, or standing by."""
+    """One node."""
 
-    holder: str
+    node_id: int
     address: str
-    holds_office: bool
-    seen_ms: int
-    """How long ago."""
+    epoch: int
+    lease_ms: int
+    """What is left of its lease; negative: it is over."""
 
 
 class ClusterStatus(NamedTuple):
@@ -30,11 +28,8 @@ class ClusterStatus(NamedTuple):
 
     name: str
     cluster_id: str
-    epoch: int
-    address: str
-    """Of the node in office; "" when nobody was ever."""
-    lease_ms: int
-    """What is left of its lease; negative: it is over."""
+    metadata_offset: int
+    """The end of the metadata log."""
     logs: int
     segments: int
     dead_segments: int
@@ -107,12 +102,6 @@ async def init(url: str, name: str, identity: Identity) -> tuple[list[schema.Mig
                 "ON CONFLICT (name) DO NOTHING RETURNING cluster_no",
                 name, *identity,
             )  # fmt: skip
-            if made is not None:
-                await connection.execute(
-                    "INSERT INTO muster_offices (cluster_no, epoch, turn, holder, address, expires_at) "
-                    "VALUES ($1, 0, 0, '', '', clock_timestamp())",
-                    made,
-                )
         cluster_id = await connection.fetchval("SELECT cluster_id FROM muster_clusters WHERE name = $1", name)
         return done, cluster_id, made is not None
 
@@ -149,9 +138,8 @@ async def status(url: str) -> Status:
 
 async def _clusters(connection: Any) -> tuple[ClusterStatus, ...]:
     rows = await connection.fetch(
-        "SELECT c.cluster_no, c.name, c.cluster_id, o.epoch, o.holder, o.address, "
-        "(extract(epoch FROM o.expires_at - clock_timestamp()) * 1000)::bigint AS lease_ms "
-        "FROM muster_clusters c JOIN muster_offices o ON o.cluster_no = c.cluster_no ORDER BY c.name"
+        "SELECT cluster_no, name, cluster_id, (SELECT coalesce(max(next_offset), 0) FROM muster_metadata m "
+        "WHERE m.cluster_no = muster_clusters.cluster_no) AS metadata_offset FROM muster_clusters ORDER BY name"
     )
     return tuple([await _cluster(connection, row) for row in rows])
 
@@ -167,18 +155,13 @@ async def _cluster(connection: Any, row: Any) -> ClusterStatus:
         no,
     )
     nodes = await connection.fetch(
-        "SELECT holder, address, (extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint AS seen_ms "
-        f"FROM muster_nodes WHERE cluster_no = $1 AND seen_at > clock_timestamp() - interval '{SEEN_S} seconds' "
-        "ORDER BY address, holder",
+        "SELECT node_id, address, epoch, (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint "
+        "FROM muster_seats WHERE cluster_no = $1 ORDER BY node_id",
         no,
     )
-    found = [NodeStatus(one["holder"], one["address"], False, one["seen_ms"]) for one in nodes]
-    found = [one for one in found if one.holder != row["holder"]]
-    if row["lease_ms"] > 0:
-        found.insert(0, NodeStatus(row["holder"], row["address"], True, 0))
     return ClusterStatus(
-        row["name"], row["cluster_id"], row["epoch"], row["address"], row["lease_ms"], logs, live, dead,
-        size["rows"], size["bytes"], tuple(found),
+        row["name"], row["cluster_id"], row["metadata_offset"], logs, live, dead, size["rows"], size["bytes"],
+        tuple([NodeStatus(*one) for one in nodes]),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The copy on this machine of what the database has: made anew whenever the office is taken.
+"""The copy on this machine of what the database has: made anew whenever a seat is taken, log by log as they are led.
 
 It has the form of a data directory that was closed cleanly, so that opening it takes no time. A log in which a batch
 does not hold together is left as one that was not: opening it finds the place, and says it.
@@ -6,26 +6,31 @@ does not hold together is left as one that was not: opening it finds the place, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.database.store import LIVE, Identity, LogRow, SegmentRow, Store
+from muster.coordinator.database.store import LIVE, Identity, LogRow, MetadataRow, SegmentRow, Store
 from muster.coordinator.log import Storage, checkpoints
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.opening.recovery import check_batch
 from muster.coordinator.log.segments.file_names import LOG_SUFFIX, segment_name
+from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.lock import LOCK_FILE
+from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
 
 MARK: Final = "muster-cluster-copy"
 """The file that says that a directory holds such a copy, and nothing that would be missed."""
 
 
 class Copied(NamedTuple):
-    """What is in the database."""
+    """What the database has of a log."""
 
-    logs: Sequence[LogRow]
+    row: LogRow | None
+    """None: nothing yet."""
     segments: Sequence[SegmentRow]
-    bytes_read: int
+    end_offset: int
+    is_whole: bool
+    """Whether its batches hold together."""
 
 
 class CopyRefused(Exception):
@@ -53,96 +58,102 @@ def clear(storage: Storage) -> None:
         lock.release()
 
 
-class _Log:
+class _Writing:
     """One log on its way to the disk."""
 
-    __slots__ = ("directory", "end_offset", "epochs", "is_whole", "row")
-
-    def __init__(self, row: LogRow) -> None:
-        self.row = row
-        self.directory = f"{row.topic}-{row.partition}"
+    def __init__(self, storage: Storage, directory: str, topic_id: bytes) -> None:
+        self._storage = storage
+        self.directory = directory
         self.end_offset = 0
-        self.epochs: list[tuple[int, int]] = []
         self.is_whole = True
+        self._epochs: list[tuple[int, int]] = []
+        self._file: File | None = None
+        self._base_offset = self._position = 0
+        storage.make_directory(directory)
+        topic_ids.write(storage, directory, topic_id, sync=False)
 
-    def note(self, data: bytes, base_offset: int) -> None:
-        """Look at batches that come next, of a segment that begins at `base_offset`."""
+    def segment(self, base_offset: int) -> None:
+        """The next segment; also one that has nothing: a log keeps its end by it."""
+        self.close()
+        self._file = self._storage.file(f"{self.directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
+        self._file.truncate(0)
+        self._base_offset, self._position = base_offset, 0
+        self.end_offset = max(self.end_offset, base_offset)
+
+    def write(self, data: bytes) -> None:
+        """Batches that come next."""
+        assert self._file is not None
+        self._file.pwrite(data, self._position)
+        self._position += len(data)
+        if self.is_whole:
+            self._note(data)
+
+    def _note(self, data: bytes) -> None:
         at = 0
         while at < len(data):
-            header, _ = check_batch(data, at, len(data), self.end_offset, base_offset)
+            header, _ = check_batch(data, at, len(data), self.end_offset, self._base_offset)
             if header is None:
                 self.is_whole = False
                 return
-            if not self.epochs or header.leader_epoch > self.epochs[-1][0]:
-                self.epochs.append((header.leader_epoch, header.base_offset))
+            if not self._epochs or header.leader_epoch > self._epochs[-1][0]:
+                self._epochs.append((header.leader_epoch, header.base_offset))
             self.end_offset = header.next_offset
             at += header.size
 
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-async def make(store: Store, storage: Storage, identity: Identity, node_id: int) -> Copied:
-    """Write all of it, into a directory that was cleared. Raises OSError and the errors of the store."""
-    rows, segments = await store.logs(), await store.segments()
-    logs = {row.log_no: _Log(row) for row in rows}
-    by_number = {row.segment_no: row for row in segments if row.state == LIVE and row.log_no in logs}
-    for log in logs.values():
-        storage.make_directory(log.directory)
-        topic_ids.write(storage, log.directory, log.row.topic_id, sync=False)
-    bytes_read = await _write_segments(store, storage, logs, by_number)
-    _write_notes(storage, logs, by_number, identity, node_id)
-    return Copied(rows, segments, bytes_read)
-
-
-async def _write_segments(
-    store: Store, storage: Storage, logs: dict[int, _Log], by_number: dict[int, SegmentRow]
-) -> int:
-    file, number, position, bytes_read = None, -1, 0, 0
-    for segment in by_number.values():  # also those that have nothing: a log keeps its end by them
-        path = f"{logs[segment.log_no].directory}/{segment_name(segment.base_offset)}{LOG_SUFFIX}"
-        empty = storage.file(path)
-        empty.truncate(0)
-        empty.close()
-    async for part in store.batches():
-        for row in part:
-            found = by_number.get(row.segment_no)
-            if found is None:
-                continue
-            log = logs[found.log_no]
-            if row.segment_no != number or file is None:
-                if file is not None:
-                    file.close()
-                path = f"{log.directory}/{segment_name(found.base_offset)}{LOG_SUFFIX}"
-                file, number, position = storage.file(path), row.segment_no, 0
-                log.end_offset = max(log.end_offset, found.base_offset)
-            file.pwrite(row.data, position)
-            position += len(row.data)
-            bytes_read += len(row.data)
-            if log.is_whole:
-                log.note(row.data, found.base_offset)
-    if file is not None:
-        file.close()
-    return bytes_read
+    def end(self) -> None:
+        """All is there."""
+        self.close()
+        if self._epochs:
+            epochs = checkpoints.encode_epochs(self._epochs)
+            self._storage.save(f"{self.directory}/{checkpoints.LEADER_EPOCHS}", epochs)
 
 
-def _write_notes(
-    storage: Storage, logs: dict[int, _Log], by_number: dict[int, SegmentRow], identity: Identity, node_id: int
-) -> None:
-    for segment in by_number.values():
-        log = logs[segment.log_no]
-        log.end_offset = max(log.end_offset, segment.base_offset)
-    ends = {(log.row.topic, log.row.partition): log.end_offset for log in logs.values() if log.is_whole}
-    starts = {(log.row.topic, log.row.partition): log.row.start_offset for log in logs.values()}
-    for log in logs.values():
-        if log.epochs:
-            storage.save(f"{log.directory}/{checkpoints.LEADER_EPOCHS}", checkpoints.encode_epochs(log.epochs))
+def begin(storage: Storage, rows: Sequence[MetadataRow], identity: Identity, node_id: int) -> None:
+    """Make a data directory, out of one that was cleared, that has the metadata log and no other. Raises OSError."""
+    log = _Writing(storage, f"{METADATA_TOPIC}-0", METADATA_TOPIC_ID)
+    log.segment(0)
+    for row in rows:
+        log.write(row.data)
+    log.end()
+    ends = {(METADATA_TOPIC, 0): log.end_offset} if log.is_whole else {}
     storage.save(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(ends))
-    storage.save(
-        checkpoints.START_OFFSETS, checkpoints.encode_offsets({key: at for key, at in starts.items() if at > 0})
-    )
     text = {
         "cluster.id": identity.cluster_id,
         "directory.id": identity.directory_id,
         "node.id": str(node_id),
-        "version": "1",
     }
-    storage.save(checkpoints.META_PROPERTIES, checkpoints.encode_properties(text))
+    storage.save(checkpoints.META_PROPERTIES, checkpoints.encode_properties({"version": "1", **text}))
     storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown())
+
+
+async def fetch(
+    store: Store, storage: Storage, topic: str, partition: int, topic_id: bytes, pause: Callable[[], Awaitable[object]]
+) -> Copied:
+    """Write the log of one partition, which is not there yet. `pause`: is awaited after each part, so that others get
+    their turn. Raises OSError and the errors of the store.
+    """
+    row = await store.log(topic_id, partition)
+    log = _Writing(storage, f"{topic}-{partition}", topic_id)
+    if row is None:
+        return Copied(None, (), 0, is_whole=True)
+    segments = await store.segments(row.log_no)
+    try:
+        for segment in segments:
+            if segment.state != LIVE:
+                continue
+            log.segment(segment.base_offset)
+            since = 0
+            while rows := await store.batches(segment.segment_no, since):
+                for one in rows:
+                    log.write(one.data)
+                    since = one.next_offset
+                    await pause()
+        log.end()
+    finally:
+        log.close()
+    return Copied(row, segments, log.end_offset, log.is_whole)

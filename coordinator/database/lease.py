@@ -1,4 +1,4 @@
-"""What a holder of the office decides: whether it still holds it, and what has become of a turn. Pure.
+"""What the holder of a seat decides: whether it still holds it, and what has become of a turn. Pure.
 
 A holder counts from the moment in which it *sent* what extended the lease, by its own clock; the database counts from
 the later moment in which it did so. So the holder's lease is over first, as long as both clocks go equally fast.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from muster.coordinator.database.store import Office
+from muster.coordinator.database.store import Seat
 
 
 class Outcome(Enum):
@@ -17,21 +17,25 @@ class Outcome(Enum):
 
     DONE = "it counts"
     AGAIN = "it does not count, and may be sent again"
-    LOST = "another node holds the office, or did"
+    BEHIND = "it counts once more of the metadata log is known, without what others lead by then"
+    LOST = "the seat is another node's, or free"
 
 
-def outcome(found: Office, epoch: int, turn: int) -> Outcome:
-    """What the database says of turn `turn` of `epoch`. It may still be under way there: sent again it counts once."""
-    if found.epoch != epoch:
+def outcome(found: Seat | None, epoch: int, turn: int, known: int) -> Outcome:
+    """What the database says of turn `turn` of `epoch`, by a node that knows so much of the metadata log. The turn may
+    still be under way there: sent again it counts once.
+    """
+    if found is None or found.epoch != epoch:
         return Outcome.LOST
     if found.turn == turn:
         return Outcome.DONE
-    # any other number than the one before was written by nobody whom we know of
-    return Outcome.AGAIN if found.turn == turn - 1 else Outcome.LOST
+    if found.turn != turn - 1:
+        return Outcome.LOST  # written by nobody whom we know of
+    return Outcome.BEHIND if found.needs > known else Outcome.AGAIN
 
 
 class Lease:
-    """How long the office is held, by the holder's monotonic clock."""
+    """How long the seat is held, by the holder's monotonic clock."""
 
     __slots__ = ("_since_ms", "length_ms")
 
@@ -42,7 +46,7 @@ class Lease:
 
     @property
     def ends_ms(self) -> int:
-        """From then on another may hold the office."""
+        """From then on another may hold the seat."""
         return self._since_ms + self.length_ms
 
     @property
@@ -55,5 +59,5 @@ class Lease:
         self._since_ms = max(self._since_ms, sent_ms)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether another may hold the office."""
+        """Whether another may hold the seat."""
         return now_ms >= self.ends_ms

@@ -1,13 +1,13 @@
 """The `store.Store` in PostgreSQL, by asyncpg; the only module that knows either.
 
-One connection for turns and questions; a second one, for as long as it takes, reads what a new holder of the office
-needs. After any failure the connection is dropped: what it was doing may still be done, which the number of the turn
-makes harmless.
+One connection, which does one thing at a time. After any failure it is dropped: what it was doing may still be done,
+which the number of the turn, and the place of a row of the metadata log, make harmless.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import asyncpg
@@ -20,7 +20,9 @@ from muster.coordinator.database.store import (
     Changes,
     Identity,
     LogRow,
-    Office,
+    Mail,
+    MetadataRow,
+    Seat,
     SegmentRow,
     StoreAway,
     StoreRefused,
@@ -30,38 +32,63 @@ FETCHED_ROWS: Final = 64
 """Rows that are read at once: each has 256 KB at most, or one batch."""
 PURGED_ROWS: Final = 64
 """Rows that one statement removes: 16 MB, which takes far less than a lease lasts."""
-NODE_KEPT_S: Final = 60
-"""A node that has not been seen for so long is forgotten."""
+MAIL_KEPT_S: Final = 60
+"""Mail that nobody has taken for so long is removed."""
 
 T = TypeVar("T")
 
+_LEASE: Final = "clock_timestamp() + $%d::bigint * interval '1 millisecond'"
 _HOLD: Final = (
-    "UPDATE muster_offices SET turn = $3, expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond' "
-    "WHERE cluster_no = $1 AND epoch = $2 AND turn = $3::bigint - 1 RETURNING cluster_no"
+    f"UPDATE muster_seats SET turn = $4, expires_at = {_LEASE % 6} WHERE cluster_no = $1 AND node_id = $2 "
+    "AND epoch = $3 AND turn = $4::bigint - 1 AND needs <= $5 RETURNING cluster_no"
 )
 _APPEND: Final = (
-    f"WITH office AS ({_HOLD}), put AS (INSERT INTO muster_batches "
+    f"WITH seat AS ({_HOLD}), put AS (INSERT INTO muster_batches "
     "(cluster_no, segment_no, base_offset, next_offset, epoch, data) "
-    "SELECT office.cluster_no, b.segment_no, b.base_offset, b.next_offset, $2, b.data FROM office, "
-    "unnest($5::bigint[], $6::bigint[], $7::bigint[], $8::bytea[]) "
-    "AS b (segment_no, base_offset, next_offset, data)) SELECT count(*) FROM office"
+    "SELECT seat.cluster_no, b.segment_no, b.base_offset, b.next_offset, $3, b.data FROM seat, "
+    "unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[]) "
+    "AS b (segment_no, base_offset, next_offset, data)) SELECT count(*) FROM seat"
 )
-_OFFICE: Final = (
-    "SELECT epoch, turn, holder, address, "
-    "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint AS remaining_ms "
-    "FROM muster_offices WHERE cluster_no = $1"
+_SEAT: Final = (
+    "node_id, epoch, turn, needs, holder, address, "
+    "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint AS remaining_ms"
 )
-_ACQUIRE: Final = (
-    "UPDATE muster_offices SET epoch = epoch + 1, turn = 0, holder = $2, address = $3, "
-    "expires_at = clock_timestamp() + $4::bigint * interval '1 millisecond' "
-    "WHERE cluster_no = $1 AND (expires_at <= clock_timestamp() OR holder = $2)"
+_TERM: Final = "UPDATE muster_clusters SET terms = terms + 1 WHERE cluster_no = $1 RETURNING terms"
+_CHOOSE: Final = (
+    "SELECT coalesce(min(node_id) FILTER (WHERE holder = $2), "
+    "min(node_id) FILTER (WHERE expires_at <= clock_timestamp()), max(node_id) + 1, 1) "
+    "FROM muster_seats WHERE cluster_no = $1"
 )
-_SEEN: Final = (
-    "INSERT INTO muster_nodes (cluster_no, holder, address, seen_at) VALUES ($1, $2, $3, clock_timestamp()) "
-    "ON CONFLICT (cluster_no, holder) DO UPDATE SET address = excluded.address, seen_at = excluded.seen_at"
+_SIT: Final = (
+    "INSERT INTO muster_seats AS s (cluster_no, node_id, epoch, turn, needs, holder, address, expires_at) "
+    f"VALUES ($1, $2, $3, 0, 0, $4, $5, {_LEASE % 6}) "
+    "ON CONFLICT (cluster_no, node_id) DO UPDATE SET epoch = excluded.epoch, turn = 0, holder = excluded.holder, "
+    "address = excluded.address, expires_at = excluded.expires_at "
+    "WHERE s.expires_at <= clock_timestamp() OR s.holder = excluded.holder "
+    f"RETURNING {_SEAT}"
 )
-_FORGET: Final = (
-    f"DELETE FROM muster_nodes WHERE cluster_no = $1 AND seen_at < clock_timestamp() - interval '{NODE_KEPT_S} seconds'"
+_WRITE_METADATA: Final = (
+    "INSERT INTO muster_metadata (cluster_no, base_offset, next_offset, writer, data) VALUES ($1, $2, $3, $4, $5) "
+    "ON CONFLICT (cluster_no, base_offset) DO NOTHING RETURNING base_offset"
+)
+_IS_DEAD: Final = (
+    "UPDATE muster_seats SET epoch = 0 WHERE cluster_no = $1 AND node_id = $2 AND epoch = $3 "
+    "AND expires_at <= clock_timestamp() RETURNING node_id"
+)
+_NEEDING: Final = "UPDATE muster_seats SET needs = $3 WHERE cluster_no = $1 AND node_id = ANY($2::integer[])"
+_OF_METADATA: Final = (_WRITE_METADATA, _IS_DEAD, _NEEDING)
+"""What a row that moves partitions may need."""
+_SEND: Final = (
+    "INSERT INTO muster_mail (cluster_no, node_id, mail_id, sender, kind, data, sent_at) "
+    "SELECT $1, m.node_id, m.mail_id, m.sender, m.kind, m.data, clock_timestamp() FROM "
+    "unnest($2::integer[], $3::text[], $4::integer[], $5::smallint[], $6::bytea[]) "
+    "AS m (node_id, mail_id, sender, kind, data) ON CONFLICT DO NOTHING"
+)
+_MAIL: Final = (
+    "DELETE FROM muster_mail WHERE cluster_no = $1 AND node_id = $2 RETURNING mail_id, sender, kind, data, sent_at"
+)
+_OLD_MAIL: Final = (
+    f"DELETE FROM muster_mail WHERE cluster_no = $1 AND sent_at < clock_timestamp() - interval '{MAIL_KEPT_S} seconds'"
 )
 _PURGE: Final = (
     "DELETE FROM muster_batches WHERE cluster_no = $1 AND segment_no = $2 "
@@ -92,6 +119,7 @@ _STARTS: Final = (
 )
 _STATE: Final = "UPDATE muster_segments SET state = $3 WHERE cluster_no = $1 AND segment_no = ANY($2::bigint[])"
 _DROP: Final = "DELETE FROM muster_logs WHERE cluster_no = $1 AND log_no = ANY($2::bigint[])"
+_LOGS: Final = "SELECT log_no, topic, partition, topic_id, start_offset FROM muster_logs WHERE cluster_no = $1"
 _OF_A_TURN: Final = (_HOLD, _NEW_LOGS, _NEW_SEGMENTS, _NEW_BATCHES, _STARTS, _STATE, _DROP)
 """What a turn of several statements may need."""
 
@@ -135,6 +163,7 @@ class PostgresStore:
         self._prepared: dict[str, Any] = {}
         self._cluster_no = 0
         self._identity = Identity("", "")
+        self._one_at_a_time = asyncio.Lock()
 
     async def close(self) -> None:
         """Hang up."""
@@ -178,6 +207,10 @@ class PostgresStore:
         self._identity = Identity(row["cluster_id"], row["directory_id"])
 
     async def _ask(self, question: Callable[[Any], Awaitable[T]]) -> T:
+        async with self._one_at_a_time:
+            return await self._ask_now(question)
+
+    async def _ask_now(self, question: Callable[[Any], Awaitable[T]]) -> T:
         try:
             return await question(await self._open())
         except asyncpg.PostgresError as error:
@@ -191,8 +224,6 @@ class PostgresStore:
             await self.close()
             raise
 
-    # -- the office
-
     async def identity(self) -> Identity:
         """Of the cluster."""
 
@@ -201,67 +232,71 @@ class PostgresStore:
 
         return await self._ask(ask)
 
-    async def acquire(self, holder: str, address: str, lease_ms: int) -> Office:
+    # -- seats
+
+    async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
         """See `Store`."""
 
-        async def ask(connection: Any) -> Office:
+        async def ask(connection: Any) -> Seat | None:
             no = self._cluster_no
-            await connection.execute(_ACQUIRE, no, holder, address, lease_ms)
-            await connection.execute(_SEEN, no, holder, address)
-            await connection.execute(_FORGET, no)
-            return Office(*await connection.fetchrow(_OFFICE, no))
+            await connection.execute(_OLD_MAIL, no)
+            chosen = await connection.fetchval(_CHOOSE, no, holder) if node_id is None else node_id
+            # drawn by itself: a number that is not used does no harm
+            epoch = await connection.fetchval(_TERM, no)
+            row = await connection.fetchrow(_SIT, no, chosen, epoch, holder, address, lease_ms)
+            return None if row is None else Seat(*row)
 
         return await self._ask(ask)
 
-    async def release(self, holder: str, epoch: int) -> None:
+    async def leave_seat(self, node_id: int, epoch: int) -> None:
         """See `Store`."""
 
         async def ask(connection: Any) -> None:
-            no = self._cluster_no
             await connection.execute(
-                "UPDATE muster_offices SET expires_at = clock_timestamp() "
-                "WHERE cluster_no = $1 AND holder = $2 AND epoch = $3",
-                no, holder, epoch,
+                "UPDATE muster_seats SET expires_at = clock_timestamp() "
+                "WHERE cluster_no = $1 AND node_id = $2 AND epoch = $3",
+                self._cluster_no, node_id, epoch,
             )  # fmt: skip
-            await connection.execute("DELETE FROM muster_nodes WHERE cluster_no = $1 AND holder = $2", no, holder)
 
         await self._ask(ask)
 
-    async def office(self) -> Office:
-        """Who holds it."""
+    async def seats(self) -> Sequence[Seat]:
+        """All seats, by id."""
 
-        async def ask(connection: Any) -> Office:
-            return Office(*await connection.fetchrow(_OFFICE, self._cluster_no))
+        async def ask(connection: Any) -> Sequence[Seat]:
+            rows = await connection.fetch(
+                f"SELECT {_SEAT} FROM muster_seats WHERE cluster_no = $1 ORDER BY node_id", self._cluster_no
+            )
+            return [Seat(*row) for row in rows]
 
         return await self._ask(ask)
 
     # -- turns
 
-    async def commit(self, epoch: int, turn: int, changes: Changes, lease_ms: int) -> bool:
+    async def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
         """See `Store`. What only appends is one statement."""
+        hold = (node_id, epoch, turn, known, lease_ms)
 
         async def append(connection: Any) -> bool:
-            found = await connection.fetchval(
-                _APPEND, self._cluster_no, epoch, turn, lease_ms, *_columns(changes.batches)
-            )
+            found = await connection.fetchval(_APPEND, self._cluster_no, *hold, *_columns(changes.batches))
             return bool(found)
 
         async def all_of_it(connection: Any) -> bool:
-            await self._prepare(connection)
+            await self._prepare(connection, _OF_A_TURN)
             async with connection.transaction():
-                if await self._prepared[_HOLD].fetchval(self._cluster_no, epoch, turn, lease_ms) is None:
+                if await self._prepared[_HOLD].fetchval(self._cluster_no, *hold) is None:
                     return False
                 await self._change(epoch, changes)
                 return True
 
         return await self._ask(append if changes.only_appends else all_of_it)
 
-    async def _prepare(self, connection: Any) -> None:
-        """Have the database know the statements of a turn before it begins. Between the parts of a statement that it
-        does not know yet a session is at work for the database, and not idle: if the node stopped there, nothing would
-        end it.
+    async def _prepare(self, connection: Any, statements: Sequence[str]) -> None:
+        """Have the database know the statements of a transaction before it begins. Between the parts of a statement
+        that it does not know yet a session is at work for the database, and not idle: if the node stopped there,
+        nothing would end it.
         """
-        for statement in _OF_A_TURN:
+        for statement in statements:
             if statement not in self._prepared:
                 self._prepared[statement] = await connection.prepare(statement)
 
@@ -301,60 +336,120 @@ class PostgresStore:
 
         return await self._ask(ask)
 
+    # -- the metadata log
+
+    async def metadata(self, since: int) -> Sequence[MetadataRow]:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> Sequence[MetadataRow]:
+            rows = await connection.fetch(
+                "SELECT base_offset, next_offset, writer, data FROM muster_metadata "
+                f"WHERE cluster_no = $1 AND base_offset >= $2 ORDER BY base_offset LIMIT {FETCHED_ROWS}",
+                self._cluster_no, since,
+            )  # fmt: skip
+            return [MetadataRow(*row) for row in rows]
+
+        return await self._ask(ask)
+
+    async def write_metadata(
+        self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
+    ) -> bool:
+        """See `Store`. What moves nothing is one statement."""
+
+        async def write(connection: Any) -> bool:
+            return await connection.fetchval(_WRITE_METADATA, self._cluster_no, *row) is not None
+
+        async def move(connection: Any) -> bool:
+            await self._prepare(connection, _OF_METADATA)
+            no, prepared = self._cluster_no, self._prepared
+            transaction = connection.transaction()
+            await transaction.start()
+            is_done = await prepared[_WRITE_METADATA].fetchval(no, *row) is not None
+            for node_id, epoch in sorted((dead or {}).items()):
+                is_done = is_done and await prepared[_IS_DEAD].fetchval(no, node_id, epoch) is not None
+            if is_done:
+                await prepared[_NEEDING].fetch(no, list(needing), row.next_offset)
+                await transaction.commit()
+            else:
+                await transaction.rollback()
+            return is_done
+
+        return await self._ask(move if needing or dead else write)
+
+    # -- mail
+
+    async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> None:
+            columns = [
+                [node_id for node_id, _ in to],
+                [mail.mail_id for _, mail in to],
+                [mail.sender for _, mail in to],
+                [mail.kind for _, mail in to],
+                [mail.data for _, mail in to],
+            ]
+            await connection.execute(_SEND, self._cluster_no, *columns)
+
+        await self._ask(ask)
+
+    async def mail(self, node_id: int) -> Sequence[Mail]:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> Sequence[Mail]:
+            rows = await connection.fetch(_MAIL, self._cluster_no, node_id)
+            return [Mail(*row[:4]) for row in sorted(rows, key=lambda row: row["sent_at"])]
+
+        return await self._ask(ask)
+
     # -- what there is
 
     async def logs(self) -> Sequence[LogRow]:
         """All logs, by number."""
 
         async def ask(connection: Any) -> Sequence[LogRow]:
-            rows = await connection.fetch(
-                "SELECT log_no, topic, partition, topic_id, start_offset FROM muster_logs WHERE cluster_no = $1 "
-                "ORDER BY log_no",
-                self._cluster_no,
-            )
+            rows = await connection.fetch(f"{_LOGS} ORDER BY log_no", self._cluster_no)
             return [LogRow(*row) for row in rows]
 
         return await self._ask(ask)
 
-    async def segments(self) -> Sequence[SegmentRow]:
-        """All segments of any state, by log and base offset."""
+    async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> LogRow | None:
+            row = await connection.fetchrow(
+                f"{_LOGS} AND topic_id = $2 AND partition = $3", self._cluster_no, topic_id, partition
+            )
+            return None if row is None else LogRow(*row)
+
+        return await self._ask(ask)
+
+    async def segments(self, log_no: int) -> Sequence[SegmentRow]:
+        """See `Store`."""
 
         async def ask(connection: Any) -> Sequence[SegmentRow]:
             rows = await connection.fetch(
-                "SELECT segment_no, log_no, base_offset, state FROM muster_segments WHERE cluster_no = $1 "
-                "ORDER BY log_no, base_offset, segment_no",
-                self._cluster_no,
-            )
+                "SELECT segment_no, log_no, base_offset, state FROM muster_segments "
+                "WHERE cluster_no = $1 AND log_no = $2 ORDER BY base_offset, segment_no",
+                self._cluster_no, log_no,
+            )  # fmt: skip
             return [SegmentRow(*row) for row in rows]
 
         return await self._ask(ask)
 
-    async def batches(self) -> AsyncIterator[Sequence[BatchRow]]:
-        """The batches of all live segments, some at a time, by segment and offset: on a connection of its own, for
-        turns go on meanwhile.
-        """
-        await self._ask(_nothing)  # which cluster it is
-        connection = await connect(self._url, self._timeout_s)
-        try:
-            async with connection.transaction():
-                cursor = await connection.cursor(
-                    "SELECT b.segment_no, b.base_offset, b.next_offset, b.data FROM muster_batches b "
-                    "JOIN muster_segments s ON s.cluster_no = b.cluster_no AND s.segment_no = b.segment_no "
-                    f"WHERE b.cluster_no = $1 AND s.state = {LIVE} ORDER BY b.segment_no, b.base_offset",
-                    self._cluster_no,
-                )
-                while rows := await cursor.fetch(FETCHED_ROWS):
-                    yield [BatchRow(*row) for row in rows]
-        except asyncpg.PostgresError as error:
-            raise refusal(error) or StoreAway(f"{type(error).__name__}: {error}") from error
-        except (OSError, asyncpg.InterfaceError) as error:
-            raise StoreAway(str(error) or type(error).__name__) from error
-        finally:
-            connection.terminate()
+    async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
+        """See `Store`."""
 
+        async def ask(connection: Any) -> Sequence[BatchRow]:
+            rows = await connection.fetch(
+                "SELECT segment_no, base_offset, next_offset, data FROM muster_batches "
+                f"WHERE cluster_no = $1 AND segment_no = $2 AND base_offset >= $3 ORDER BY base_offset "
+                f"LIMIT {FETCHED_ROWS}",
+                self._cluster_no, segment_no, since,
+            )  # fmt: skip
+            return [BatchRow(*row) for row in rows]
 
-async def _nothing(_: Any) -> None:
-    """Only be connected."""
+        return await self._ask(ask)
 
 
 def _columns(rows: Sequence[BatchRow]) -> tuple[list[int], list[int], list[int], list[bytes]]:

@@ -68,6 +68,59 @@ MIGRATIONS: Final = (
             "PRIMARY KEY (cluster_no, segment_no, base_offset))",
         ),
     ),
+    Migration(
+        2,
+        "seats of nodes in the place of the one office, the metadata log, and mail",
+        (
+            # numbers of terms, of which the numbers of logs and segments are made: greater than all that there are
+            "ALTER TABLE muster_clusters ADD COLUMN terms bigint NOT NULL DEFAULT 0",
+            "UPDATE muster_clusters SET terms = greatest("
+            "(SELECT coalesce(max(epoch), 0) FROM muster_offices o WHERE o.cluster_no = muster_clusters.cluster_no), "
+            "(SELECT coalesce(max(segment_no), 0) / 16777216 + 1 FROM muster_segments s "
+            "WHERE s.cluster_no = muster_clusters.cluster_no), "
+            "(SELECT coalesce(max(log_no), 0) / 16777216 + 1 FROM muster_logs l "
+            "WHERE l.cluster_no = muster_clusters.cluster_no))",
+            "CREATE TABLE muster_seats ("
+            "cluster_no integer NOT NULL, "
+            "node_id integer NOT NULL, "
+            "epoch bigint NOT NULL, "
+            "turn bigint NOT NULL, "
+            "needs bigint NOT NULL, "
+            "holder text NOT NULL, "
+            "address text NOT NULL, "
+            "expires_at timestamptz NOT NULL, "
+            "PRIMARY KEY (cluster_no, node_id))",
+            "CREATE TABLE muster_metadata ("
+            "cluster_no integer NOT NULL, "
+            "base_offset bigint NOT NULL, "
+            "next_offset bigint NOT NULL, "
+            "writer text NOT NULL, "
+            "data bytea NOT NULL, "
+            "PRIMARY KEY (cluster_no, base_offset))",
+            "CREATE UNIQUE INDEX muster_logs_of_partitions ON muster_logs (cluster_no, topic_id, partition)",
+            "CREATE INDEX muster_segments_of_logs ON muster_segments (cluster_no, log_no)",
+            "CREATE TABLE muster_mail ("
+            "cluster_no integer NOT NULL, "
+            "node_id integer NOT NULL, "
+            "mail_id text NOT NULL, "
+            "sender integer NOT NULL, "
+            "kind smallint NOT NULL, "
+            "data bytea NOT NULL, "
+            "sent_at timestamptz NOT NULL, "
+            "PRIMARY KEY (cluster_no, node_id, mail_id))",
+            "INSERT INTO muster_metadata (cluster_no, base_offset, next_offset, writer, data) "
+            "SELECT b.cluster_no, b.base_offset, b.next_offset, '', b.data FROM muster_batches b "
+            "JOIN muster_segments s ON s.cluster_no = b.cluster_no AND s.segment_no = b.segment_no AND s.state = 0 "
+            "JOIN muster_logs l ON l.cluster_no = s.cluster_no AND l.log_no = s.log_no "
+            "WHERE l.topic = '__cluster_metadata'",
+            "UPDATE muster_segments SET state = 2 WHERE EXISTS (SELECT 1 FROM muster_logs l "
+            "WHERE l.cluster_no = muster_segments.cluster_no AND l.log_no = muster_segments.log_no "
+            "AND l.topic = '__cluster_metadata')",
+            "DELETE FROM muster_logs WHERE topic = '__cluster_metadata'",
+            "DROP TABLE muster_offices",
+            "DROP TABLE muster_nodes",
+        ),
+    ),
 )
 NEWEST: Final = MIGRATIONS[-1].version
 

@@ -1,4 +1,4 @@
-"""`muster serve --cluster URL`: stand by until the office is free, serve while it is held, and stand by again."""
+"""`muster serve --cluster URL`: take a seat, and serve while it is held."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,13 @@ import structlog
 from muster.coordinator.config import Config
 from muster.coordinator.config.listeners import show
 from muster.coordinator.database.postgres import PostgresStore
+from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.standing import Standing
 from muster.coordinator.database.term import Term
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server import GC_EVERY_OBJECTS, SWITCH_S, THIS_MACHINE, stopping_at_signals
 
 log = structlog.get_logger("muster.cluster")
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
-    """Properties of the broker, with Kafka 4.3's defaults."""
-
-    broker_session_timeout_ms: int = 9_000
-    """How long the lease of the office is."""
 
 
 def serving(url: str, name: str, directory: Path | None) -> Callable[[Config, Any], Coroutine[Any, Any, None]]:
@@ -53,12 +45,12 @@ async def _serve(
 async def _serve_from(url: str, name: str, directory: Path, config: Config, ready: Callable[[str, int], None]) -> None:
     stop = stopping_at_signals()
     lease_ms = config.settings(ClusterSettings).broker_session_timeout_ms
-    store = PostgresStore(url, name, timeout_ms=lease_ms // 3)
+    store, questions = [PostgresStore(url, name, timeout_ms=lease_ms // 3) for _ in range(2)]
     machine = THIS_MACHINE
     clock = machine.clock()
 
     def make_term() -> Term:
-        return Term(config, store, machine, clock, directory, loaded=gc.freeze)
+        return Term(config, store, questions, machine, clock, directory, loaded=gc.freeze)
 
     def serves(server: Any) -> None:
         gc.set_threshold(GC_EVERY_OBJECTS)
@@ -67,11 +59,13 @@ async def _serve_from(url: str, name: str, directory: Path, config: Config, read
         ready("localhost" if first.host in WILDCARDS else first.host, first.port)
 
     sys.setswitchinterval(SWITCH_S)
-    node = Standing(store, clock, machine.draw_uuid_text(), _address(config), lease_ms)
+    node_id = None if config.source("node.id") == "default" else config.node_id
+    node = Standing(questions, clock, machine.draw_uuid_text(), _address(config), node_id, lease_ms)
     try:
         await node.live(make_term, stop, serves)
     finally:
         await store.close()
+        await questions.close()
     log.info("stopped")
 
 

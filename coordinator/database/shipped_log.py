@@ -296,6 +296,11 @@ class ShippedLog:
             self._held.extend(rows)
             self._desk.want(self)
 
+    @property
+    def is_closed(self) -> bool:
+        """Its files are closed."""
+        return self._is_closed
+
     def close(self, failure: LogOffline) -> None:
         """Those that still wait are told `failure`; no callback is called afterwards."""
         self._is_closed = True

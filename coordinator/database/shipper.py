@@ -1,15 +1,15 @@
-"""Brings what the logs of this node have to the database, turn by turn, while it holds the office.
+"""Brings what the logs of this node have to the database, turn by turn, while it holds its seat.
 
 One turn is under way at a time. What all logs have by then goes along, in one round trip, and those that wait for it
 are told when the database has it. A turn whose answer is lost is asked after and sent again, until it is known to
-count, or the office is lost: then nobody is told anything, and the node gives up.
+count, or the seat is lost: then nobody is told anything, and the node gives up.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -18,10 +18,11 @@ from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.database.lease import Lease, Outcome, outcome
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
 from muster.coordinator.database.store import (
-    DEAD,
-    STAGED,
+    LIVE,
+    NUMBERS_OF_A_TERM,
     Changes,
     LogRow,
+    Seat,
     SegmentRow,
     Store,
     StoreAway,
@@ -30,9 +31,10 @@ from muster.coordinator.database.store import (
 from muster.coordinator.log.checkpoints import partition_of
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.directory.folder_names import read_other_name
-from muster.coordinator.log.durability import Availability
+from muster.coordinator.log.durability import Availability, Durability, LogDurability
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.storage.interfaces import Storage
+from muster.coordinator.topics.names import METADATA_TOPIC
 
 TURN_BYTES: Final = 4 * 1024 * 1024
 """What one turn brings, or one batch."""
@@ -46,48 +48,81 @@ AGAIN_MS: Final = (20, 50, 100, 200, 500)
 _logger = structlog.get_logger("muster.cluster")
 
 
+class Turn:
+    """What goes along at a time."""
+
+    __slots__ = ("changes", "taken")
+
+    def __init__(self) -> None:
+        self.changes = Changes()
+        self.taken: list[tuple[ShippedLog, int, set[int]]] = []
+        """The logs, the offset up to which each comes along (-1: no batch does), and the segments that it is about."""
+
+    def take(self, log: ShippedLog, bring: Callable[[], int]) -> None:
+        """Let `bring` add something of a log; it returns the offset."""
+        changes = self.changes
+        batches, live, dead = len(changes.batches), len(changes.live), len(changes.dead)
+        next_offset = bring()
+        segments = {row.segment_no for row in changes.batches[batches:]}
+        self.taken.append((log, next_offset, segments.union(changes.live[live:], changes.dead[dead:])))
+
+    def leave_out(self, log: ShippedLog) -> None:
+        """Nothing of this log goes along: another node leads it now."""
+        for one, _, segments in self.taken:
+            if one is log:
+                self.changes.leave_out(log.log_no, segments)
+        self.taken = [one for one in self.taken if one[0] is not log]
+
+    def confirm(self) -> None:
+        """The database has it."""
+        for log, next_offset, _ in self.taken:
+            if next_offset >= 0:
+                log.confirm(next_offset)
+
+
 class Shipper:
-    """The `log.durability.Engine` of a node in office. `run` it until it returns."""
+    """The `log.durability.Engine` of a node with a seat. `run` it until it returns."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
         storage: Storage,
-        epoch: int,
+        seat: Seat,
         lease: Lease,
         run_job: Callable[[Callable[[], object], Callable[[object], object]], object],
         *,
-        turn: int = 0,
-        logs: Iterable[LogRow] = (),
-        segments: Sequence[SegmentRow] = (),
+        known: Callable[[], int],
+        follow: Callable[[int], Awaitable[object]],
         lost: Callable[[str], object] = lambda _: None,
     ) -> None:
-        """`storage`: where the copies are; `run_job(job, done)`: does what works on files, in a thread; `turn`: the
-        last one that counts; `logs`, `segments`: what the database has; `lost` is called once, with the reason, when
-        the node must give up.
+        """`storage`: where the copies are; `run_job(job, done)`: does what works on files, in a thread; `known`: how
+        much of the metadata log this node lives by; `follow(needs)` comes back when that is so much, and the logs that
+        others lead by then are told to `leave`. `lost` is called once, with the reason, when the node must give up.
         """
         self._store = store
         self._clock = clock
         self._storage = storage
         self._run_job = run_job
-        self.epoch = epoch
-        self.turn = turn
+        self.node_id = seat.node_id
+        self.epoch = seat.epoch
+        self.turn = seat.turn
         self.lease = lease
+        self._known_metadata = known
+        self._follow = follow
         self._lost = lost
         self.failure = ""
-        """Why the office is lost."""
-        self._logs = {(row.topic_id, row.partition): row for row in logs}
+        """Why the seat is lost."""
+        self._logs: dict[tuple[bytes, int], LogRow] = {}
         self._known: dict[int, dict[int, int]] = {}
-        for row in segments:
-            if row.state not in (STAGED, DEAD):
-                self._known.setdefault(row.log_no, {})[row.base_offset] = row.segment_no
-        self._next_log = max((row.log_no for row in self._logs.values()), default=0) + 1
-        self._next_segment = max((row.segment_no for row in segments), default=0) + 1
-        self._purge = deque(row.segment_no for row in segments if row.state == DEAD)
+        self._numbers = seat.epoch * NUMBERS_OF_A_TERM
+        self._last_number = self._numbers + NUMBERS_OF_A_TERM
+        self._purge: deque[int] = deque()
         self._new_logs: list[LogRow] = []
         self._dropped: list[int] = []
-        self._dead = [row.segment_no for row in segments if row.state == STAGED]  # of one who did not come to its end
+        self._dead: list[int] = []
+        self._turn: Turn | None = None
+        """What is on its way."""
         self._opened: dict[int, ShippedLog] = {}
         self._wanted: dict[ShippedLog, None] = {}
         self._uploads: deque[Upload] = deque()
@@ -98,19 +133,52 @@ class Shipper:
         self._ended = False
         self._is_idle = False
 
+    # -- which logs are led here
+
+    def lead(self, row: LogRow, segments: Sequence[SegmentRow]) -> None:
+        """The copy of this log was made, of these segments of the database: it is about to be opened."""
+        self._logs[row.topic_id, row.partition] = row
+        self._known[row.log_no] = {one.base_offset: one.segment_no for one in segments if one.state == LIVE}
+        # what is staged is of one who did not come to its end
+        others = [one.segment_no for one in segments if one.state != LIVE]
+        if others:
+            self._dead += others
+            self._wish()
+
+    def leave(self, topic_id: bytes, partition: int) -> None:
+        """Another node leads this log: nothing of it is brought any more. It was closed before."""
+        row = self._logs.pop((topic_id, partition), None)
+        if row is None:
+            return
+        self._known.pop(row.log_no, None)
+        self._new_logs = [one for one in self._new_logs if one.log_no != row.log_no]
+        log = self._opened.pop(row.log_no, None)
+        if log is None:
+            return
+        self._wanted.pop(log, None)
+        if self._turn is not None:
+            self._turn.leave_out(log)
+
+    def drop(self, row: LogRow, segments: Sequence[SegmentRow]) -> None:
+        """The log of a topic that is deleted, and was led by nobody when that was said: it goes."""
+        self._dropped.append(row.log_no)
+        self._dead += [one.segment_no for one in segments]
+        self._wish()
+
     # -- what logs ask
 
-    def durability(self, segments: LogSegments, availability: Availability) -> ShippedLog:
-        """See `Engine`."""
+    def durability(self, segments: LogSegments, availability: Availability) -> LogDurability:
+        """See `Engine`. The metadata log comes from the database and goes nowhere."""
         place = partition_of(segments.directory)
+        if place == (METADATA_TOPIC, 0):
+            return Durability(segments, availability, segments.end_offset, None, wait_for_sync=False)
         topic_id = topic_ids.read(self._storage, segments.directory)
         assert place is not None  # the log manager has made it
         assert topic_id is not None  # and noted it there
         row, is_new = self._logs.get((topic_id, place[1])), False
         if row is None:
             is_new = True
-            row = LogRow(self._next_log, *place, topic_id, segments.start_offset)
-            self._next_log += 1
+            row = LogRow(self.number(), *place, topic_id, segments.start_offset)
             self._logs[topic_id, place[1]] = row
             self._new_logs.append(row)
         known = self._known.pop(row.log_no, {})
@@ -152,9 +220,11 @@ class Shipper:
             wake.set_result(None)
 
     def number(self) -> int:
-        """A number that no segment has."""
-        self._next_segment += 1
-        return self._next_segment - 1
+        """A number that no segment and no log has."""
+        self._numbers += 1
+        if self._numbers >= self._last_number:
+            self.failed("it has no numbers left")
+        return self._numbers
 
     def stage(self, upload: Upload) -> None:
         """A compacted segment is to be brought, when there is time."""
@@ -169,15 +239,15 @@ class Shipper:
         """The node must give up: what it has cannot be relied on, or it may not serve."""
         if not self.failure and not self._ended:
             self.failure = what
-            _logger.error("the office is lost", epoch=self.epoch, reason=what,
-                          what="this node answers nobody any more, and stands by")  # fmt: skip
+            _logger.error("the seat is lost", node=self.node_id, epoch=self.epoch, reason=what,
+                          what="this node answers nobody any more, and begins anew")  # fmt: skip
             self._end()
             self._lost(what)
 
     # -- turns
 
     async def run(self) -> None:
-        """Until `stop`, or the office is lost. Raises only what is a fault of the program."""
+        """Until `stop`, or the seat is lost. Raises only what is a fault of the program."""
         self._watch()
         while not self._ended:
             await self._work()
@@ -193,10 +263,15 @@ class Shipper:
         self._end()
 
     async def drain(self) -> bool:
-        """After `stop` and the end of `run`: bring what is left while the office is held; whether all is there."""
+        """After `stop` and the end of `run`: bring what is left while the seat is held; whether all is there."""
         while not self.failure and (self._wanted or self._new_logs or self._dropped):
             await self._do_turn()
         return not self.failure
+
+    @property
+    def has_ended(self) -> bool:
+        """Nothing more is brought, but what is left."""
+        return self._ended
 
     def _end(self) -> None:
         self._ended = True
@@ -241,36 +316,51 @@ class Shipper:
         self._clock.call_soon(lambda: future.set_result(None))
         await future
 
-    def _collect(self) -> tuple[Changes, list[tuple[ShippedLog, int]]]:
-        """What goes along in the next turn, and up to which offset of which logs that is. Raises OSError."""
-        changes, taken = Changes(), []
+    def _collect(self) -> Turn:
+        """What goes along in the next turn. Raises OSError."""
+        turn = Turn()
+        changes = turn.changes
         changes.new_logs, self._new_logs = self._new_logs, []
         changes.dropped, self._dropped = self._dropped, []
         changes.dead, self._dead = self._dead, []
         left = TURN_BYTES
+
+        def bring() -> int:
+            nonlocal left
+            next_offset, left = log.take(changes, left)
+            return next_offset
+
         while self._wanted and left > 0:
             log = next(iter(self._wanted))
-            next_offset, left = log.take(changes, left)
+            turn.take(log, bring)
             del self._wanted[log]
             if left <= 0:
                 self._wanted[log] = None  # behind the others: there may be more of it
-            if next_offset >= 0:
-                taken.append((log, next_offset))
-        if self._uploads and left > TURN_BYTES // 2 and not self._uploads[0].bring(changes):
-            self._uploads.popleft()
-        return changes, taken
+        if self._uploads and left > TURN_BYTES // 2:
+            self._bring_upload(turn)
+        return turn
+
+    def _bring_upload(self, turn: Turn) -> None:
+        upload = self._uploads[0]
+
+        def bring() -> int:
+            if not upload.bring(turn.changes):
+                self._uploads.popleft()
+            return -1
+
+        turn.take(upload.log, bring)
 
     async def _do_turn(self) -> None:
         try:
-            changes, taken = self._collect()
+            turn = self._turn = self._collect()
         except OSError as error:
             self.failed(f"the copy cannot be read: {error}")
             return
-        if not await self._bring(changes):
-            return
-        self._purge.extend(changes.dead)
-        for log, next_offset in taken:
-            log.confirm(next_offset)
+        is_done = await self._bring(turn.changes)
+        self._turn = None
+        if is_done:
+            self._purge.extend(turn.changes.dead)
+            turn.confirm()
 
     async def _purge_some(self) -> None:
         """Remove some of what is dead. What fails is tried again: the next turn finds out what there is to find."""
@@ -281,7 +371,7 @@ class Shipper:
             self._purge.rotate(-1)
 
     async def _bring(self, changes: Changes) -> bool:
-        """Have the database do a turn, however often it must be asked; False: the office is lost."""
+        """Have the database do a turn, however often it must be asked; False: the seat is lost."""
         turn, first_ms = self.turn + 1, self._clock.mono_ms()
         sent_ms, attempt = first_ms, 0
         while not self.failure:
@@ -293,7 +383,8 @@ class Shipper:
                     sent_ms = first_ms  # nobody knows which of them it was that counts
                     break
                 sent_ms = self._clock.mono_ms()
-                if await self._store.commit(self.epoch, turn, changes, self.lease.length_ms):
+                known, length_ms = self._known_metadata(), self.lease.length_ms
+                if await self._store.commit(self.node_id, self.epoch, turn, known, changes, length_ms):
                     break
             except (StoreAway, StoreRefused) as error:
                 await self._wait(attempt, error)
@@ -306,11 +397,18 @@ class Shipper:
         return True
 
     async def _is_open(self, turn: int) -> bool:
-        """Whether a turn whose answer was lost does not count yet; False: it does, or the office is lost."""
-        office = await self._store.office()
-        found = outcome(office, self.epoch, turn)
+        """Whether a turn whose answer was lost, or that was refused, does not count yet; False: it does, or the seat is
+        lost.
+        """
+        seat = next((one for one in await self._store.seats() if one.node_id == self.node_id), None)
+        found = outcome(seat, self.epoch, turn, self._known_metadata())
         if found is Outcome.LOST:
-            self.failed(f"another node took it: {office.address or office.holder}, in epoch {office.epoch}")
+            self.failed("others have taken this node for dead, or another one has its id")
+        if found is Outcome.BEHIND and seat is not None:
+            await self._follow(seat.needs)
+            if self._known_metadata() < seat.needs:
+                self.failed("it stops, and does not know what others lead")
+            return True
         return found is Outcome.AGAIN
 
     async def _wait(self, attempt: int, error: Exception) -> None:

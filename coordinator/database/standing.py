@@ -1,6 +1,4 @@
-"""What a node does from its start to its end: it stands by until the office is free, serves while it is held, and
-stands by again when it is lost.
-"""
+"""The life of a process of a cluster: it takes a seat, serves while it holds it, and takes one anew when it is lost."""
 
 from __future__ import annotations
 
@@ -11,24 +9,29 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.database.store import Office, Store, StoreAway, StoreRefused
+from muster.coordinator.database.store import Seat, Store, StoreAway, StoreRefused
 from muster.coordinator.database.term import Term
 
 LOOK_MS: Final = 500
-"""How often who stands by asks whether the office is free."""
+"""How often who has no seat asks for one."""
 
 _logger = structlog.get_logger("muster.cluster")
 
 
 class Standing:
-    """One node."""
+    """One process."""
 
-    def __init__(self, store: Store, clock: Clock, holder: str, address: str, lease_ms: int) -> None:
-        """`holder`: a name that no other process has, or had; `address`: how people call the node."""
+    def __init__(
+        self, store: Store, clock: Clock, holder: str, address: str, node_id: int | None, lease_ms: int
+    ) -> None:
+        """`holder`: a name that no other process has, or had; `address`: how people call the node; `node_id`: of the
+        seat; None: of the first that is free.
+        """
         self._store = store
         self._clock = clock
         self._holder = holder
         self._address = address
+        self._node_id = node_id
         self._lease_ms = lease_ms
 
     async def live(
@@ -38,47 +41,47 @@ class Standing:
         good.
         """
         while True:
-            taken = await self._stand_by(stop)
+            taken = await self._sit_down(stop)
             if taken is None:
                 return
-            office, asked_ms = taken
+            seat, asked_ms = taken
             term = make_term()
             try:
-                await term.begin(office, asked_ms, self._lease_ms)
+                await term.begin(seat, asked_ms, self._lease_ms)
             except StoreAway as error:
-                _logger.warning("the office cannot be taken", reason=str(error), what="this node stands by again")
+                _logger.warning("the node cannot serve", node=seat.node_id, reason=str(error), what="it begins anew")
                 continue
-            except Exception:  # whatever it is ends this node: another one shall not wait for the end of the lease
-                await self._give_back(office.epoch)
+            except Exception:  # whatever it is ends this node: others shall not wait for the end of the lease
+                await self._stand_up(seat)
                 raise
             serves(term.server)
             await _first_of(stop, term.lost)
-            is_whole = await term.end()
+            is_whole = await term.end(hands_over=stop.is_set())
             if stop.is_set():
                 if is_whole:
-                    await self._give_back(office.epoch)
+                    await self._stand_up(seat)
                 return
 
-    async def _stand_by(self, stop: asyncio.Event) -> tuple[Office, int] | None:
-        """Wait until the office is this node's: it, and the monotonic time at which it was asked for; None: `stop` is
-        set. Raises StoreRefused.
+    async def _sit_down(self, stop: asyncio.Event) -> tuple[Seat, int] | None:
+        """Wait until there is a seat: it, and the monotonic time at which it was asked for; None: `stop` is set. Raises
+        StoreRefused.
         """
-        told: object = None
+        told = ""
         while not stop.is_set():
             asked_ms = self._clock.mono_ms()
             try:
-                office = await self._store.acquire(self._holder, self._address, self._lease_ms)
+                seat = await self._store.take_seat(self._holder, self._address, self._node_id, self._lease_ms)
             except StoreAway as error:
                 if told != "away":
                     told = "away"
                     _logger.warning("the database is away", reason=str(error), what="it is asked again and again")
             else:
-                if office.holder == self._holder:
-                    return office, asked_ms
-                if told != office.epoch:
-                    told = office.epoch
-                    in_office = office.address or office.holder
-                    _logger.info("standing by", in_office=in_office, epoch=office.epoch)
+                if seat is not None:
+                    return seat, asked_ms
+                if told != "taken" and self._node_id is not None:
+                    told = "taken"
+                    what = "this one waits until it stops: give each a node.id of its own, or none"
+                    _logger.warning("another node has this id", node=self._node_id, what=what)
             await self._pause(stop)
         return None
 
@@ -88,13 +91,13 @@ class Standing:
         await _first_of(stop, over)
         timer.cancel()
 
-    async def _give_back(self, epoch: int) -> None:
-        """Let another node take the office at once. What cannot be told now, the end of the lease tells."""
+    async def _stand_up(self, seat: Seat) -> None:
+        """Give the seat up at once. What cannot be told now, the end of the lease tells."""
         try:
-            await self._store.release(self._holder, epoch)
+            await self._store.leave_seat(seat.node_id, seat.epoch)
         except (StoreAway, StoreRefused) as error:
-            _logger.warning("the office could not be given back", reason=str(error),
-                            what="another node takes it when the lease is over")  # fmt: skip
+            _logger.warning("the seat could not be given up", reason=str(error),
+                            what="others lead what it led when the lease is over")  # fmt: skip
 
 
 async def _first_of(*events: asyncio.Event) -> None:

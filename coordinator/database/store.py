@@ -2,15 +2,20 @@
 
 `postgres.PostgresStore` asks PostgreSQL; the simulation has one in memory that fails, is slow, and lies by time-out.
 
-**Office, epoch and turn.** One node at a time holds the office of a cluster. Each that takes it gets a greater *epoch*.
-What it writes, it writes in *turns* with numbers that rise by one, and a turn counts only if the database finds the
-epoch and the turn before it. So a node that lost the office cannot write, a turn that was sent twice counts once, and
-whether one whose answer was lost has counted is read from the number.
+**Seat, epoch and turn.** Each node holds a *seat*: that of its node id. Who takes one gets an *epoch* that nobody had
+before. What a node writes, it writes in *turns* with numbers that rise by one, and a turn counts only if the database
+finds the epoch and the turn before it. So a node that lost its seat cannot write, a turn that was sent twice counts
+once, and whether one whose answer was lost has counted is read from the number.
+
+**The metadata log** is written by all nodes: a row counts only at the end of what there is, so that whoever decides has
+seen all before. It says who leads which partition. A row that takes partitions from nodes makes their seats *need* it
+in the same transaction: their turns count only once they know it. So whoever reads such a row finds all that the leader
+before has ever written, and that leader writes no more.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -21,6 +26,9 @@ STAGED: Final = 1
 DEAD: Final = 2
 """It is not needed any more, and its batches go when there is time."""
 
+NUMBERS_OF_A_TERM: Final = 1 << 24
+"""Logs and segments that are new in one term of a seat have numbers from `epoch * NUMBERS_OF_A_TERM` on."""
+
 
 class StoreAway(Exception):
     """The database cannot be reached, or did not answer: what was asked may have been done, or may still be."""
@@ -30,11 +38,15 @@ class StoreRefused(Exception):
     """The database will not do what was asked, however often: one sentence that says why, and what to do."""
 
 
-class Office(NamedTuple):
-    """Who holds the office, and how far it came."""
+class Seat(NamedTuple):
+    """One node, and how far it came."""
 
+    node_id: int
     epoch: int
+    """Of this term: no other one of the cluster has it."""
     turn: int
+    needs: int
+    """What the node must know of the metadata log, so that its turns count."""
     holder: str
     address: str
     remaining_ms: int
@@ -76,6 +88,24 @@ class BatchRow(NamedTuple):
     data: bytes
 
 
+class MetadataRow(NamedTuple):
+    """Whole batches of the metadata log. `writer`: a text that nobody else has written with."""
+
+    base_offset: int
+    next_offset: int
+    writer: str
+    data: bytes
+
+
+class Mail(NamedTuple):
+    """What one node asks or tells another. `mail_id`: of the question, also in the answer."""
+
+    mail_id: str
+    sender: int
+    kind: int
+    data: bytes
+
+
 @dataclass(slots=True)
 class Changes:
     """All that one turn brings. Done in the order of the fields, wholly or not at all."""
@@ -97,6 +127,15 @@ class Changes:
         """Whether there is nothing but batches, or nothing at all."""
         return not (self.new_logs or self.new_segments or self.starts or self.live or self.dead or self.dropped)
 
+    def leave_out(self, log_no: int, segments: Collection[int]) -> None:
+        """Nothing of this log, with these segments, goes along: another node leads it now."""
+        self.new_logs = [row for row in self.new_logs if row.log_no != log_no]
+        self.new_segments = [row for row in self.new_segments if row.log_no != log_no]
+        self.batches = [row for row in self.batches if row.segment_no not in segments]
+        self.starts.pop(log_no, None)
+        self.live = [number for number in self.live if number not in segments]
+        self.dead = [number for number in self.dead if number not in segments]
+
 
 class Store(Protocol):
     """The database. Each call ends within its time: with an answer, StoreAway or StoreRefused."""
@@ -104,21 +143,46 @@ class Store(Protocol):
     async def identity(self) -> Identity:
         """Of the cluster."""
 
-    async def acquire(self, holder: str, address: str, lease_ms: int) -> Office:
-        """Take the office if it is free, or was this holder's: the office as it is then, whoever has it. Whoever stands
-        by is noted.
+    # -- seats
+
+    async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
+        """Sit down: at the seat of that id; None: at the one that this holder had, the first that is free, or a new
+        one. It gets a new epoch. None is returned while another holder has the one that was asked for, or was quicker.
         """
 
-    async def release(self, holder: str, epoch: int) -> None:
-        """Give the office up, if it is still held in that epoch."""
+    async def leave_seat(self, node_id: int, epoch: int) -> None:
+        """Stand up, if the seat is still held in that epoch."""
 
-    async def office(self) -> Office:
-        """Who holds it."""
+    async def seats(self) -> Sequence[Seat]:
+        """All seats, by id."""
 
-    async def commit(self, epoch: int, turn: int, changes: Changes, lease_ms: int) -> bool:
-        """Do what a turn brings, and hold the office for `lease_ms` from now. False: nothing was done, for the epoch is
-        over, or this turn was done before.
+    async def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
+        """Do what a turn brings, and hold the seat for `lease_ms` from now. False: nothing was done, for the epoch is
+        over, this turn was done before, or the seat needs more of the metadata log than `known`.
         """
+
+    # -- the metadata log
+
+    async def metadata(self, since: int) -> Sequence[MetadataRow]:
+        """The rows from that offset on, in order; perhaps not all of them."""
+
+    async def write_metadata(
+        self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
+    ) -> bool:
+        """Add a row at the end. The seats `needing` need it from then on; the seats `dead` (by node id, the epoch), of
+        which the lease is over, are free. False: nothing was done, for there is a row at its offset, or one of these
+        is not dead.
+        """
+
+    # -- mail
+
+    async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
+        """Put these into the boxes of nodes."""
+
+    async def mail(self, node_id: int) -> Sequence[Mail]:
+        """Take what there is for a node, oldest first. What is very old goes unread."""
+
+    # -- logs
 
     async def purge(self, segment_no: int) -> bool:
         """Remove some batches of a dead segment, and the segment when none is left; whether nothing is left. It needs
@@ -128,11 +192,14 @@ class Store(Protocol):
     async def logs(self) -> Sequence[LogRow]:
         """All logs, by number."""
 
-    async def segments(self) -> Sequence[SegmentRow]:
-        """All segments of any state, by log and base offset."""
+    async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
+        """That of a partition, if it has one."""
 
-    def batches(self) -> AsyncIterator[Sequence[BatchRow]]:
-        """The batches of all live segments, some at a time, by segment and offset."""
+    async def segments(self, log_no: int) -> Sequence[SegmentRow]:
+        """The segments of a log, of any state, by base offset and number."""
+
+    async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
+        """Some batches of a segment, from an offset on; none: that is its end."""
 
     async def close(self) -> None:
         """Hang up."""

@@ -1,5 +1,5 @@
-"""One term of office: from taking it to giving it up. The node is an ordinary `Server` over a copy of the logs, whose
-appends count when the database has them.
+"""One term of a node: from taking a seat to giving it up. The node is an ordinary `Server` over copies of the logs that
+it leads, whose appends count when the database has them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
 from muster.coordinator.database import copy
 from muster.coordinator.database.lease import Lease
+from muster.coordinator.database.membership import Membership
+from muster.coordinator.database.metadata_keeper import MetadataKeeper
+from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.shipper import Shipper
-from muster.coordinator.database.store import Office, Store, StoreAway
+from muster.coordinator.database.store import MetadataRow, Seat, Store, StoreAway
 from muster.coordinator.log import FilesystemSync, Storage
 from muster.coordinator.log.durability import Engine
 from muster.coordinator.machine import Machine, Post
 from muster.coordinator.server import Server
+from muster.coordinator.topics.errors import ApiError
 
 if TYPE_CHECKING:
     from muster.coordinator.log import SharedSync
@@ -30,8 +34,8 @@ if TYPE_CHECKING:
 _logger = structlog.get_logger("muster.cluster")
 
 
-class OfficeMachine(Machine):
-    """The machine of a node in office: `below`, but for what makes logs durable."""
+class SeatMachine(Machine):
+    """The machine of a node with a seat: `below`, but for what makes logs durable."""
 
     def __init__(self, below: Machine, storage: Storage, engine: Engine) -> None:
         self._below = below
@@ -65,12 +69,13 @@ class OfficeMachine(Machine):
 
 
 class Term:
-    """See the module. `lost`: set when the office is lost."""
+    """See the module. `lost`: set when the seat is lost."""
 
     def __init__(
         self,
         config: Config,
         store: Store,
+        questions: Store,
         machine: Machine,
         clock: Clock,
         directory: Path | None,
@@ -78,10 +83,13 @@ class Term:
         open_server: Callable[..., Any] = Server,
         loaded: Callable[[], object] = lambda: None,
     ) -> None:
-        """`directory`: where the copy is made; None: in memory. `open_server`: makes the server, for tests."""
+        """`store`: for turns; `questions`: the same database, for all else. `directory`: where the copies are made;
+        None: in memory. `open_server`: makes the server, for tests.
+        """
         self._open_server = open_server
         self._config = config
         self._store = store
+        self._questions = questions
         self._machine = machine
         self._clock = clock
         self._directory = directory
@@ -89,67 +97,83 @@ class Term:
         self.lost = asyncio.Event()
         self.server: Any = None
         self._shipper: Shipper
+        self.membership: Membership
+        self._keeper: MetadataKeeper
         self._turns: asyncio.Task[None]
+        self._following: asyncio.Task[None] | None = None
 
-    async def begin(self, office: Office, asked_ms: int, lease_ms: int) -> None:
-        """The office was taken: make the copy, load, listen. Raises OSError, and the errors of the store, of the log
-        and of the copy.
+    async def begin(self, seat: Seat, asked_ms: int, lease_ms: int) -> None:
+        """The seat was taken: read the metadata log, join, load, listen. Raises OSError, and the errors of the store,
+        of the log and of the copy.
 
         `asked_ms`: the monotonic time at which it was asked for.
         """
         began_ms = self._clock.mono_ms()
         storage = self._machine.storage(self._directory)
         copy.clear(storage)
-        identity = await self._store.identity()
+        identity, rows = await self._questions.identity(), await self._metadata()
+        copy.begin(storage, rows, identity, seat.node_id)
         post = asyncio.get_running_loop().call_soon_threadsafe
         self._files = self._machine.workers(post, 1)
-        lease = Lease(lease_ms, asked_ms)
-        # the lease must not end while the copy is made
-        keeper = Shipper(self._store, self._clock, storage, office.epoch, lease, self._files.run, lost=self._on_lost)
-        keeping = asyncio.create_task(keeper.run())
-        try:
-            copied = await copy.make(self._store, storage, identity, self._config.node_id)
-        except Exception:  # whatever it is goes up; what keeps the office ends before
-            keeper.stop()
-            await keeping
-            self._files.close()
-            raise
-        keeper.stop()
-        await keeping
-        if keeper.failure:
-            self._files.close()
-            raise StoreAway(keeper.failure)
-        self._shipper = Shipper(
+        keeper = self._keeper = MetadataKeeper(self._questions, self._clock, self._machine.draw_uuid_text)
+        keeper.began = rows[-1].next_offset if rows else 0
+        shipper = self._shipper = Shipper(
             self._store,
             self._clock,
             storage,
-            office.epoch,
-            lease,
+            seat,
+            Lease(lease_ms, asked_ms),
             self._files.run,
-            turn=keeper.turn,
-            logs=copied.logs,
-            segments=copied.segments,
+            known=lambda: keeper.known,
+            follow=keeper.follow_to,
             lost=self._on_lost,
         )
-        self._turns = asyncio.create_task(self._shipper.run())
+        settings = self._config.settings(ClusterSettings)
+        self.membership = Membership(seat, self._questions, storage, shipper, keeper, self._clock, settings)
+        self._turns = asyncio.create_task(shipper.run())
         config = shallow_copy(self._config)
-        config.data_dir, config.cluster_id = self._directory, identity.cluster_id
-        machine = OfficeMachine(self._machine, storage, self._shipper)
-        self.server = self._open_server(config, machine=machine, loaded=self._loaded)
+        config.data_dir, config.cluster_id, config.node_id = self._directory, identity.cluster_id, seat.node_id
+        machine = SeatMachine(self._machine, storage, shipper)
+        self.server = self._open_server(config, machine=machine, loaded=self._loaded, membership=self.membership)
         try:
             await self.server.start()
-        except Exception:  # whatever it is goes up; nothing of the term goes on
+        except Exception as error:  # whatever it is goes up; nothing of the term goes on
             self.server = None  # it has stopped itself
-            await self.end()
+            await self.end(hands_over=False)
+            if isinstance(error, ApiError):  # the database was away for too long
+                raise StoreAway(error.message) from error
             raise
-        _logger.info("in office", epoch=office.epoch, partitions=len(copied.logs), mb=copied.bytes_read // 1_000_000,
+        self._following = asyncio.create_task(self._follow())
+        _logger.info("this node serves", node=seat.node_id, epoch=seat.epoch, metadata_offset=keeper.known,
                      took_ms=self._clock.mono_ms() - began_ms)  # fmt: skip
+
+    async def _metadata(self) -> list[MetadataRow]:
+        rows: list[MetadataRow] = []
+        while found := await self._questions.metadata(rows[-1].next_offset if rows else 0):
+            rows += found
+        return rows
+
+    async def _follow(self) -> None:
+        try:
+            await self.membership.run()
+        except Exception as error:
+            _logger.error("the metadata log cannot be followed", exc_info=error)
+            self._shipper.failed(f"the metadata log cannot be followed: {error}")
 
     def _on_lost(self, _: str) -> None:
         self.lost.set()
 
-    async def end(self) -> bool:
-        """Give up: stop serving, bring what is left; whether all that was acknowledged, and all else, is there."""
+    async def end(self, *, hands_over: bool) -> bool:
+        """Give up: let others lead (`hands_over`), stop serving, bring what is left; whether all that was acknowledged,
+        and all else, is there.
+        """
+        if hands_over and not self._shipper.failure:
+            await self.membership.leave()
+        self.membership.stop()
+        if self._following is not None:
+            await self._following
+        await self._keeper.stop()
+        await self.membership.stop_fetching()
         if self.server is not None:
             await self.server.stop()
         self._shipper.stop()

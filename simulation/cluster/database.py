@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from random import Random
 from typing import Final, TypeVar
 
@@ -16,7 +17,9 @@ from muster.coordinator.database.store import (
     Changes,
     Identity,
     LogRow,
-    Office,
+    Mail,
+    MetadataRow,
+    Seat,
     SegmentRow,
     StoreAway,
 )
@@ -31,78 +34,136 @@ T = TypeVar("T")
 
 
 class Tables:
-    """What the database has, and does. `writers`: who has written in which epoch."""
+    """What the database has, and does."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.identity = Identity("cluster-of-the-simulation", "AAAAAAAAAAAAAAAAAAAAAQ")
-        self.epoch = self.turn = 0
-        self.holder = ""
-        self.expires_ms = world.ms
+        self.terms = 0
+        self.rows: dict[int, Seat] = {}
+        """The seats; `remaining_ms` is the moment at which the lease is over."""
+        self.log: dict[int, MetadataRow] = {}
+        self.boxes: dict[int, list[Mail]] = {}
         self.logs: dict[int, LogRow] = {}
-        self.segments: dict[int, SegmentRow] = {}
-        self.batches: dict[tuple[int, int], BatchRow] = {}
+        self.segments_by_no: dict[int, SegmentRow] = {}
+        self.rows_of: dict[tuple[int, int], BatchRow] = {}
         self.is_down = False
         """It answers nobody."""
 
-    def office(self) -> Office:
-        return Office(self.epoch, self.turn, self.holder, self.holder, self.expires_ms - self._world.ms)
+    # -- seats
 
-    def acquire(self, holder: str, lease_ms: int) -> Office:
-        if self.expires_ms <= self._world.ms or self.holder == holder:
-            self.epoch, self.turn, self.holder = self.epoch + 1, 0, holder
-            self.expires_ms = self._world.ms + lease_ms
-        return self.office()
+    def seats(self) -> list[Seat]:
+        now_ms = self._world.ms
+        return [seat._replace(remaining_ms=seat.remaining_ms - now_ms) for _, seat in sorted(self.rows.items())]
 
-    def release(self, holder: str, epoch: int) -> None:
-        if (self.holder, self.epoch) == (holder, epoch):
-            self.expires_ms = self._world.ms
+    def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
+        now_ms = self._world.ms
+        if node_id is None:
+            own = [seat.node_id for seat in self.rows.values() if seat.holder == holder]
+            free = [seat.node_id for seat in self.rows.values() if seat.remaining_ms <= now_ms]
+            node_id = min(own or free, default=max(self.rows, default=0) + 1)
+        self.terms += 1
+        seat = self.rows.get(node_id)
+        if seat is not None and seat.remaining_ms > now_ms and seat.holder != holder:
+            return None
+        needs = 0 if seat is None else seat.needs
+        taken = Seat(node_id, self.terms, 0, needs, holder, address, now_ms + lease_ms)
+        self.rows[node_id] = taken
+        return taken._replace(remaining_ms=lease_ms)
 
-    def commit(self, epoch: int, turn: int, changes: Changes, lease_ms: int) -> bool:
-        if self.epoch != epoch or self.turn != turn - 1:
+    def leave_seat(self, node_id: int, epoch: int) -> None:
+        seat = self.rows.get(node_id)
+        if seat is not None and seat.epoch == epoch:
+            self.rows[node_id] = seat._replace(remaining_ms=self._world.ms)
+
+    # -- the metadata log
+
+    def metadata(self, since: int) -> list[MetadataRow]:
+        return [row for offset, row in sorted(self.log.items()) if offset >= since][:FETCHED_ROWS]
+
+    def write_metadata(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
+        if row.base_offset in self.log:
             return False
-        self.turn, self.expires_ms = turn, self._world.ms + lease_ms
+        if row.base_offset != max((one.next_offset for one in self.log.values()), default=0):
+            raise AssertionError(f"there is a gap before {row.base_offset}")
+        seats, now_ms = self.rows, self._world.ms
+        for node_id, epoch in dead.items():
+            if seats[node_id].epoch != epoch or seats[node_id].remaining_ms > now_ms:
+                return False
+        for node_id in dead:
+            seats[node_id] = seats[node_id]._replace(epoch=0)
+        for node_id in needing:
+            if node_id in seats:
+                seats[node_id] = seats[node_id]._replace(needs=row.next_offset)
+        self.log[row.base_offset] = row
+        return True
+
+    # -- mail
+
+    def send(self, to: Sequence[tuple[int, Mail]]) -> None:
+        for node_id, mail in to:
+            box = self.boxes.setdefault(node_id, [])
+            if mail.mail_id not in [one.mail_id for one in box]:
+                box.append(mail)
+
+    def mail(self, node_id: int) -> list[Mail]:
+        return self.boxes.pop(node_id, [])
+
+    # -- logs
+
+    def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
+        seat = self.rows.get(node_id)
+        if seat is None or (seat.epoch, seat.turn) != (epoch, turn - 1) or seat.needs > known:
+            return False
+        self.rows[node_id] = seat._replace(turn=turn, remaining_ms=self._world.ms + lease_ms)
         for log in changes.new_logs:
             if log.log_no in self.logs:
                 raise AssertionError(f"log {log.log_no} is there")
             self.logs[log.log_no] = log
         for segment in changes.new_segments:
-            if segment.segment_no in self.segments:
+            if segment.segment_no in self.segments_by_no:
                 raise AssertionError(f"segment {segment.segment_no} is there")
-            self.segments[segment.segment_no] = segment
+            self.segments_by_no[segment.segment_no] = segment
         for row in changes.batches:
             key = row.segment_no, row.base_offset
-            if key in self.batches:
+            if key in self.rows_of:
                 raise AssertionError(f"a row at {key} is there")
-            self.batches[key] = row
+            self.rows_of[key] = row
         for log_no, start_offset in changes.starts.items():
             if log_no in self.logs:
                 self.logs[log_no] = self.logs[log_no]._replace(start_offset=start_offset)
         for state, numbers in ((LIVE, changes.live), (DEAD, changes.dead)):
             for number in numbers:
-                if number in self.segments:
-                    self.segments[number] = self.segments[number]._replace(state=state)
+                if number in self.segments_by_no:
+                    self.segments_by_no[number] = self.segments_by_no[number]._replace(state=state)
         for log_no in changes.dropped:
             self.logs.pop(log_no, None)
         return True
 
     def purge(self, segment_no: int) -> bool:
-        segment = self.segments.get(segment_no)
+        segment = self.segments_by_no.get(segment_no)
         if segment is None or segment.state != DEAD:
             return True
-        keys = sorted(key for key in self.batches if key[0] == segment_no)
+        keys = sorted(key for key in self.rows_of if key[0] == segment_no)
         for key in keys[:PURGED_ROWS]:
-            del self.batches[key]
+            del self.rows_of[key]
         if len(keys) <= PURGED_ROWS:
-            del self.segments[segment_no]
+            del self.segments_by_no[segment_no]
         return len(keys) <= PURGED_ROWS
 
-    def live_rows(self) -> list[BatchRow]:
-        live = {number for number, segment in self.segments.items() if segment.state == LIVE}
-        return [row for key, row in sorted(self.batches.items()) if key[0] in live]
+    def log_of(self, topic_id: bytes, partition: int) -> LogRow | None:
+        rows = [row for row in self.logs.values() if (row.topic_id, row.partition) == (topic_id, partition)]
+        if len(rows) > 1:
+            raise AssertionError(f"a partition has two logs: {rows}")
+        return rows[0] if rows else None
 
-    def all_segments(self) -> list[SegmentRow]:
-        return sorted(self.segments.values(), key=lambda row: (row.log_no, row.base_offset, row.segment_no))
+    def segments(self, log_no: int) -> list[SegmentRow]:
+        found = [row for row in self.segments_by_no.values() if row.log_no == log_no]
+        return sorted(found, key=lambda row: (row.base_offset, row.segment_no))
+
+    def batches(self, segment_no: int, since: int) -> list[BatchRow]:
+        rows = [row for key, row in sorted(self.rows_of.items()) if key[0] == segment_no and key[1] >= since]
+        return rows[:FETCHED_ROWS]
 
 
 class FaultyStore:
@@ -156,17 +217,33 @@ class FaultyStore:
     async def identity(self) -> Identity:
         return await self._ask(lambda: self._tables.identity)
 
-    async def acquire(self, holder: str, address: str, lease_ms: int) -> Office:  # noqa: ARG002
-        return await self._ask(lambda: self._tables.acquire(holder, lease_ms))
+    async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
+        return await self._ask(lambda: self._tables.take_seat(holder, address, node_id, lease_ms))
 
-    async def release(self, holder: str, epoch: int) -> None:
-        await self._ask(lambda: self._tables.release(holder, epoch))
+    async def leave_seat(self, node_id: int, epoch: int) -> None:
+        await self._ask(lambda: self._tables.leave_seat(node_id, epoch))
 
-    async def office(self) -> Office:
-        return await self._ask(self._tables.office)
+    async def seats(self) -> Sequence[Seat]:
+        return await self._ask(self._tables.seats)
 
-    async def commit(self, epoch: int, turn: int, changes: Changes, lease_ms: int) -> bool:
-        return await self._ask(lambda: self._tables.commit(epoch, turn, changes, lease_ms))
+    async def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
+        # as it is sent now: what is left out of it afterwards was on its way
+        sent = deepcopy(changes)
+        return await self._ask(lambda: self._tables.commit(node_id, epoch, turn, known, sent, lease_ms))
+
+    async def metadata(self, since: int) -> Sequence[MetadataRow]:
+        return await self._ask(lambda: self._tables.metadata(since))
+
+    async def write_metadata(
+        self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
+    ) -> bool:
+        return await self._ask(lambda: self._tables.write_metadata(row, needing, dead or {}))
+
+    async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
+        await self._ask(lambda: self._tables.send(to))
+
+    async def mail(self, node_id: int) -> Sequence[Mail]:
+        return await self._ask(lambda: self._tables.mail(node_id))
 
     async def purge(self, segment_no: int) -> bool:
         return await self._ask(lambda: self._tables.purge(segment_no))
@@ -174,15 +251,14 @@ class FaultyStore:
     async def logs(self) -> Sequence[LogRow]:
         return await self._ask(lambda: sorted(self._tables.logs.values()))
 
-    async def segments(self) -> Sequence[SegmentRow]:
-        return await self._ask(self._tables.all_segments)
+    async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
+        return await self._ask(lambda: self._tables.log_of(topic_id, partition))
 
-    async def batches(self) -> AsyncIterator[Sequence[BatchRow]]:
-        # as one statement sees them
-        rows = await self._ask(self._tables.live_rows)
-        for at in range(0, len(rows), FETCHED_ROWS):
-            yield rows[at : at + FETCHED_ROWS]
-            await self._ask(lambda: None)
+    async def segments(self, log_no: int) -> Sequence[SegmentRow]:
+        return await self._ask(lambda: self._tables.segments(log_no))
+
+    async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
+        return await self._ask(lambda: self._tables.batches(segment_no, since))
 
     async def close(self) -> None:
         pass

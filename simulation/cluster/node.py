@@ -40,18 +40,20 @@ class Node:
         self.clock = self.machine.clock()
         self.server: Any = None
         config = load(listen="127.0.0.1:9092", in_memory=True)
-        standing = Standing(self.store, self.clock, uuids.draw_uuid_text(world.rng.randbytes), name, lease_ms)
+        holder = uuids.draw_uuid_text(world.rng.randbytes)
+        standing = Standing(self.store, self.clock, holder, name, None, lease_ms)
         self._stop = asyncio.Event()
 
         def make_term() -> Term:
-            return Term(config, self.store, self.machine, self.clock, None, open_server=self._open(open_server))
+            opens = self._open(open_server)
+            return Term(config, self.store, self.store, self.machine, self.clock, None, open_server=opens)
 
         self._task = self.loop.create_task(standing.live(make_term, self._stop))
         self.turns()
 
     def _open(self, open_server: Callable[..., Any]) -> Callable[..., Any]:
-        def make(config: Any, machine: Machine, loaded: Any) -> Any:  # noqa: ARG001
-            self.server = open_server(self, machine)
+        def make(config: Any, machine: Machine, loaded: Any, membership: Any) -> Any:  # noqa: ARG001
+            self.server = open_server(self, machine, membership, config.node_id)
             return self.server
 
         return make
@@ -114,6 +116,10 @@ class Node:
         self.alive = False
         for task in asyncio.all_tasks(self.loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # a process that was killed tells nothing
+        # what is thrown away with it wakes nobody, and begins nothing
+        loop: Any = self.loop
+        loop.call_soon = lambda *_, **__: None
+        loop.create_task = lambda coroutine, **_: coroutine.close()
         self.loop.close()
 
 

@@ -1,5 +1,5 @@
-"""`muster serve --cluster`: nodes over one PostgreSQL, under real clients, with kills, stops, and a database that hangs
-up.
+"""`muster serve --cluster`: three nodes over one PostgreSQL, under real clients, with kills, stops, nodes that stand
+still, and a database that hangs up.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from muster.coordinator.cli import main
 from muster.coordinator.database import administration
@@ -24,15 +25,15 @@ from tests.support.postgres import own_database
 from tests.support.servers import QUICK, MusterServer
 
 pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
-PARTITIONS = 2
+PARTITIONS = 6
 LEASE_MS = 2_500
 
 
 class ClusterNode(MusterServer):
-    """A node that may stand by for long before it is ready."""
+    """A node."""
 
     def begin(self) -> None:
-        """Run it; it may have to stand by."""
+        """Run it."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.workdir)
 
@@ -61,23 +62,36 @@ def database(postgres: str) -> Iterator[str]:
 
 @pytest.fixture
 def nodes(database: str, tmp_path: Path) -> Iterator[list[ClusterNode]]:
-    """Two of them, the first in office and the second standing by."""
+    """Three of them, with the ids 1, 2, 3."""
     asyncio.run(administration.init(database, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
-    made = []
-    for number in range(2):
-        properties = {**QUICK, "offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2",
-                      "broker.session.timeout.ms": str(LEASE_MS)}  # fmt: skip
-        arguments = ["--cluster", database, "--topic", f"orders:{PARTITIONS}"]
-        node = ClusterNode(tmp_path / f"node-{number}", properties, arguments=arguments)
-        node.bootstrap = f"127.0.0.1:{free_port()}"
-        made.append(node)
-    made[0].begin()
-    made[0].until_ready()
-    made[1].begin()
     with ExitStack() as ends:  # each of them is ended, also when one does not end as it should
-        for node in made:
+        made = []
+        for number in range(3):
+            properties = {**QUICK, "offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "3",
+                          "broker.session.timeout.ms": str(LEASE_MS)}  # fmt: skip
+            arguments = ["--cluster", database, "--topic", f"orders:{PARTITIONS}"]
+            node = ClusterNode(tmp_path / f"node-{number}", properties, arguments=arguments)
+            node.bootstrap = f"127.0.0.1:{free_port()}"
+            made.append(node)
             ends.callback(end, node)
+            node.begin()
+            node.until_ready()
+        until_led_by(made, {1, 2, 3})
         yield made
+
+
+def leaders(nodes: list[ClusterNode], topic: str) -> list[int]:
+    """Of the partitions, as the first node tells that runs."""
+    asked = next(node for node in nodes if node.running)
+    admin = AdminClient({"bootstrap.servers": asked.bootstrap, "log_level": 0})
+    found = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    return [found[index].leader for index in sorted(found)]
+
+
+def until_led_by(nodes: list[ClusterNode], wanted: set[int]) -> None:
+    """Until each of these nodes, and no other, leads something of what clients need."""
+    while any(set(leaders(nodes, topic)) != wanted for topic in ("orders", "__consumer_offsets")):
+        pass
 
 
 def end(node: ClusterNode) -> None:
@@ -134,7 +148,7 @@ class Load:
             try:
                 rows = self.consumer.commit(asynchronous=False)
             except KafkaException:
-                continue  # between two holders of the office
+                continue  # between two coordinators
             self.committed = {row.partition: row.offset for row in rows}
             return
 
@@ -150,64 +164,128 @@ def committed(bootstrap: str) -> dict[int, int]:
     return {row.partition: row.offset for row in rows}
 
 
+def bootstrap_of(nodes: list[ClusterNode]) -> str:
+    return ",".join(node.bootstrap for node in nodes)
+
+
 def test_clients_go_on_through_kills_and_stops(nodes: list[ClusterNode], database: str) -> None:
-    first, second = nodes
-    load = Load(f"{first.bootstrap},{second.bootstrap}")
-    load.run(400)
+    first, second, third = nodes
+    load = Load(bootstrap_of(nodes))
+    load.run(300)
     # with the connections to the database cut in the middle
     load.producer.produce("orders", b"%d" % load.sent, partition=0, on_delivery=lambda _, m: load.acked.add(m.value()))
     load.sent += 1
-    assert asyncio.run(hang_up(database)) >= 1
-    load.run(99)
+    assert asyncio.run(hang_up(database)) >= 3
+    load.run(299)
     first.kill()
-    second.until_ready()
-    load.run(500)
-    # whoever stops gives the office back, and whoever stands by takes it at once
+    load.run(300)
+    until_led_by(nodes, {2, 3})
+    # who comes again gets back what it led
     first.begin()
-    second.stop()
     first.until_ready()
-    load.run(500)
+    until_led_by(nodes, {1, 2, 3})
+    load.run(300)
+    second.stop()
+    until_led_by(nodes, {1, 3})
+    load.run(300)
+    third.stop()
+    until_led_by(nodes, {1})
+    load.run(300)
     assert sorted(load.read, key=int) == [b"%d" % number for number in range(load.sent)]
     assert load.acked == set(load.read)
-    assert load.committed == committed(first.bootstrap) == {0: 750, 1: 750}
+    assert load.committed == committed(first.bootstrap) == dict.fromkeys(range(PARTITIONS), 300)
     load.close()
-    assert "a member joined" not in second.log(), "the member needed no rebalance"
 
 
-def test_a_transaction_outlives_the_node_that_it_began_on(nodes: list[ClusterNode]) -> None:
-    first, second = nodes
-    bootstrap = f"{first.bootstrap},{second.bootstrap}"
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": "t", "reconnect.backoff.max.ms": 100, "log_level": 0}
-    )
-    producer.init_transactions(30)
-    producer.begin_transaction()
-    producer.produce("orders", b"before", partition=0)
-    producer.flush(30)
+def test_transactions_reach_over_nodes_and_outlive_them(nodes: list[ClusterNode]) -> None:
+    first = nodes[0]
+    bootstrap = bootstrap_of(nodes)
+    producers = []
+    for number in range(3):
+        producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": f"t{number}", "reconnect.backoff.max.ms": 100,
+             "log_level": 0}
+        )  # fmt: skip
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for partition in range(PARTITIONS):
+            producer.produce("orders", b"before-%d" % number, partition=partition)
+        producer.flush(30)
+        producers.append(producer)
     first.kill()
-    second.until_ready()
-    producer.produce("orders", b"after", partition=1)
-    producer.commit_transaction(60)
+    until_led_by(nodes, {2, 3})
+    for number, producer in enumerate(producers):
+        for partition in range(PARTITIONS):
+            producer.produce("orders", b"after-%d" % number, partition=partition)
+        if number == 0:
+            producer.abort_transaction(60)
+        else:
+            producer.commit_transaction(60)
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "r", "auto.offset.reset": "earliest",
                          "isolation.level": "read_committed", "log_level": 0})  # fmt: skip
     consumer.subscribe(["orders"])
+    wanted = sorted(b"%s-%d" % (when, number) for when in (b"before", b"after") for number in (1, 2)) * PARTITIONS
     found: list[bytes] = []
-    while len(found) < 2:
-        found += [one.value() for one in consumer.consume(2, 1) if one.error() is None]
-    assert sorted(found) == [b"after", b"before"]
+    while len(found) < len(wanted):
+        found += [one.value() for one in consumer.consume(50, 1) if one.error() is None]
+    assert sorted(found) == sorted(wanted)
     consumer.close()
 
 
-def test_a_node_that_stood_still_too_long_stands_by(nodes: list[ClusterNode], database: str) -> None:
-    first, second = nodes
-    first.signal(signal.SIGSTOP)
-    second.until_ready()
-    first.signal(signal.SIGCONT)
-    while "the office is lost" not in first.log():
-        (found,) = asyncio.run(administration.status(database)).clusters
-        assert (found.address, found.epoch) == (second.bootstrap, 2)
-    second.stop()
-    first.until_ready()
+def test_a_node_that_stood_still_acknowledges_nothing(nodes: list[ClusterNode], database: str) -> None:
+    second = nodes[1]
+    mine = [index for index, leader in enumerate(leaders(nodes, "orders")) if leader == 2]
+    acked: list[object] = []
+    alone = Producer({"bootstrap.servers": second.bootstrap, "message.timeout.ms": 60_000, "log_level": 0,
+                      "enable.idempotence": True})  # fmt: skip
+    alone.produce("orders", b"first", partition=mine[0])
+    alone.flush(30)
+    second.signal(signal.SIGSTOP)
+    alone.produce("orders", b"second", partition=mine[0], on_delivery=lambda error, _: acked.append(error))
+    alone.poll(0)
+    until_led_by([nodes[0]], {1, 3})
+    assert not acked
+    second.signal(signal.SIGCONT)
+    while "the seat is lost" not in second.log():
+        pass
+    alone.flush(60)
+    assert acked == [None]
+    until_led_by(nodes, {1, 2, 3})
+    consumer = Consumer({"bootstrap.servers": bootstrap_of(nodes), "group.id": "r", "log_level": 0,
+                         "enable.partition.eof": True})  # fmt: skip
+    consumer.assign([TopicPartition("orders", mine[0], 0)])
+    found: list[bytes] = []
+    while True:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error() is not None:
+            break
+        found.append(message.value())
+    assert found == [b"first", b"second"]
+    consumer.close()
+    (told,) = asyncio.run(administration.status(database)).clusters
+    assert [node.node_id for node in told.nodes if node.lease_ms > 0] == [1, 2, 3]
+
+
+def test_every_node_takes_what_changes_the_cluster(nodes: list[ClusterNode]) -> None:
+    for number, node in enumerate(nodes):
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic(f"of-{number}", 3, 1)], operation_timeout=30)[f"of-{number}"].result(30)
+        entry = ConfigEntry("retention.ms", "86400000", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, f"of-{number}", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(30)
+    for node in nodes:
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        while {"of-0", "of-1", "of-2"} - admin.list_topics(timeout=30).topics.keys():
+            pass
+        resource = ConfigResource(ResourceType.TOPIC, "of-2")
+        while admin.describe_configs([resource])[resource].result(30)["retention.ms"].value != "86400000":
+            pass
+    admin.delete_topics(["of-0", "of-1", "of-2"], operation_timeout=30)["of-1"].result(30)
+    for node in nodes:
+        admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        while {"of-0", "of-1", "of-2"} & admin.list_topics(timeout=30).topics.keys():
+            pass
 
 
 def test_what_is_said_when_it_cannot_be_served(

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 
 from muster.coordinator.database import administration
 from muster.coordinator.database.postgres import PostgresStore
-from muster.coordinator.database.store import BatchRow, Changes, Identity, LogRow, Office, SegmentRow
+from muster.coordinator.database.store import (
+    BatchRow,
+    Changes,
+    Identity,
+    LogRow,
+    Mail,
+    MetadataRow,
+    Seat,
+    SegmentRow,
+)
 from muster.simulation.cluster.database import Tables
 from muster.simulation.world import World
 
@@ -41,17 +50,31 @@ class TableStore:
     async def identity(self) -> Identity:
         return self.tables.identity
 
-    async def acquire(self, holder: str, address: str, lease_ms: int) -> Office:
-        return self.tables.acquire(holder, lease_ms)
+    async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
+        return self.tables.take_seat(holder, address, node_id, lease_ms)
 
-    async def release(self, holder: str, epoch: int) -> None:
-        self.tables.release(holder, epoch)
+    async def leave_seat(self, node_id: int, epoch: int) -> None:
+        self.tables.leave_seat(node_id, epoch)
 
-    async def office(self) -> Office:
-        return self.tables.office()
+    async def seats(self) -> Sequence[Seat]:
+        return self.tables.seats()
 
-    async def commit(self, epoch: int, turn: int, changes: Changes, lease_ms: int) -> bool:
-        return self.tables.commit(epoch, turn, changes, lease_ms)
+    async def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
+        return self.tables.commit(node_id, epoch, turn, known, changes, lease_ms)
+
+    async def metadata(self, since: int) -> Sequence[MetadataRow]:
+        return self.tables.metadata(since)
+
+    async def write_metadata(
+        self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
+    ) -> bool:
+        return self.tables.write_metadata(row, needing, dead or {})
+
+    async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
+        self.tables.send(to)
+
+    async def mail(self, node_id: int) -> Sequence[Mail]:
+        return self.tables.mail(node_id)
 
     async def purge(self, segment_no: int) -> bool:
         return self.tables.purge(segment_no)
@@ -59,11 +82,14 @@ class TableStore:
     async def logs(self) -> Sequence[LogRow]:
         return sorted(self.tables.logs.values())
 
-    async def segments(self) -> Sequence[SegmentRow]:
-        return self.tables.all_segments()
+    async def log(self, topic_id: bytes, partition: int) -> LogRow | None:
+        return self.tables.log_of(topic_id, partition)
 
-    async def batches(self) -> AsyncIterator[Sequence[BatchRow]]:
-        yield self.tables.live_rows()
+    async def segments(self, log_no: int) -> Sequence[SegmentRow]:
+        return self.tables.segments(log_no)
+
+    async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
+        return self.tables.batches(segment_no, since)
 
     async def close(self) -> None:
         pass

@@ -11,7 +11,8 @@ from muster.coordinator.cli import main
 from muster.coordinator.cli.database import lines
 from muster.coordinator.database import administration, schema
 from muster.coordinator.database.administration import ClusterStatus, NodeStatus, Status, warnings
-from muster.coordinator.database.store import BatchRow, Changes, LogRow, SegmentRow
+from muster.coordinator.database.postgres import PostgresStore
+from muster.coordinator.database.store import DEAD, BatchRow, Changes, LogRow, MetadataRow, SegmentRow
 from tests.coordinator.database.stores import postgres_store
 from tests.support.postgres import own_database
 
@@ -65,49 +66,91 @@ async def test_tables_of_a_newer_version_are_left_alone(database: str) -> None:
 
 
 async def test_a_migration_that_fails_leaves_nothing(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = schema.Migration(2, "of tomorrow", ("CREATE TABLE muster_more (a integer)", "CREATE TABEL x"))
+    newest = schema.NEWEST
+    bad = schema.Migration(newest + 1, "of tomorrow", ("CREATE TABLE muster_more (a integer)", "CREATE TABEL x"))
     await administration.init(database, "x", administration.Identity("i", "d"))
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, bad))
-    monkeypatch.setattr(schema, "NEWEST", 2)
+    monkeypatch.setattr(schema, "NEWEST", newest + 1)
     with pytest.raises(administration.StoreAway):
         await administration.upgrade(database)
-    assert (await administration.status(database)).version == 1
-    good = schema.Migration(2, "of tomorrow", ("CREATE TABLE muster_more (a integer)",))
+    assert (await administration.status(database)).version == newest
+    good = schema.Migration(newest + 1, "of tomorrow", ("CREATE TABLE muster_more (a integer)",))
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:-1], good))
     assert await administration.upgrade(database) == [good]
-    assert (await administration.status(database)).version == 2
+    assert (await administration.status(database)).version == newest + 1
+
+
+async def test_the_metadata_log_of_version_1_is_taken_over(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncpg
+
+    migrations = schema.MIGRATIONS
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations[:1])
+    connection = await asyncpg.connect(database)
+    await administration._migrate(connection, 0)
+    for statement in (
+        "INSERT INTO muster_clusters VALUES (1, 'muster', 'id', 'AAAAAAAAAAAAAAAAAAAAAQ', now())",
+        "INSERT INTO muster_offices VALUES (1, 7, 3, 'x', 'x:1', now())",
+        "INSERT INTO muster_logs VALUES (1, 1, '__cluster_metadata', 0, 'm', 0), (1, 2, 't', 0, 't', 0)",
+        "INSERT INTO muster_segments VALUES (1, 16777216, 1, 0, 0), (1, 2, 2, 0, 0), (1, 3, 1, 0, 1)",
+        "INSERT INTO muster_batches VALUES (1, 16777216, 0, 3, 7, 'a'), (1, 16777216, 3, 4, 7, 'b'), "
+        "(1, 2, 0, 9, 7, 'c'), (1, 3, 0, 3, 7, 'd')",
+    ):
+        await connection.execute(statement)
+    await connection.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", migrations)
+    assert [one.version for one in await administration.upgrade(database)] == [2]
+    store = PostgresStore(database, "muster", timeout_ms=30_000)
+    rows = [(row.base_offset, row.next_offset, row.data) for row in await store.metadata(0)]
+    assert rows == [(0, 3, b"a"), (3, 4, b"b")]
+    assert [row.topic for row in await store.logs()] == ["t"]
+    assert {row.state for row in await store.segments(1)} == {DEAD}
+    seat = await store.take_seat("a", "a:1", None, 60_000)
+    assert seat is not None
+    assert seat.epoch == 8
+    await store.close()
 
 
 async def test_status_counts(postgres: str) -> None:
     store = await postgres_store(postgres)
-    await store.acquire("a", "a:9092", 60_000)
-    await store.acquire("b", "b:9092", 60_000)
+    seat = await store.take_seat("a", "a:9092", None, 60_000)
+    other = await store.take_seat("b", "b:9092", None, 60_000)
+    assert seat is not None
+    assert other is not None
+    await store.leave_seat(other.node_id, other.epoch)
     changes = Changes(
         new_logs=[LogRow(1, "t", 0, bytes(16), 0)],
         new_segments=[SegmentRow(1, 1, 0), SegmentRow(2, 1, 3)],
         batches=[BatchRow(1, 0, 3, b"abc"), BatchRow(2, 3, 4, b"d")],
         dead=[1],
     )
-    assert await store.commit(1, 1, changes, 60_000)
+    assert await store.commit(seat.node_id, seat.epoch, 1, 0, changes, 60_000)
+    assert await store.write_metadata(MetadataRow(0, 5, "w", b"x"))
     cluster_id = (await store.identity()).cluster_id
     await store.close()
     found = next(one for one in (await administration.status(postgres)).clusters if one.cluster_id == cluster_id)
     assert (found.logs, found.segments, found.dead_segments, found.rows, found.bytes) == (1, 1, 1, 2, 4)
-    assert [(node.address, node.holds_office) for node in found.nodes] == [("a:9092", True), ("b:9092", False)]
+    assert found.metadata_offset == 5
+    assert [(node.node_id, node.address, node.lease_ms > 0) for node in found.nodes] == [
+        (1, "a:9092", True),
+        (2, "b:9092", False),
+    ]
 
 
 def test_what_is_printed() -> None:
-    nodes = (NodeStatus("x", "a:9092", True, 0), NodeStatus("y", "b:9092", False, 200))
-    cluster = ClusterStatus("muster", "id", 7, "a:9092", 8_000, 105, 107, 2, 1_000, 2_500_000, nodes)
+    nodes = (NodeStatus(1, "a:9092", 7, 8_000), NodeStatus(2, "b:9092", 8, -200))
+    cluster = ClusterStatus("muster", "id", 40, 105, 107, 2, 1_000, 2_500_000, nodes)
     assert lines(Status("18.4", schema.NEWEST, (cluster,), ("careful",))) == [
         "PostgreSQL 18.4",
         "cluster muster (id): 105 partitions, 107 segments, 1000 rows, 2.5 MB; 2 segments wait for their removal",
-        "  a:9092 serves, in epoch 7; its lease has 8000 ms left",
-        "  b:9092 stands by",
+        "  node 1, a:9092, serves; its lease has 8000 ms left",
+        "  node 2, last b:9092, is not there",
         "warning: careful",
     ]
-    gone = cluster._replace(lease_ms=-5, nodes=(), dead_segments=0)
-    assert lines(Status("18.4", schema.NEWEST, (gone,), ()))[-1] == ("  nobody serves; the last was a:9092, in epoch 7")
+    gone = cluster._replace(nodes=nodes[1:], dead_segments=0)
+    assert lines(Status("18.4", schema.NEWEST, (gone,), ()))[-2:] == [
+        "  nobody serves",
+        "  node 2, last b:9092, is not there",
+    ]
     assert "muster cluster upgrade URL" in lines(Status("18.4", -1, (), ()))[1]
 
 

@@ -1,11 +1,11 @@
-"""What a holder of the office decides."""
+"""What the holder of a seat decides."""
 
 from __future__ import annotations
 
 import pytest
 
 from muster.coordinator.database.lease import Lease, Outcome, outcome
-from muster.coordinator.database.store import Office
+from muster.coordinator.database.store import Seat
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,15 @@ from muster.coordinator.database.store import Office
     ],
 )
 def test_what_has_become_of_turn_7_of_epoch_3(epoch: int, turn: int, expected: Outcome) -> None:
-    assert outcome(Office(epoch, turn, "somebody", "somewhere", 1), 3, 7) is expected
+    assert outcome(Seat(1, epoch, turn, 20, "somebody", "somewhere", 1), 3, 7, 20) is expected
+
+
+def test_what_others_lead_is_to_be_known_first() -> None:
+    seat = Seat(1, 3, 6, 20, "somebody", "somewhere", 1)
+    assert outcome(seat, 3, 7, 19) is Outcome.BEHIND
+    assert outcome(seat._replace(turn=7), 3, 7, 19) is Outcome.DONE
+    assert outcome(seat._replace(epoch=0), 3, 7, 19) is Outcome.LOST
+    assert outcome(None, 3, 7, 20) is Outcome.LOST
 
 
 def test_a_lease_counts_from_what_was_sent() -> None:

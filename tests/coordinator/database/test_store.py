@@ -17,13 +17,16 @@ from muster.coordinator.database.store import (
     BatchRow,
     Changes,
     LogRow,
+    Mail,
+    MetadataRow,
+    Seat,
     SegmentRow,
     Store,
     StoreAway,
     StoreRefused,
 )
 from muster.simulation.world import World
-from tests.coordinator.database.stores import new_cluster, new_name, postgres_store, table_store
+from tests.coordinator.database.stores import TableStore, new_cluster, new_name, postgres_store, table_store
 
 LEASE_MS = 60_000
 LOG = LogRow(1, "orders", 0, b"o" * 16, 0)
@@ -36,133 +39,212 @@ async def store(request: pytest.FixtureRequest, postgres: str) -> AsyncIterator[
     await made.close()
 
 
-async def batches(store: Store) -> list[BatchRow]:
-    return [row async for part in store.batches() for row in part]
+async def batches(store: Store, *segments: int) -> list[BatchRow]:
+    found: list[BatchRow] = []
+    for number in segments:
+        since = 0
+        while rows := await store.batches(number, since):
+            found += rows
+            since = rows[-1].next_offset
+    return found
 
 
-async def test_the_office_has_one_holder(store: Store) -> None:
-    first = await store.acquire("a", "a:9092", LEASE_MS)
-    assert (first.epoch, first.turn, first.holder) == (1, 0, "a")
-    second = await store.acquire("b", "b:9092", LEASE_MS)
-    assert (second.epoch, second.holder) == (1, "a")
-    assert 0 < second.remaining_ms <= LEASE_MS
+async def sit(store: Store, holder: str = "a", node_id: int | None = 1, lease_ms: int = LEASE_MS) -> Seat:
+    seat = await store.take_seat(holder, f"{holder}:9092", node_id, lease_ms)
+    assert seat is not None
+    return seat
 
 
-async def test_who_gives_it_back_is_followed_at_once(store: Store) -> None:
-    await store.acquire("a", "a:9092", LEASE_MS)
-    await store.release("a", 1)
-    assert (await store.acquire("b", "b:9092", LEASE_MS)).epoch == 2
-    await store.release("a", 1)  # too late
-    assert (await store.office()).remaining_ms > 0
+def row(at: int, writer: str = "w", size: int = 2) -> MetadataRow:
+    return MetadataRow(at, at + size, writer, b"batch")
+
+
+async def test_a_seat_has_one_holder(store: Store) -> None:
+    first = await sit(store)
+    assert (first.node_id, first.turn, first.needs, first.holder) == (1, 0, 0, "a")
+    assert await store.take_seat("b", "b:9092", 1, LEASE_MS) is None
+    second = await sit(store, "b", None)
+    assert second.node_id == 2
+    assert second.epoch > first.epoch
+    assert [(one.node_id, one.holder) for one in await store.seats()] == [(1, "a"), (2, "b")]
+    assert all(0 < one.remaining_ms <= LEASE_MS for one in await store.seats())
+
+
+async def test_a_seat_that_was_left_is_taken_before_a_new_one(store: Store) -> None:
+    first = await sit(store, "a", None)
+    await sit(store, "b", None)
+    await store.leave_seat(1, first.epoch)
+    assert (await sit(store, "c", None)).node_id == 1
+    await store.leave_seat(1, first.epoch)  # too late
+    assert (await store.seats())[0].remaining_ms > 0
+    assert (await sit(store, "d", None)).node_id == 3
 
 
 async def test_a_holder_that_begins_anew_gets_another_epoch(store: Store) -> None:
-    await store.acquire("a", "a:9092", LEASE_MS)
-    assert await store.commit(1, 1, Changes(), LEASE_MS)
-    again = await store.acquire("a", "a:9092", LEASE_MS)
-    assert (again.epoch, again.turn) == (2, 0)
+    seat = await sit(store)
+    assert await store.commit(1, seat.epoch, 1, 0, Changes(), LEASE_MS)
+    again = await sit(store, node_id=None)
+    assert again.node_id == 1
+    assert again.epoch > seat.epoch
+    assert again.turn == 0
+    assert not await store.commit(1, seat.epoch, 2, 0, Changes(), LEASE_MS)
 
 
 async def test_a_turn_counts_once(store: Store) -> None:
-    await store.acquire("a", "a:9092", LEASE_MS)
+    epoch = (await sit(store)).epoch
     start = Changes(new_logs=[LOG], new_segments=[SegmentRow(1, 1, 0)], batches=[BatchRow(1, 0, 2, b"ab")])
-    assert await store.commit(1, 1, start, LEASE_MS)
-    assert not await store.commit(1, 1, start, LEASE_MS)
-    assert not await store.commit(1, 3, Changes(), LEASE_MS)
+    assert await store.commit(1, epoch, 1, 0, start, LEASE_MS)
+    assert not await store.commit(1, epoch, 1, 0, start, LEASE_MS)
+    assert not await store.commit(1, epoch, 3, 0, Changes(), LEASE_MS)
     more = Changes(batches=[BatchRow(1, 2, 3, b"c"), BatchRow(1, 3, 9, b"d" * 100_000)])
-    assert await store.commit(1, 2, more, LEASE_MS)
-    assert not await store.commit(1, 2, more, LEASE_MS)
-    assert (await store.office()).turn == 2
-    assert await batches(store) == [*start.batches, *more.batches]
+    assert await store.commit(1, epoch, 2, 0, more, LEASE_MS)
+    assert not await store.commit(1, epoch, 2, 0, more, LEASE_MS)
+    assert (await store.seats())[0].turn == 2
+    assert await batches(store, 1) == [*start.batches, *more.batches]
     assert list(await store.logs()) == [LOG]
+    assert await store.log(LOG.topic_id, 0) == LOG
+    assert await store.log(LOG.topic_id, 1) is None
 
 
-async def test_who_lost_the_office_writes_nothing(store: Store) -> None:
-    await store.acquire("a", "a:9092", LEASE_MS)
-    await store.release("a", 1)
-    await store.acquire("b", "b:9092", LEASE_MS)
+async def test_who_lost_the_seat_writes_nothing(store: Store) -> None:
+    epoch = (await sit(store)).epoch
+    await store.leave_seat(1, epoch)
+    await sit(store, "b")
     changes = Changes(new_logs=[LOG], new_segments=[SegmentRow(1, 1, 0)])
-    assert not await store.commit(1, 1, changes, LEASE_MS)
-    assert not await store.commit(1, 1, Changes(batches=[BatchRow(1, 0, 1, b"a")]), LEASE_MS)
+    assert not await store.commit(1, epoch, 1, 0, changes, LEASE_MS)
+    assert not await store.commit(1, epoch, 1, 0, Changes(batches=[BatchRow(1, 0, 1, b"a")]), LEASE_MS)
     assert not await store.logs()
-    assert not await store.segments()
-    assert not await batches(store)
+    assert not await store.segments(1)
+    assert not await batches(store, 1)
 
 
-async def test_a_turn_holds_the_office(store: Store) -> None:
-    await store.acquire("a", "a:9092", 1)
-    assert await store.commit(1, 1, Changes(), LEASE_MS)
-    assert (await store.acquire("b", "b:9092", LEASE_MS)).holder == "a"
+async def test_a_turn_holds_the_seat(store: Store) -> None:
+    epoch = (await sit(store, lease_ms=1)).epoch
+    assert await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
+    assert await store.take_seat("b", "b:9092", 1, LEASE_MS) is None
+
+
+# ---- the metadata log
+
+
+async def test_a_row_counts_at_the_end_only(store: Store) -> None:
+    assert await store.write_metadata(row(0))
+    assert not await store.write_metadata(row(0, "other"))
+    assert await store.write_metadata(row(2, "other"))
+    assert list(await store.metadata(0)) == [row(0), row(2, "other")]
+    assert list(await store.metadata(2)) == [row(2, "other")]
+    assert list(await store.metadata(4)) == []
+
+
+@pytest.mark.parametrize("changes", [Changes(), Changes(starts={1: 1})], ids=["appends", "more"])
+async def test_who_loses_partitions_writes_once_that_is_known(store: Store, changes: Changes) -> None:
+    seat, other = await sit(store), await sit(store, "b", 2)
+    assert await store.write_metadata(row(0), [1])
+    assert not await store.commit(1, seat.epoch, 1, 1, changes, LEASE_MS)
+    assert await store.commit(2, other.epoch, 1, 0, changes, LEASE_MS)
+    assert await store.commit(1, seat.epoch, 1, 2, changes, LEASE_MS)
+    await store.leave_seat(1, seat.epoch)
+    assert (await sit(store)).needs == 2
+
+
+async def test_a_node_whose_lease_is_over_is_dead_for_ever(store: Store) -> None:
+    seat = await sit(store, lease_ms=1)
+    while (await store.seats())[0].remaining_ms > 0:
+        if isinstance(store, TableStore):
+            store.tables._world.ms += 1
+    assert await store.write_metadata(row(0), [1], {1: seat.epoch})
+    assert not await store.commit(1, seat.epoch, 1, 2, Changes(), LEASE_MS)
+    assert (await store.seats())[0].epoch == 0
+
+
+async def test_a_node_that_lives_is_not_dead(store: Store) -> None:
+    seat = await sit(store)
+    assert not await store.write_metadata(row(0), [1], {1: seat.epoch})
+    assert not await store.write_metadata(row(0), [1], {1: seat.epoch + 1})
+    assert not await store.metadata(0)
+    assert await store.commit(1, seat.epoch, 1, 0, Changes(), LEASE_MS)
+
+
+# ---- mail
+
+
+async def test_mail_is_taken_once(store: Store) -> None:
+    first, second = Mail("x", 1, 2, b"first"), Mail("y", 1, 3, b"second")
+    await store.send([(2, first), (3, first)])
+    await store.send([(2, second), (2, first)])
+    assert list(await store.mail(2)) == [first, second]
+    assert list(await store.mail(2)) == []
+    assert list(await store.mail(3)) == [first]
 
 
 async def test_segments_are_staged_replaced_and_purged(store: Store) -> None:
-    await store.acquire("a", "a:9092", LEASE_MS)
+    epoch = (await sit(store)).epoch
     old = [BatchRow(1, 0, 5, b"old"), BatchRow(2, 5, 9, b"older")]
     start = Changes(new_logs=[LOG], new_segments=[SegmentRow(1, 1, 0), SegmentRow(2, 1, 5)], batches=old)
-    assert await store.commit(1, 1, start, LEASE_MS)
+    assert await store.commit(1, epoch, 1, 0, start, LEASE_MS)
     staged = Changes(new_segments=[SegmentRow(3, 1, 0, STAGED)], batches=[BatchRow(3, 4, 5, b"new")])
-    assert await store.commit(1, 2, staged, LEASE_MS)
-    assert await batches(store) == old
-    assert await store.commit(1, 3, Changes(live=[3], dead=[1, 2], starts={1: 4}), LEASE_MS)
-    assert await batches(store) == staged.batches
-    assert [row.state for row in await store.segments() if row.segment_no != 3] == [DEAD, DEAD]
+    assert await store.commit(1, epoch, 2, 0, staged, LEASE_MS)
+    assert await batches(store, 1, 2) == old
+    assert await store.commit(1, epoch, 3, 0, Changes(live=[3], dead=[1, 2], starts={1: 4}), LEASE_MS)
+    assert await batches(store, 3) == staged.batches
+    assert [row.state for row in await store.segments(1) if row.segment_no != 3] == [DEAD, DEAD]
     assert list(await store.logs()) == [LOG._replace(start_offset=4)]
     assert await store.purge(1)
     assert await store.purge(2)
     assert await store.purge(3)  # which lives
-    assert [row.segment_no for row in await store.segments()] == [3]
-    assert await batches(store) == staged.batches
-    assert await store.commit(1, 4, Changes(dropped=[1], dead=[3]), LEASE_MS)
+    assert [row.segment_no for row in await store.segments(1)] == [3]
+    assert await batches(store, 3) == staged.batches
+    assert await store.commit(1, epoch, 4, 0, Changes(dropped=[1], dead=[3]), LEASE_MS)
     assert not await store.logs()
-    assert not await batches(store)
+    assert not await batches(store, 1, 2)
 
 
 async def test_a_large_segment_is_purged_in_parts(store: Store) -> None:
-    await store.acquire("a", "a:9092", LEASE_MS)
+    epoch = (await sit(store)).epoch
     rows = [BatchRow(number, at, at + 1, b"x") for number in (1, 2) for at in range(100)]
     segments = [SegmentRow(1, 1, 0), SegmentRow(2, 1, 100)]
     changes = Changes(new_logs=[LOG], new_segments=segments, batches=rows, dead=[1])
-    assert await store.commit(1, 1, changes, LEASE_MS)
+    assert await store.commit(1, epoch, 1, 0, changes, LEASE_MS)
     steps = 1
     while not await store.purge(1):
         steps += 1
     assert steps > 1
-    assert [row.segment_no for row in await store.segments()] == [2]
-    assert await batches(store) == rows[100:]
+    assert [row.segment_no for row in await store.segments(1)] == [2]
+    assert await batches(store, 2) == rows[100:]
 
 
 # ---- PostgreSQL alone
 
 
-async def test_who_takes_the_office_waits_for_a_turn_that_is_under_way(postgres: str) -> None:
-    """Or else it would not see what that turn brings."""
+async def test_a_row_that_moves_partitions_waits_for_a_turn_that_is_under_way(postgres: str) -> None:
+    """Or else the next leader would not see what that turn brings."""
     store = await postgres_store(postgres)
-    await store.acquire("a", "a:9092", 1)
+    await sit(store)
     other = await asyncpg.connect(postgres)
     no = await other.fetchval(
         "SELECT cluster_no FROM muster_clusters WHERE cluster_id = $1", (await store.identity()).cluster_id
     )
     transaction = other.transaction()
     await transaction.start()
-    await other.execute("UPDATE muster_offices SET turn = turn + 1 WHERE cluster_no = $1", no)
-    taking = asyncio.create_task(store.acquire("b", "b:9092", LEASE_MS))
-    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    await other.execute("UPDATE muster_seats SET turn = turn + 1 WHERE cluster_no = $1", no)
+    moving = asyncio.create_task(store.write_metadata(row(0), [1]))
     looking = await asyncpg.connect(postgres)
-    while not await looking.fetchval(waiting):
-        assert not taking.done()
+    while not await looking.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        assert not moving.done()
     await transaction.commit()
-    assert (await taking).epoch == 2
+    assert await moving
+    assert [(one.turn, one.needs) for one in await store.seats()] == [(1, 2)]
     for connection in (other, looking):
         await connection.close()
     await store.close()
 
 
-async def test_who_stands_still_in_the_middle_of_a_turn_is_followed(
+async def test_who_stands_still_in_the_middle_of_a_turn_keeps_nobody(
     postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = await new_cluster(postgres)
     store, other = PostgresStore(postgres, name, timeout_ms=300), PostgresStore(postgres, name, timeout_ms=30_000)
-    await store.acquire("a", "a:9092", 1)
+    seat = await sit(store, lease_ms=1)
     stands_still = asyncio.Event()
 
     async def change(*_: Any) -> None:
@@ -170,9 +252,9 @@ async def test_who_stands_still_in_the_middle_of_a_turn_is_followed(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(store, "_change", change)
-    turn = asyncio.create_task(store.commit(1, 1, Changes(new_logs=[LOG]), LEASE_MS))
+    turn = asyncio.create_task(store.commit(1, seat.epoch, 1, 0, Changes(new_logs=[LOG]), LEASE_MS))
     await stands_still.wait()
-    assert (await other.acquire("b", "b:9092", LEASE_MS)).epoch == 2
+    assert await other.write_metadata(row(0), [1], {1: seat.epoch})
     turn.cancel()
     await asyncio.wait([turn])
     await other.close()
@@ -183,7 +265,7 @@ async def test_the_statements_of_a_turn_are_known_before_it_begins(
 ) -> None:
     """A node that stands still between the parts of an unknown one has a session that no limit of idleness ends."""
     store = await postgres_store(postgres)
-    await store.acquire("a", "a:9092", LEASE_MS)
+    epoch = (await sit(store)).epoch
     change = store._change
 
     async def known_only(*arguments: Any) -> None:
@@ -200,26 +282,26 @@ async def test_the_statements_of_a_turn_are_known_before_it_begins(
         live=[1],
         dead=[2],
     )
-    assert await store.commit(1, 1, made, LEASE_MS)
-    assert await store.commit(1, 2, Changes(dropped=[1]), LEASE_MS)
+    assert await store.commit(1, epoch, 1, 0, made, LEASE_MS)
+    assert await store.commit(1, epoch, 2, 0, Changes(dropped=[1]), LEASE_MS)
     assert await store.logs() == []
     await store.close()
 
 
-async def test_who_has_given_up_waiting_for_the_office_does_not_take_it_later(postgres: str) -> None:
+async def test_a_turn_that_nobody_waits_for_any_more_is_not_done_later(postgres: str) -> None:
     name = await new_cluster(postgres)
     store = PostgresStore(postgres, name, timeout_ms=300)
-    await store.acquire("a", "a:9092", 1)
+    epoch = (await sit(store)).epoch
     other, looking = await asyncpg.connect(postgres), await asyncpg.connect(postgres)
     transaction = other.transaction()
     await transaction.start()
-    await other.execute("UPDATE muster_offices SET turn = turn + 1")
+    await other.execute("UPDATE muster_seats SET needs = needs")
     with pytest.raises(StoreAway):
-        await store.acquire("b", "b:9092", LEASE_MS)
+        await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
     while await looking.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
         pass
     await transaction.commit()
-    assert (await store.office()).holder == "a"
+    assert (await store.seats())[0].turn == 0
     for connection in (other, looking):
         await connection.close()
     await store.close()
@@ -227,14 +309,14 @@ async def test_who_has_given_up_waiting_for_the_office_does_not_take_it_later(po
 
 async def test_a_connection_that_is_cut_is_told_and_made_anew(postgres: str) -> None:
     store = await postgres_store(postgres)
-    await store.acquire("a", "a:9092", LEASE_MS)
+    epoch = (await sit(store)).epoch
     other = await asyncpg.connect(postgres)
     pid = store._connection.get_server_pid()
     await other.fetchval("SELECT pg_terminate_backend($1, 10000)", pid)
     with pytest.raises(StoreAway):
-        await store.commit(1, 1, Changes(), LEASE_MS)
-    assert (await store.office()).turn == 0
-    assert await store.commit(1, 1, Changes(), LEASE_MS)
+        await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
+    assert (await store.seats())[0].turn == 0
+    assert await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
     await other.close()
     await store.close()
 
@@ -243,15 +325,15 @@ async def test_a_cluster_that_is_not_there(postgres: str) -> None:
     await new_cluster(postgres)
     store = PostgresStore(postgres, new_name(), timeout_ms=30_000)
     with pytest.raises(StoreRefused, match="muster cluster init URL --name"):
-        await store.office()
+        await store.seats()
 
 
 async def test_a_database_that_is_not_there() -> None:
     with pytest.raises(StoreAway):
-        await PostgresStore("postgresql://u@127.0.0.1:1/d", "x", timeout_ms=30_000).office()
+        await PostgresStore("postgresql://u@127.0.0.1:1/d", "x", timeout_ms=30_000).seats()
 
 
 async def test_a_database_of_another_name(postgres: str) -> None:
     url = postgres.replace("/postgres?", "/nothing?")
     with pytest.raises(StoreRefused, match="nothing"):
-        await PostgresStore(url, "x", timeout_ms=30_000).office()
+        await PostgresStore(url, "x", timeout_ms=30_000).seats()

@@ -50,6 +50,7 @@ class Node:
 
     def __init__(self, logs: LogManager, shipper: Shipper, clock: LoopClock) -> None:
         self.logs, self.shipper, self.clock = logs, shipper, clock
+        self.follow: Callable[[], object] = lambda: None
 
     def open(self, name: str = "orders", config: LogConfig = SMALL) -> Any:
         return self.logs.open_log(name, 0, config=config, topic_id=ORDERS)
@@ -65,25 +66,43 @@ class Node:
 
 
 @asynccontextmanager
-async def in_office(store: TableStore, lost: Callable[[str], object] = lambda _: None) -> AsyncIterator[Node]:
+async def in_office(
+    store: TableStore, lost: Callable[[str], object] = lambda _: None, known: Callable[[], int] = lambda: 0
+) -> AsyncIterator[Node]:
+    """A node that leads all that there is."""
     clock = LoopClock(asyncio.get_running_loop())
-    office = await store.acquire("a", "a", LEASE_MS)
+    seat = await store.take_seat("a", "a", 1, LEASE_MS)
+    assert seat is not None
     storage = MemoryStorage()
     copy.clear(storage)
-    copied = await copy.make(store, storage, await store.identity(), 1)
+    copy.begin(storage, (), await store.identity(), 1)
     lease = Lease(LEASE_MS, clock.mono_ms())
     workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
-    shipper = Shipper(
-        store, clock, storage, office.epoch, lease, workers.run, logs=copied.logs, segments=copied.segments, lost=lost
-    )
+    node: Node
+
+    async def follow(_: int) -> None:
+        node.follow()
+
+    shipper = Shipper(store, clock, storage, seat, lease, workers.run, known=known, follow=follow, lost=lost)
     turns = asyncio.create_task(shipper.run())
     logs = LogManager(storage, LogSettings(), sync=workers, engine=shipper)
     logs.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
-    yield Node(logs, shipper, clock)
+    for row in await store.logs():
+        found = await copy.fetch(store, storage, row.topic, row.partition, row.topic_id, nothing)
+        assert found.row == row
+        shipper.lead(row, found.segments)
+        if found.is_whole:
+            logs.note_copy(row.topic, row.partition, found.end_offset, row.start_offset)
+    node = Node(logs, shipper, clock)
+    yield node
     logs.close()
     shipper.stop()
     await turns
     await shipper.drain()
+
+
+async def nothing() -> None:
+    pass
 
 
 def append(log: Any, *values: bytes, key: bytes = b"k", epoch: int = 0) -> None:
@@ -128,8 +147,8 @@ async def test_what_is_removed_is_removed_there_too(store: TableStore) -> None:
         log.delete_records_before(15)
         await node.settled()
     assert next(iter(store.tables.logs.values())).start_offset == 15
-    live = [row for row in store.tables.segments.values() if row.state == LIVE]
-    assert all(number in {row.segment_no for row in live} for number, _ in store.tables.batches)
+    live = [row for row in store.tables.segments_by_no.values() if row.state == LIVE]
+    assert all(number in {row.segment_no for row in live} for number, _ in store.tables.rows_of)
     async with in_office(store) as node:
         log = node.open()
         assert (log.start_offset, log.end_offset) == (15, 20)
@@ -153,7 +172,7 @@ async def test_a_deleted_topic_leaves_nothing(store: TableStore) -> None:
         await node.durable(again)
         await node.settled()
     assert [row.topic_id for row in store.tables.logs.values()] == [b"n" * 16]
-    assert len(store.tables.segments) == len(store.tables.batches) == 1
+    assert len(store.tables.segments_by_no) == len(store.tables.rows_of) == 1
 
 
 async def test_a_topic_of_an_earlier_term_is_deleted_before_its_log_is_opened(store: TableStore) -> None:
@@ -163,8 +182,8 @@ async def test_a_topic_of_an_earlier_term_is_deleted_before_its_log_is_opened(st
         node.logs.remove(node.logs.delete("orders", 0, topic_id=ORDERS))
         await node.settled()
     assert not store.tables.logs
-    assert not store.tables.segments
-    assert not store.tables.batches
+    assert not store.tables.segments_by_no
+    assert not store.tables.rows_of
 
 
 async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableStore) -> None:
@@ -174,7 +193,7 @@ async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableS
         for number in range(40):
             append(log, b"%d" % number * 10, key=b"%d" % (number % 3))
         await node.durable(log)
-        rows = len(store.tables.batches)
+        rows = len(store.tables.rows_of)
         workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
         cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
         cleaner.look()
@@ -183,8 +202,8 @@ async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableS
         cleaner.stop()
         before = content(log)
         assert len(before) < 40
-    assert len(store.tables.batches) < rows
-    assert {row.state for row in store.tables.segments.values()} == {LIVE}
+    assert len(store.tables.rows_of) < rows
+    assert {row.state for row in store.tables.segments_by_no.values()} == {LIVE}
     async with in_office(store) as node:
         assert content(node.open(config=compacted)) == before
 
@@ -192,15 +211,15 @@ async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableS
 async def test_what_a_node_left_half_done_is_removed(store: TableStore) -> None:
     async with in_office(store) as node:
         append(node.open(), b"one")
-    first = next(iter(store.tables.segments.values()))
+    first = next(iter(store.tables.segments_by_no.values()))
     for number, state in ((77, 1), (78, DEAD)):
-        store.tables.segments[number] = first._replace(segment_no=number, state=state)
-        row = next(iter(store.tables.batches.values()))
-        store.tables.batches[number, 0] = row._replace(segment_no=number)
+        store.tables.segments_by_no[number] = first._replace(segment_no=number, state=state)
+        row = next(iter(store.tables.rows_of.values()))
+        store.tables.rows_of[number, 0] = row._replace(segment_no=number)
     async with in_office(store) as node:
         assert content(node.open()) == [(0, b"one")]
         await node.settled()
-    assert {number for number, _ in store.tables.batches} == {first.segment_no} == set(store.tables.segments)
+    assert {number for number, _ in store.tables.rows_of} == {first.segment_no} == set(store.tables.segments_by_no)
 
 
 async def test_who_is_followed_acknowledges_nothing(store: TableStore) -> None:
@@ -210,17 +229,47 @@ async def test_who_is_followed_acknowledges_nothing(store: TableStore) -> None:
         log = node.open()
         append(log, b"one")
         await node.durable(log)
-        store.tables.epoch += 1
-        store.tables.holder = "b"
+        store.tables.rows[1] = store.tables.rows[1]._replace(epoch=0)
         append(log, b"two")
         log.when_durable(2, answers.append)
         await until(lambda: bool(reasons))
         assert not answers
     assert len(reasons) == 1
-    assert "another node took it: b, in epoch 2" in reasons[0]
+    assert "others have taken this node for dead" in reasons[0]
     assert len(answers) == 1
     assert answers[0] is not None
-    assert len(store.tables.batches) == 1
+    assert len(store.tables.rows_of) == 1
+
+
+async def test_what_another_node_leads_is_left_out(store: TableStore) -> None:
+    known = 0
+    answers: dict[str, list[Exception | None]] = {"orders": [], "other": []}
+    async with in_office(store, known=lambda: known) as node:
+        log = node.open()
+        other = node.logs.open_log("other", 0, config=SMALL, topic_id=b"x" * 16)
+        append(log, b"one")
+        await node.durable(log)
+
+        def follow() -> None:
+            nonlocal known
+            known = 5
+            node.logs.let_go("orders", 0)
+            node.shipper.leave(ORDERS, 0)
+
+        node.follow = follow
+        store.tables.rows[1] = store.tables.rows[1]._replace(needs=5)
+        append(log, b"two")
+        append(other, b"three")
+        log.when_durable(2, answers["orders"].append)
+        other.when_durable(1, answers["other"].append)
+        await until(lambda: bool(answers["other"]))
+    assert answers["other"] == [None]
+    assert len(answers["orders"]) == 1
+    assert answers["orders"][0] is not None
+    rows = [(row.base_offset, row.next_offset) for row in store.tables.rows_of.values()]
+    assert rows == [(0, 1), (0, 1)]
+    async with in_office(store) as node:
+        assert content(node.open()) == [(0, b"one")]
 
 
 async def test_damage_in_the_database_keeps_one_partition_offline(store: TableStore) -> None:
@@ -231,9 +280,9 @@ async def test_damage_in_the_database_keeps_one_partition_offline(store: TableSt
         append(log, b"two" * 10)
         await node.durable(log)
         append(log, b"three")
-    key = min(store.tables.batches)
-    row = store.tables.batches[key]
-    store.tables.batches[key] = row._replace(data=row.data[:-5] + b"\xff" + row.data[-4:])
+    key = min(store.tables.rows_of)
+    row = store.tables.rows_of[key]
+    store.tables.rows_of[key] = row._replace(data=row.data[:-5] + b"\xff" + row.data[-4:])
     reasons: list[str] = []
     async with in_office(store, reasons.append) as node:
         with pytest.raises(DamagedLog):

@@ -17,6 +17,8 @@ def play_clusters(first: int, count: int) -> seeds.Played:
     failures = []
     for seed in range(first, first + count):
         world = play(seed)
-        counts += Counter({"histories": 1, "terms of office": world.terms, "acknowledged": world.ledger.count})
+        counts += Counter(
+            {"histories": 1, "terms": world.terms, "moves": world.moves, "acknowledged": world.ledger.count}
+        )
         failures += world.faults[:3]
     return seeds.Played(counts, failures)

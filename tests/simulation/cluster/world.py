@@ -8,36 +8,63 @@ nobody is in office with another; and when the faults are over, somebody soon is
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Callable
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
+from muster.coordinator.cluster.image import Endpoint
+from muster.coordinator.config import load
 from muster.coordinator.database import copy
+from muster.coordinator.database.membership import Membership
 from muster.coordinator.log import LogConfig, LogManager, LogSettings, MemoryStorage, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.machine import Machine
+from muster.coordinator.properties.live import Live
+from muster.coordinator.slices import Later, Slices, to_its_end
+from muster.coordinator.topics import leadership
+from muster.coordinator.topics.configs import TopicConfigs
+from muster.coordinator.topics.creation import NewTopic
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.leadership import Place
+from muster.coordinator.topics.settings import TopicSettings
+from muster.coordinator.topics.topics import Topics
 from muster.simulation.cluster.database import FaultyStore, Tables
 from muster.simulation.cluster.node import Node
 from muster.simulation.world import World
 
 LEASE_MS = 9_000
 SETTINGS = LogSettings(log_cleaner_backoff_ms=3_000, log_cleaner_min_cleanable_ratio=0.1)
-PLAIN = LogConfig(segment_bytes=600, retention_ms=-1)
-COMPACTED = LogConfig(segment_bytes=600, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.1)
+PLAIN = {"segment.bytes": "1048576", "retention.ms": "-1", "segment.ms": "20000"}
+COMPACTED = {**PLAIN, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 KEYS = 5
-TOPICS = {"plain": (b"p" * 16, 2), "compacted": (b"c" * 16, 1)}
+TOPICS = {"plain": (PLAIN, 4), "compacted": (COMPACTED, 2)}
+
+
+Log = tuple[str, int]
+"""A partition of a topic that stays."""
+Record = tuple[bytes, bytes]
 
 
 class Ledger:
-    """What was acknowledged: by log, offset -> (key, value)."""
+    """What was acknowledged: by partition, offset -> (key, value); and by whom, in which leader epoch."""
 
-    def __init__(self) -> None:
-        self.acked: dict[tuple[bytes, int], dict[int, tuple[bytes, bytes]]] = {}
-        self.asked_start: dict[tuple[bytes, int], int] = {}
-        self.deleted: set[bytes] = set()
+    def __init__(self, fault: Callable[[str], object]) -> None:
+        self.acked: dict[Log, dict[int, Record]] = {}
+        self.epochs: dict[Log, dict[int, int]] = {}
+        self.asked_start: dict[Log, int] = {}
+        self.leaders: dict[tuple[str, int, int], object] = {}
         self.count = 0
+        self._fault = fault
 
-    def ack(self, log: tuple[bytes, int], offset: int, record: tuple[bytes, bytes]) -> None:
-        self.acked.setdefault(log, {})[offset] = record
+    def ack(self, log: Log, offset: int, record: Record, epoch: int, leader: object) -> None:
+        known = self.acked.setdefault(log, {}).setdefault(offset, record)
+        self.epochs.setdefault(log, {}).setdefault(offset, epoch)
+        if known != record:
+            self._fault(f"{log}: offset {offset} was acknowledged as {known}, and as {record}")
+        if self.leaders.setdefault((*log, epoch), leader) is not leader:
+            self._fault(f"{log}: two leaders have acknowledged in epoch {epoch}")
         self.count += 1
 
 
@@ -48,11 +75,11 @@ class ClusterWorld(World):
         super().__init__(Random(seed))
         self.seed = seed
         self.tables = Tables(self)
-        self.ledger = Ledger()
         self.faults: list[str] = []
+        self.ledger = Ledger(self.fault)
         self.drawn = 0
         self.terms = 0
-        self.serving: list[ToyServer] = []
+        self.moves = 0
         self.nodes: list[Node] = []
         self.processes: list[Node] = []
         """All that there were."""
@@ -75,9 +102,9 @@ class ClusterWorld(World):
         node.store.faults = 0 if self.calm else self.rng.choice((0, 10, 50, 200))
         node.store.slow_ms = 3 if self.calm else self.rng.choice((3, 30, 1_000, 4_000))
 
-    def _open_server(self, node: Node, machine: Machine) -> ToyServer:
+    def _open_server(self, node: Node, machine: Machine, membership: Membership, node_id: int) -> ToyServer:
         self.terms += 1
-        return ToyServer(self, node, machine)
+        return ToyServer(self, node, machine, membership, node_id)
 
     # ---- what goes wrong
 
@@ -125,21 +152,11 @@ class ClusterWorld(World):
 
     # ---- checking
 
-    def serves(self, server: ToyServer) -> None:
-        for other in self.serving:
-            if other.is_up and other.node.alive and not other.node.stands_still:
-                self.fault(f"{server.node.name} and {other.node.name} are both in office")
-        self.serving = [other for other in self.serving if other.is_up and other.node.alive] + [server]
-
-    def check(self, logs: LogManager, who: str) -> None:
-        for (topic_id, index), acked in self.ledger.acked.items():
-            name = next((name for name, (one, _) in TOPICS.items() if one == topic_id), None)
-            if name is not None:
-                log = logs.get(name, index)
-                if log is None:
-                    self.fault(f"{who}: the log {name}-{index} is gone")
-                else:
-                    self._check_log(log, acked, self.ledger.asked_start.get((topic_id, index), 0), who)
+    def check(self, log: Any, place: Log, epoch: int, who: str) -> None:
+        """What the leader of an epoch has of a partition when it begins: all that earlier ones have acknowledged."""
+        epochs = self.ledger.epochs.get(place, {})
+        acked = {offset: one for offset, one in self.ledger.acked.get(place, {}).items() if epochs[offset] < epoch}
+        self._check_log(log, acked, self.ledger.asked_start.get(place, 0), who)
 
     def _check_log(self, log: Any, acked: dict[int, tuple[bytes, bytes]], asked_start: int, who: str) -> None:
         found: dict[int, tuple[bytes, bytes]] = {}
@@ -166,39 +183,45 @@ class ClusterWorld(World):
 
 
 class ToyServer:
-    """In the place of `coordinator.server.Server`: appends to logs, and does with them what a server does."""
+    """In the place of `coordinator.server.Server`: leads partitions and appends to them, as a server does."""
 
-    def __init__(self, world: ClusterWorld, node: Node, machine: Machine) -> None:
-        self.world, self.node, self.machine = world, node, machine
+    def __init__(self, world: ClusterWorld, node: Node, machine: Machine, membership: Membership, node_id: int) -> None:
+        self.world, self.node, self.machine, self.membership, self.node_id = world, node, machine, membership, node_id
         self.is_up = False
-        self.epochs: dict[str, int] = {}
+        self.seen: dict[int, Any] = {}
         self.bound = ("nowhere", 0)
 
     async def start(self) -> None:
         storage: Any = self.machine.storage(None)
         post = asyncio.get_running_loop().call_soon_threadsafe
+        clock = self.node.clock
         sync = self.machine.workers(post, 1)
         self.logs = LogManager(storage, SETTINGS, sync=sync, engine=self.machine.engine())
-        self.logs.open(cluster_id=None, node_id=1, draw_uuid=self.machine.draw_uuid)
-        self._drop_others()
-        for name, (topic_id, count) in TOPICS.items():
-            for index in range(count):
-                log = self.logs.open_log(
-                    name, index, config=COMPACTED if name == "compacted" else PLAIN, topic_id=topic_id
-                )
-                self.epochs[f"{name}-{index}"] = log.leader_epoch + 1
-        self.world.check(self.logs, self.node.name)
+        identity = self.logs.open(cluster_id=None, node_id=self.node_id, draw_uuid=self.machine.draw_uuid)
+        self.slices = Slices(clock)
+        configs = TopicConfigs(Live(load(listen="127.0.0.1:9092", in_memory=True)))
+        self.topics = Topics(
+            TopicSettings(), clock, self.logs, identity, configs, self.machine.draw_uuid, keeper=self.membership.keeper
+        )
+        self.topics.load()
+        await self._do(
+            self.membership.joining(
+                self.topics, self.slices, identity.cluster_id, None, {"L": Endpoint("h", 1)}, lambda *_: None
+            )
+        )
+        for name, (given, partitions) in TOPICS.items():
+            topic = NewTopic(name, self.machine.draw_uuid(), partitions=partitions, configs=given)
+            if name not in self.topics.by_name:
+                with contextlib.suppress(ApiError):  # another node was first
+                    await self._do(self.topics.creating(topic))
+        self.membership.begin([ToyNode(self)])
         self.is_up = True
-        self.world.serves(self)
-        self.cleaner = Cleaner(self.logs, self.node.clock, self.machine.workers(post, 1), cpu_share=1.0)
+        self.cleaner = Cleaner(self.logs, clock, self.machine.workers(post, 1), cpu_share=1.0)
         self.cleaner.start()
         self._later()
 
-    def _drop_others(self) -> None:
-        """Topics that were to be deleted, or of which nobody knows: as `Strays` does."""
-        for name, index in self.logs.folders.on_disk():
-            if name not in TOPICS:
-                self.logs.remove(self.logs.delete(name, index, topic_id=b"x" * 16))
+    async def _do(self, job: Any) -> Any:
+        return await to_its_end(self.slices, job)
 
     def _later(self) -> None:
         at_ms = self.node.clock.mono_ms() + 1 + self.world.rng.randrange(300)
@@ -207,92 +230,174 @@ class ToyServer:
     def _act(self) -> None:
         if not self.is_up:
             return
-        rng, world = self.world.rng, self.world
-        name, (topic_id, count) = rng.choice(list(TOPICS.items()))
+        rng = self.world.rng
+        name, (_, count) = rng.choice(list(TOPICS.items()))
         index = rng.randrange(count)
-        log = self.logs.get(name, index)
-        assert log is not None
+        partition = self.topics.open.partition(name, index)
         what = rng.randrange(100)
-        if log.failure is not None:
-            pass
-        elif what == 0 and not log.config.compacts:
-            start = rng.randrange(log.start_offset, log.durable_offset + 1)
-            key = topic_id, index
-            world.ledger.asked_start[key] = max(world.ledger.asked_start.get(key, 0), start)
-            log.delete_records_before(start)
-        elif what == 1:
+        if what == 0:
             self._short_lived()
-        else:
-            for _ in range(rng.randrange(1, 4)):
-                self._append(log, topic_id, index)
+        elif partition is not None and not partition.closed and partition.log.failure is None:
+            self._see(partition, (name, index))
+            log = partition.log
+            if what == 1 and not log.config.compacts:
+                start = rng.randrange(log.start_offset, log.durable_offset + 1)
+                asked = self.world.ledger.asked_start
+                asked[name, index] = max(asked.get((name, index), 0), start)
+                log.delete_records_before(start)
+            elif what == 2:
+                log.roll(self.node.clock.now().wall_ms)
+            elif what in (3, 4):
+                self._move(name, index)
+            else:
+                for _ in range(rng.randrange(1, 4)):
+                    self._append(partition, (name, index))
         self._later()
 
-    def _append(self, log: Any, topic_id: bytes, index: int) -> None:
-        world = self.world
+    def _see(self, partition: Any, place: Log) -> None:
+        if self.seen.get(id(partition)) is not partition:
+            self.seen[id(partition)] = partition
+            self.world.moves += 1
+            self.world.check(partition.log, place, partition.leader_epoch, f"node {self.node_id} ({self.node.name})")
+
+    def _append(self, partition: Any, place: Log) -> None:
+        world, log, epoch = self.world, partition.log, partition.leader_epoch
         records = []
         for _ in range(world.rng.randrange(1, 4)):
             world.drawn += 1
             records.append((b"k%d" % world.rng.randrange(KEYS), b"%d" % world.drawn))
         batch = batches.build(records, timestamp_ms=world.wall_ms)
-        first = log.append(self.epochs[log.directory], batch, wall_ms=world.wall_ms).base_offset
+        first = log.append(epoch, batch, wall_ms=world.wall_ms).base_offset
 
         def durable(error: Exception | None) -> None:
             if error is None:
                 for number, record in enumerate(records):
-                    world.ledger.ack((topic_id, index), first + number, record)
+                    world.ledger.ack(place, first + number, record, epoch, self)
 
         log.when_durable(first + len(records), durable)
 
+    def _move(self, name: str, index: int) -> None:
+        """As kafka-reassign-partitions.sh does."""
+        state = self.topics.state
+        place, live = Place(state.topics[name], index), leadership.living(state)
+        leader = self.world.rng.choice(live)
+
+        def moving() -> Any:
+            with contextlib.suppress(ApiError):  # the database is away
+                yield from self.membership.changing(
+                    lambda: leadership.reassigned(place, [leader], live, bytes(16)), place
+                )
+
+        self.slices.run(moving(), lambda _: None, self)
+
     def _short_lived(self) -> None:
-        """A topic that comes, gets a record, and goes."""
-        topic_id = self.machine.draw_uuid()
+        """A topic that comes, gets records, and goes."""
         name = f"short-{self.world.rng.randrange(1_000_000)}"
-        log = self.logs.open_log(name, 0, config=PLAIN, topic_id=topic_id)
-        log.append(0, batches.build([(b"k", b"v")], timestamp_ms=1), wall_ms=1)
+        topic = NewTopic(name, self.machine.draw_uuid(), partitions=2, configs=PLAIN)
 
-        def delete() -> None:
-            if self.is_up:
-                self.logs.remove(self.logs.delete(name, 0, topic_id=topic_id))
+        def living() -> Any:
+            try:
+                yield from self.topics.creating(topic)
+                for partition in self.topics.by_name[name].partitions:
+                    if partition is not None:
+                        partition.log.append(partition.leader_epoch, batches.build([(b"k", b"v")], timestamp_ms=1),
+                                             wall_ms=1)  # fmt: skip
+                later = Later()
+                self.node.clock.call_at(self.node.clock.mono_ms() + self.world.rng.randrange(500), lambda: later(None))
+                yield later
+                yield from self.topics.deleting(self.topics.by_name[name])
+            except ApiError:
+                pass  # the database is away
 
-        self.node.clock.call_at(self.node.clock.mono_ms() + self.world.rng.randrange(500), delete)
+        self.slices.run(living(), lambda _: None, self)
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        self.world.fault(f"{self.node.name}: {error!r}")
 
     async def stop(self) -> None:
         self.is_up = False
-        self.cleaner.stop()
+        if hasattr(self, "cleaner"):
+            self.cleaner.stop()
         self.logs.close(clean=True)
+
+
+class ToyNode:
+    """In the place of `nodes.running_node.RunningNode`, and of its `Node`."""
+
+    def __init__(self, server: ToyServer) -> None:
+        self.node: Any = self
+        self.topics, self.clock, self.slices = server.topics, server.node.clock, server.slices
+        self.routing: Any = SimpleNamespace(shards=())
+        self.cluster: Any = None
+
+    def see(self, image: Any) -> None:
+        self.cluster = image
+
+    def leave(self) -> None:
+        """There are no shards."""
+
+    take = leave
 
 
 def final_check(world: ClusterWorld) -> None:
     """What is in the tables when nobody is there any more."""
     storage = MemoryStorage()
     store = FaultyStore(world, world.tables, lambda act: act(), Random(0), timeout_ms=1_000)
-    loop = asyncio.new_event_loop()
-    task = loop.create_task(copy.make(store, storage, world.tables.identity, 1))
-    while not task.done():
-        loop.run_until_complete(asyncio.sleep(0))
-        world.run(lambda: False, 5)
-    loop.close()
-    task.result()
     logs = LogManager(storage, SETTINGS)
     logs.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
-    for name, (topic_id, count) in TOPICS.items():
-        for index in range(count):
-            config = COMPACTED if name == "compacted" else PLAIN
-            logs.open_log(name, index, config=config, topic_id=topic_id)
-    world.check(logs, "the tables")
+    loop = asyncio.new_event_loop()
+
+    async def pause() -> None:
+        pass
+
+    for row in list(world.tables.logs.values()):
+        if row.topic not in TOPICS:
+            continue
+        task = loop.create_task(copy.fetch(store, storage, row.topic, row.partition, row.topic_id, pause))
+        while not task.done():
+            loop.run_until_complete(asyncio.sleep(0))
+            world.run(lambda: False, 5)
+        found = task.result()
+        logs.note_copy(row.topic, row.partition, found.end_offset, row.start_offset)
+        compacted = LogConfig(cleanup_policy=("compact",)) if row.topic == "compacted" else LogConfig(retention_ms=-1)
+        log = logs.open_log(row.topic, row.partition, config=compacted, topic_id=row.topic_id)
+        world.check(log, (row.topic, row.partition), 1_000_000, "the tables")
+    loop.close()
+    there = {(row.topic, row.partition) for row in world.tables.logs.values()}
+    for place in world.ledger.acked:
+        if place not in there:
+            world.fault(f"the log of {place} is gone")
 
 
 def play(seed: int, for_ms: int = 120_000) -> ClusterWorld:
     """One history; its `faults` should be empty."""
     world = ClusterWorld(seed)
+    try:
+        _play(world, for_ms)
+    except AssertionError as error:  # of the tables
+        world.fault(str(error))
+    finally:
+        world.end()
+    return world
+
+
+def _play(world: ClusterWorld, for_ms: int) -> None:
     world.later(2_000, world.trouble)
     world.run(lambda: bool(world.faults), for_ms)
     if not world.faults:
         world.make_calm()
         world.run(lambda: False, 45_000)  # the longest pause is over
-        before = world.ledger.count
-        if not world.run(lambda: world.ledger.count > before + 10 or bool(world.faults), 3 * LEASE_MS):
-            world.fault("the faults are over, and nobody serves")
+        before = {place: len(acked) for place, acked in world.ledger.acked.items()}
+        places = [(name, index) for name, (_, count) in TOPICS.items() for index in range(count)]
+
+        def all_are_led() -> bool:
+            acked = world.ledger.acked
+            return all(len(acked.get(place, ())) > before.get(place, 0) + 3 for place in places)
+
+        if not world.run(lambda: all_are_led() or bool(world.faults), 3 * LEASE_MS):
+            world.fault("the faults are over, and a partition has no leader")
     for node in world.nodes:
         node.stop()
     world.run(lambda: all(not node.alive for node in world.nodes) or bool(world.faults), 20_000)
@@ -300,5 +405,3 @@ def play(seed: int, for_ms: int = 120_000) -> ClusterWorld:
         if any(node.alive for node in world.nodes):
             world.fault("a node does not stop")
         final_check(world)
-    world.end()
-    return world

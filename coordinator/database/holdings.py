@@ -1,0 +1,188 @@
+"""The logs that this node leads: fetched from the database when leadership comes, and brought by the `Shipper` as long
+as it stays. What is fetched was written by the leaders before, to its end: their seats need what this node
+knows already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.database import copy
+from muster.coordinator.database.shipper import Shipper
+from muster.coordinator.database.store import Store, StoreAway
+from muster.coordinator.log import DamagedLog, LogOffline, Storage
+from muster.coordinator.topics import leadership
+from muster.coordinator.topics.leadership import Place
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.topics import Topics
+
+AT_ONCE: Final = 4
+"""Logs that are fetched at the same time: more of them would only take memory."""
+AGAIN_MS: Final = 250
+"""After so long a log is tried again that the database, or the disk, did not give."""
+_COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
+
+log = structlog.get_logger("muster.cluster")
+
+
+class _Wanted(NamedTuple):
+    """One term of leadership of one partition."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    leader_epoch: int
+
+
+class Holdings:
+    """See the module."""
+
+    def __init__(
+        self,
+        node_id: int,
+        store: Store,
+        storage: Storage,
+        shipper: Shipper,
+        clock: Clock,
+        topics: Topics,
+        arrived: Callable[[str, int], object],
+    ) -> None:
+        """`arrived(topic, partition)` is called when a partition can be served."""
+        self._node_id = node_id
+        self._store = store
+        self._storage = storage
+        self._shipper = shipper
+        self._clock = clock
+        self._topics = topics
+        self._arrived = arrived
+        self._coming: dict[tuple[bytes, int], _Wanted] = {}
+        self._damaged: dict[tuple[bytes, int], _Wanted] = {}
+        """What does not hold together in the database: it is not tried again in this term of leadership."""
+        self._waiting: list[_Wanted] = []
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        topics.left = self._left
+
+    @property
+    def missing(self) -> int:
+        """How many partitions that are led here are not here yet."""
+        return len(self._coming)
+
+    def look(self) -> None:
+        """Fetch what this node leads now and has not; coordinators first, for their clients can do nothing else."""
+        new: list[_Wanted] = []
+        for place in leadership.all_places(self._topics.state):
+            wanted = self._wanted(place)
+            if wanted is None:
+                continue
+            key = (wanted.topic_id, wanted.partition)
+            if self._damaged.get(key) == wanted:
+                continue
+            is_coming = key in self._coming
+            self._coming[key] = wanted
+            if not is_coming:
+                new.append(wanted)
+        self._waiting += new
+        self._waiting.sort(key=lambda one: one.topic not in _COORDINATORS)
+        while self._waiting and len(self._tasks) < AT_ONCE:
+            task = self._loop.create_task(self._fetch_some())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _wanted(self, place: Place) -> _Wanted | None:
+        """The present term of a partition, if this node leads it and has it not."""
+        topic, index = place
+        if place.state.leader != self._node_id or self._topics.open.partition(topic.name, index) is not None:
+            return None
+        return _Wanted(topic.name, index, topic.topic_id, topic.leader_epoch(index))
+
+    def _left(self, partition: Partition) -> None:
+        self._shipper.leave(partition.topic_id, partition.index)
+
+    async def _fetch_some(self) -> None:
+        while self._waiting and not self._shipper.has_ended:
+            wanted = self._waiting.pop(0)
+            try:
+                is_here = await self._fetch(wanted)
+            except (StoreAway, OSError) as error:
+                self._again(wanted, str(error))
+            except DamagedLog as error:
+                self._is_damaged(wanted, error)
+            except LogOffline as error:
+                self._again(wanted, str(error))
+            except Exception as error:
+                log.error(
+                    "a partition cannot be fetched", topic=wanted.topic, partition=wanted.partition, exc_info=error
+                )
+                self._shipper.failed(f"{wanted.topic}-{wanted.partition} cannot be fetched: {error}")
+            else:
+                if is_here:
+                    self._arrived(wanted.topic, wanted.partition)
+
+    def _is_damaged(self, wanted: _Wanted, damage: DamagedLog) -> None:
+        log.error("a partition cannot be served: it is damaged in the database", topic=wanted.topic,
+                  partition=wanted.partition, reason=damage.reason)  # fmt: skip
+        key = (wanted.topic_id, wanted.partition)
+        self._damaged[key] = wanted
+        self._coming.pop(key, None)
+        self._shipper.leave(*key)
+
+    def _again(self, wanted: _Wanted, why: str) -> None:
+        log.warning("a partition cannot be fetched yet", topic=wanted.topic, partition=wanted.partition, reason=why)
+        self._coming.pop((wanted.topic_id, wanted.partition), None)
+        self._remove(wanted)
+        self._clock.call_at(self._clock.mono_ms() + AGAIN_MS, self.look)
+
+    async def _fetch(self, wanted: _Wanted) -> bool:
+        """Whether it is here. Raises the errors of the store and of the log, and OSError."""
+        key = (wanted.topic_id, wanted.partition)
+        while True:
+            found = await copy.fetch(
+                self._store, self._storage, wanted.topic, wanted.partition, wanted.topic_id, self._pause
+            )
+            if self._shipper.has_ended:
+                return False
+            topic = self._topics.state.topics_by_id.get(wanted.topic_id)
+            now = None if topic is None else self._wanted(Place(topic, wanted.partition))
+            if topic is None or now is None:
+                self._coming.pop(key, None)
+                self._remove(wanted)  # another one leads it meanwhile, or it is deleted
+                return False
+            if now == wanted:
+                break
+            # others may have led it in between
+            self._remove(wanted)
+            wanted = now
+        if found.row is not None:
+            self._shipper.lead(found.row, found.segments)
+        if found.is_whole:
+            start_offset = 0 if found.row is None else found.row.start_offset
+            self._topics.logs.note_copy(wanted.topic, wanted.partition, found.end_offset, start_offset)
+        del self._coming[key]
+        self._topics.open.arrive(topic, wanted.partition)
+        return True
+
+    def _remove(self, wanted: _Wanted) -> None:
+        folder = f"{wanted.topic}-{wanted.partition}"
+        if self._topics.logs.get(wanted.topic, wanted.partition) is None and self._storage.is_directory(folder):
+            self._storage.remove_tree(folder)
+
+    async def _pause(self) -> None:
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._clock.call_soon(lambda: turn.set_result(None))
+        await turn
+
+    async def stop(self) -> None:
+        """Fetch no more."""
+        self._waiting.clear()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)

@@ -1,0 +1,300 @@
+"""One node among those that share a database: it registers, follows what others decide, and decides itself, when it is
+its turn, who leads what. In the place of `nodes.cluster.Cluster`, which does so for the brokers of one process.
+
+The node with the lowest id that lives looks after the others: whose lease is over leads nothing from then on. Two nodes
+that both think so do no harm: what counts is written at the end of the metadata log, by one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.cluster.image import NO_BROKER, Broker, ClusterImage, Endpoint, Leader
+from muster.coordinator.database.holdings import Holdings
+from muster.coordinator.database.mailbox import Mailbox
+from muster.coordinator.database.metadata_keeper import MetadataKeeper
+from muster.coordinator.database.settings import ClusterSettings
+from muster.coordinator.database.shipper import Shipper
+from muster.coordinator.database.store import Seat, Store, StoreAway
+from muster.coordinator.log import Storage
+from muster.coordinator.slices import Job, Slices, to_its_end
+from muster.coordinator.topics import leadership, spreading
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.leadership import Place
+from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, first_records
+from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.topics import Topics
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
+from muster.protocol.messages.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+
+LOOK_MS: Final = 50
+"""How often it is looked for what others have written."""
+DECIDE_MS: Final = 500
+"""How often it is looked who lives."""
+MOST_MOVES: Final = 1_000
+"""Leaders that move at one look, as long as they need not (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
+CLEAN_MS: Final = 60_000
+"""How often it is looked for logs of deleted topics."""
+DROPPED_AT_ONCE: Final = 100
+"""So many of them go at one look."""
+TRIES: Final = 20
+"""How often a node that stops tries to hand over what it leads."""
+
+log = structlog.get_logger("muster.cluster")
+
+
+class Membership:
+    """See the module."""
+
+    holdings: Holdings
+
+    def __init__(
+        self,
+        seat: Seat,
+        store: Store,
+        storage: Storage,
+        shipper: Shipper,
+        keeper: MetadataKeeper,
+        clock: Clock,
+        settings: ClusterSettings,
+    ) -> None:
+        """`store`: not the one that the turns go through."""
+        self._storage = storage
+        self._shipper = shipper
+        self.seat = seat
+        self.keeper = keeper
+        self.peers = Mailbox(seat.node_id, store, clock)
+        self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._topics: Topics
+        self._cluster_id = ""
+        self._renew: Callable[[str, int], object] = lambda *_: None
+        self._rack: str | None = None
+        self._nodes: list[Any] = []
+        self._settled: tuple[int, tuple[int, ...]] | None = None
+        """For this metadata log, and these nodes that live, all is well."""
+        self._is_leaving = self._stopped = False
+        self._due_ms = self._clean_ms = 0
+        self._wake: asyncio.Future[None] | None = None
+
+    # -- joining
+
+    def joining(
+        self,
+        topics: Topics,
+        slices: Slices,
+        cluster_id: str,
+        rack: str | None,
+        endpoints: Mapping[str, Endpoint],
+        renew: Callable[[str, int], object],
+    ) -> Job[None]:
+        """Become one of the brokers. Raises `ApiError`."""
+        self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew
+        self.keeper.topics, self.keeper.slices = topics, slices
+        node_id = self.seat.node_id
+        self.holdings = Holdings(node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived)
+        topics.moved = self.moved
+        state = topics.state
+        while not state.features:
+            least = topics.configs.broker.static.text(MIN_INSYNC_REPLICAS)
+            yield from self.keeper.writing(first_records(least))
+        while not (yield from self.keeper.writing([self._registration(endpoints)])):
+            pass
+        self.holdings.look()
+
+    async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
+        """The node listens there: the others are told if they were told another port. Raises `ApiError`."""
+        broker = self._topics.state.brokers.get(self.seat.node_id)
+        if broker is not None and broker.endpoints != endpoints:
+            while not await self._do(self.keeper.writing([self._registration(endpoints)])):
+                pass
+
+    def _registration(self, endpoints: Mapping[str, Endpoint]) -> Message:
+        topics = self._topics
+        return RegisterBrokerRecord(
+            broker_id=self.seat.node_id,
+            incarnation_id=topics.draw_uuid(),
+            broker_epoch=topics.state.version,
+            end_points=[BrokerEndpoint(name, *one) for name, one in endpoints.items()],
+            rack=self._rack,
+            fenced=False,
+        )
+
+    def begin(self, nodes: Iterable[Any]) -> None:
+        """This is the node, which is about to serve."""
+        self._nodes = list(nodes)
+        self.peers.begin(self._nodes[0].node)
+        self.moved()
+
+    def publish(self) -> None:
+        """Give the node the image of now."""
+        state, me = self._topics.state, self.seat.node_id
+        brokers = {
+            broker_id: Broker(broker_id, one.rack, one.endpoints, one.epoch, one.fenced)
+            for broker_id, one in sorted(state.brokers.items())
+        }
+        controller_id = next((one for one in brokers if not brokers[one].fenced), NO_BROKER)
+        is_whole = not any(broker.fenced for broker in brokers.values())
+        image = ClusterImage(self._cluster_id, controller_id, me, brokers, self._topics.open.leaders, is_whole)
+        for node in self._nodes:
+            node.see(image)
+
+    def moved(self) -> None:
+        """Brokers or leaders are others: live by it."""
+        self.publish()
+        for node in self._nodes:
+            node.leave()
+            node.take()
+        self.holdings.look()
+
+    def arrived(self, topic: str, index: int) -> None:
+        """A partition that is led here can be served."""
+        self.publish()
+        if topic in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC):
+            for node in self._nodes:
+                node.take()
+        elif topic in EVENTS_OF:
+            self._renew(topic, index)
+
+    @property
+    def leaders(self) -> Mapping[str, Sequence[Leader]]:
+        """Of the partitions of each topic, by its name."""
+        return self._topics.open.leaders
+
+    # -- what clients ask of the controller
+
+    def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
+        """See `api.node.Controller`."""
+        while self._topics.state.topics_by_id.get(place.topic.topic_id) is place.topic:
+            record = decide()
+            if record is None or (yield from self.keeper.writing([record])):
+                return
+
+    def unregistering(self, broker_id: int) -> Job[None]:
+        """See `api.node.Controller`. A broker that lives is in the cluster again when it is started again."""
+        state = self._topics.state
+        room = import_module("muster.protocol.messages.metadata_records.unregister_broker_record")
+        while True:
+            registered = state.brokers.get(broker_id)
+            if registered is None:
+                what = f"Broker ID {broker_id} is not currently registered"
+                raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, what)
+            moves = self._moves(leadership.living(state, without=(broker_id,)))
+            record = room.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)
+            if (yield from self.keeper.writing([*moves, record])):
+                log.info("a broker is no longer registered", node=broker_id)
+                return
+
+    def _moves(self, live: Sequence[int]) -> list[PartitionChangeRecord]:
+        prefers = self._settings.auto_leader_rebalance_enable
+        return spreading.changes(self._topics.state, live, prefers=prefers, most=MOST_MOVES)
+
+    # -- following and deciding
+
+    async def run(self) -> None:
+        """Until `stop`. Raises StoreRefused, and what is a fault of the program."""
+        while not self._stopped:
+            try:
+                await self.peers.look()
+                await self.keeper.follow()
+                if self._clock.mono_ms() >= self._due_ms and not self._is_leaving:
+                    await self._decide()
+                    self._due_ms = self._clock.mono_ms() + DECIDE_MS
+            except StoreAway:
+                pass  # the turns of the shipper say so, and end the term when it lasts
+            except ApiError as error:
+                log.warning("who leads what could not be changed", reason=error.message)
+            if not self._stopped:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._wake = wake
+        timer = self._clock.call_at(self._clock.mono_ms() + LOOK_MS, self.look)
+        await wake
+        timer.cancel()
+
+    def look(self) -> None:
+        """Look now for what others have written."""
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _decide(self) -> None:
+        seats = await self._store.seats()
+        state = self._topics.state
+        held = {seat.node_id for seat in seats if seat.remaining_ms > 0 and seat.epoch > 0}
+        registered = [one for one, broker in state.brokers.items() if not broker.fenced]
+        live = sorted(one for one in registered if one in held)
+        if not live or live[0] != self.seat.node_id:
+            return
+        gone = sorted(one for one in registered if one not in held)
+        epochs = {seat.node_id: seat.epoch for seat in seats}
+        dead = {one: epochs[one] for one in gone if epochs.get(one, 0) > 0}
+        looked_at = (state.version, tuple(live))
+        if not gone and looked_at == self._settled:
+            await self._clean()
+            return
+        records: list[Message] = [leadership.fenced(state, one) for one in gone]
+        records += self._moves(live)
+        self._settled = None if records else looked_at
+        if records and await self._do(self.keeper.writing(records, dead)):
+            for one in gone:
+                log.warning("a node has died: others lead what it led", node=one)
+        await self._clean()
+
+    async def _clean(self) -> None:
+        """Remove the logs of deleted topics that nobody led when they were deleted; from time to time."""
+        if self._clock.mono_ms() < self._clean_ms:
+            return
+        self._clean_ms = self._clock.mono_ms() + CLEAN_MS
+        deleted = self._topics.state.deleted
+        orphans = [row for row in await self._store.logs() if row.topic_id in deleted] if deleted else []
+        for row in orphans[:DROPPED_AT_ONCE]:
+            self._shipper.drop(row, await self._store.segments(row.log_no))
+
+    async def _do(self, job: Job[bool]) -> bool:
+        """Raises `ApiError`."""
+        return await to_its_end(self.keeper.slices, job)
+
+    # -- leaving
+
+    async def leave(self) -> None:
+        """Controlled shutdown: others lead what this node led, and it is fenced. What cannot be done is left to the end
+        of the lease.
+        """
+        self._is_leaving = True
+        state, me = self._topics.state, self.seat.node_id
+        for _ in range(TRIES):
+            try:
+                seats = await self._store.seats()
+                held = [seat.node_id for seat in seats if seat.remaining_ms > 0 and seat.epoch > 0]
+                live = [one for one in leadership.living(state, without=(me,)) if one in held]
+                broker = state.brokers.get(me)
+                records: list[Message] = [*self._moves(live)]
+                if broker is not None and not broker.fenced:
+                    records.append(leadership.fenced(state, me))
+                if not records or await self._do(self.keeper.writing(records)):
+                    return
+            except (StoreAway, ApiError) as error:
+                log.warning("what this node led could not be handed over", reason=str(error),
+                            what="others lead it when the lease is over")  # fmt: skip
+                return
+
+    async def stop_fetching(self) -> None:
+        """What is led here and has not come does not come."""
+        if hasattr(self, "holdings"):
+            await self.holdings.stop()
+
+    def stop(self) -> None:
+        """Follow no more."""
+        self._stopped = True
+        self.look()

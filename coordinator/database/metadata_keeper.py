@@ -1,0 +1,156 @@
+"""The metadata log in the database, which all nodes write and follow: the `topics.keeper.Keeper` of one node.
+
+What is decided here is written at the end that this node knows. If another node has written there, the database takes
+nothing; then what it has is followed, and it is decided anew. What counts is lived by in the order of the log, by all
+nodes alike; so one's own records are read back, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.database.store import MetadataRow, Store, StoreAway, StoreRefused
+from muster.coordinator.log import batches
+from muster.coordinator.slices import Job, Later, Slices, to_its_end
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_log import LEADER_EPOCH, encode
+from muster.coordinator.topics.spreading import losers
+from muster.coordinator.topics.topics import Topics
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+
+TRIES: Final = 20
+"""How often the database is asked what has become of a row whose answer was lost."""
+AGAIN_MS: Final = 250
+"""And how long it is waited in between."""
+ENCODED_AT_ONCE: Final = 100
+"""Records that are encoded in one step."""
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class MetadataKeeper:
+    """See the module."""
+
+    topics: Topics
+    slices: Slices
+
+    def __init__(self, store: Store, clock: Clock, draw_text: Callable[[], str]) -> None:
+        """`store`: not the one that the turns go through, which must not wait. `draw_text`: a text that nobody has."""
+        self._store = store
+        self._clock = clock
+        self._draw_text = draw_text
+        self.began = 0
+        """What is known before there are topics."""
+        self._following = asyncio.Lock()
+        self._stopped = False
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def known(self) -> int:
+        """The end of what this node lives by."""
+        return self.topics.state.version if hasattr(self, "topics") else self.began
+
+    # -- writing
+
+    def writing(self, records: Sequence[Message], dead: Mapping[int, int] | None = None) -> Job[bool]:
+        """See `Keeper`. `dead`: nodes whose lease is over, with the epochs of their seats: only if all of them are,
+        the records count.
+        """
+        state = self.topics.state
+        base, needing = state.version, losers(state, records)
+        encoded: list[tuple[None, bytes]] = []
+        for record in records:
+            encoded.append((None, encode(record)))
+            if len(encoded) % ENCODED_AT_ONCE == 0:
+                yield None
+        if not records:
+            return True
+        if self._stopped:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "this node stops")
+        if self.known != base:
+            return False
+        wall_ms = self._clock.now().wall_ms
+        batch = batches.build(encoded, timestamp_ms=wall_ms, base_offset=base, leader_epoch=LEADER_EPOCH)
+        row = MetadataRow(base, base + len(records), self._draw_text(), bytes(batch))
+        later = Later()
+        self._do(self._write(row, needing, dead or {}, later))
+        found: Any = yield later
+        if isinstance(found, Exception):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(found))
+        return bool(found)
+
+    def _do(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int], done: Later) -> None:
+        try:
+            done(await self._written(row, needing, dead))
+        except (StoreAway, StoreRefused) as error:
+            done(error)
+
+    async def _written(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
+        """Whether the row counts; all of the log is known then, up to there. Raises StoreAway or StoreRefused."""
+        for attempt in range(TRIES):
+            try:
+                is_there = await self._store.write_metadata(row, needing, dead)
+                if is_there or not attempt:
+                    await self.follow()
+                    return is_there
+                # another one's, or this one, which was sent before
+                found = await self._store.metadata(row.base_offset)
+                is_there = bool(found) and found[0].writer == row.writer
+                await self.follow()
+                return is_there
+            except StoreAway:
+                if attempt == TRIES - 1:
+                    raise
+                await self._pause()
+        return False
+
+    async def _pause(self) -> None:
+        over: asyncio.Future[None] = self._loop.create_future()
+        self._clock.call_at(self._clock.mono_ms() + AGAIN_MS, lambda: _wake(over))
+        await over
+
+    # -- following
+
+    async def follow(self) -> None:
+        """Live by all that the database has. Raises StoreAway or StoreRefused."""
+        async with self._following:
+            while not self._stopped:
+                rows = await self._store.metadata(self.known)
+                for row in rows:
+                    if not self._stopped:
+                        await self._take_in(row)
+                if not rows:
+                    return
+
+    async def follow_to(self, offset: int) -> None:
+        """Live by what is before an offset, which the database has, however long it is away; or until `stop`."""
+        while self.known < offset and not self._stopped:
+            try:
+                await self.follow()
+            except StoreAway:
+                await self._pause()
+
+    async def _take_in(self, row: MetadataRow) -> None:
+        await to_its_end(self.slices, self.topics.taking_in(row.data))
+
+    async def stop(self) -> None:
+        """Nothing more is taken in, and nobody waits for anything any more."""
+        self._stopped = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
