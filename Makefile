@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline pyspark-env conformance conformance-clients conformance-kafkajs conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -108,6 +108,9 @@ bench: venv ## measure (beside a real Kafka when Java is there); ratios go to be
 
 bench-pipeline: venv ## measure the pipeline on Spark: bench/pipeline.md (ARGS='--only reading')
 	$(BIN)/python -m bench.pipeline $(ARGS)
+
+bench-substitutes: venv ## measure what else tests run in place of Kafka beside Muster: a table as in docs/comparison.md
+	$(BIN)/python -m bench.substitutes $(ARGS)
 
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors

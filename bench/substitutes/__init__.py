@@ -1,0 +1,1 @@
+"""What else a test of a consumer can run in place of Kafka, measured beside Muster: see `__main__`."""

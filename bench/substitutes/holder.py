@@ -1,0 +1,55 @@
+"""`python -m bench.substitutes.holder mock|thread`: a server inside a test's own process, until it is killed.
+
+Prints one line of JSON: where it listens, the seconds until it did, and the memory and processor time that the process
+had taken before, with what any test has loaded anyway (confluent-kafka).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import confluent_kafka
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def mock() -> Iterator[str]:
+    """librdkafka's mock cluster."""
+    client = confluent_kafka.Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})
+    brokers = client.list_topics(timeout=10).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    client.flush(0)
+
+
+@contextmanager
+def thread() -> Iterator[str]:
+    """Muster in a thread of the test."""
+    from muster.testing import Muster
+
+    with Muster() as muster:
+        yield muster.bootstrap_servers
+
+
+def main() -> None:
+    # a client is in every test
+    confluent_kafka.Producer({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    before = {"bytes": resident_bytes(), "cpu_s": time.process_time()}
+    began = time.monotonic()
+    with {"mock": mock, "thread": thread}[sys.argv[1]]() as bootstrap:
+        told = {"bootstrap": bootstrap, "seconds": time.monotonic() - began, **before}
+        print(json.dumps(told), flush=True)
+        signal.pause()
+
+
+if __name__ == "__main__":
+    main()
