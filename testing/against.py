@@ -121,13 +121,13 @@ class AdminGroups:
         """Where a member of a classic group stands is not told by Kafka."""
         return describe(self._cluster, self._topics, group_id)
 
-    def events(self, _: str) -> list[dict[str, Any]]:
+    def events(self, _: str) -> NoReturn:
         """Kafka keeps no history."""
-        return []
+        raise OnlyMuster("Kafka keeps no history of a group")
 
-    def history(self, _: str, *, everything: bool = False) -> list[str]:  # noqa: ARG002  # as of Groups
+    def history(self, _: str, *, everything: bool = False) -> NoReturn:  # noqa: ARG002  # as of Groups
         """Kafka keeps none."""
-        return []
+        raise OnlyMuster("Kafka keeps no history of a group")
 
     async def wait_stable(
         self, group_id: str, *, members: int | None = None, partitions: Topics = None, timeout_s: float

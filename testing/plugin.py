@@ -240,10 +240,15 @@ def _sections(used: Used) -> Iterator[tuple[str, str]]:
     if not used.muster.is_running:
         yield "Muster: groups", "the server did not run any more"
         return
+    from muster.coordinator.rehearsal.errors import CannotBeDone
+
     told = 0
     for group_id in used.muster.groups:
         group = used.muster.group(group_id)
-        events = group.events()
+        try:
+            events = group.events()
+        except CannotBeDone:
+            return  # a cluster that keeps no history
         if events and events[-1]["time"] >= used.began_ms and told < MOST_GROUPS:
             told += 1
             yield f"Muster: group {group_id}", "\n".join([str(group.describe()), "", *group.history(everything=True)])
