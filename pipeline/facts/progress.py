@@ -11,9 +11,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.commit_windows import known_until
 from muster.pipeline.facts.commits import PLACE
 from muster.pipeline.facts.schema import conform
-from muster.pipeline.facts.stalls import known_until
 from muster.pipeline.facts.topic_ends import minus
 from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.commit_windows import LIFE, SPAN_MS, WINDOW, at_work, known_until, member, thinned, windowed
 from muster.pipeline.facts.commits import PLACE
-from muster.pipeline.facts.log_times import DAY_MS
 from muster.pipeline.facts.schema import conform
 from muster.pipeline.facts.topic_ends import behind, with_ends
 from muster.pipeline.persist import keep
@@ -23,17 +23,12 @@ STOP: Final = "STOP"
 STALL: Final = "STALL"
 REWIND: Final = "REWIND"
 
-WINDOW: Final = 10
-"""Commits of a partition that are looked at together."""
-MIN_DISTANCE_MS: Final = 1_000
-"""Of commits within one such span of time the last one counts."""
 SETTLE_MS: Final = 100_000
 """A consumer that had read everything has so long to commit what came after."""
 
-STILL_MS: Final = 20_000
-"""So long the commits of a partition stand still before that is told, if its owner goes on otherwise."""
-_SPAN_MS: Final = STILL_MS // 2
-"""In the second half of that a member that goes on is heard of."""
+STILL_MS: Final = 2 * SPAN_MS
+"""So long the commits of a partition stand still before that is told, if its owner goes on otherwise: in the second
+half of that it is heard of."""
 REPEATS_MS: Final = 60_000
 """So long if it commits the same again and again, and nothing else."""
 _USUAL_GAPS: Final = 5
@@ -46,18 +41,16 @@ _AGAIN: Final = 4
 GRADES: Final = (OK, REWIND, WARN, STOP, STALL)
 """The statuses, the worst last."""
 
-_LIFE: Final = (*PLACE, "life")
-
 
 def stalls(commits: DataFrame, ends: DataFrame | None, owned: DataFrame | None = None) -> DataFrame:
     """Rows of the table `stalls` out of those of `commits` and what is known of the ends of the logs. `owned`: the
     table `ownership`; None: whoever committed last has the partition still.
     """
-    thinned = _thinned(commits)
-    rows = _windowed(with_ends(thinned, ends)).crossJoin(F.broadcast(known_until(commits, ends)))
+    few = thinned(commits)
+    rows = windowed(with_ends(few, ends)).crossJoin(F.broadcast(known_until(commits, ends)))
     # of most commits there is nothing to tell: so few are left that both looks at them cost little
     rows = keep(_told_of(rows.withColumn("status", _status())))
-    told = _intervals(rows).unionByName(_standing(rows, owned, _at_work(thinned)))
+    told = _intervals(rows).unionByName(_standing(rows, owned, at_work(few)))
     return conform(_with_groups(told), "stalls")
 
 
@@ -72,118 +65,16 @@ def _with_groups(rows: DataFrame) -> DataFrame:
     return rows.withColumn("group_status", worst["status"])
 
 
-def known_until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
-    """One row: the last moment that is known of."""
-    # by the last row of each group: the clock of a broker may have been ahead for a while
-    each = commits.groupBy("group", "log_partition").agg(F.max_by("time_ms", "log_offset").alias("last_ms"))
-    last = each.agg(F.max("last_ms").alias("until_ms"))
-    if ends is None:
-        return last
-    # the times of records come from producers, whose clocks may be far out
-    seen = F.least("seen_ms", F.col("until_ms") + DAY_MS)
-    # of a topic without records the time is only that of its file
-    rows = last.crossJoin(ends.where(F.col("end_offset") > 0).agg(F.max("time_ms").alias("seen_ms")))
-    return rows.select(F.greatest("until_ms", seen).alias("until_ms"))
-
-
-def _thinned(commits: DataFrame) -> DataFrame:
-    """The commits that are looked at. `life`: deletions before it; `gone_ms`, in the last of a life: when it ended."""
-    in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
-    rows = commits.select(
-        *PLACE,
-        *("log_offset", "time_ms", "committed_offset", "is_deleted", "generation", "member_id", "client_id"),
-    )
-    rows = rows.select(
-        "*",
-        F.lead("is_deleted").over(in_order).alias("next_deleted"),
-        F.lead("time_ms").over(in_order).alias("next_ms"),
-        F.count_if("is_deleted").over(in_order.rowsBetween(Window.unboundedPreceding, 0)).alias("life"),
-    )
-    one_more = F.col("next_ms").isNotNull() & ~F.col("next_deleted")
-    same_span = F.floor(F.col("next_ms") / MIN_DISTANCE_MS) == F.floor(F.col("time_ms") / MIN_DISTANCE_MS)
-    rows = rows.where(~F.col("is_deleted") & ~(one_more & same_span))
-    return rows.withColumn("gone_ms", F.when(F.col("next_deleted"), F.col("next_ms"))).drop("next_deleted", "next_ms")
-
-
-def _windowed(rows: DataFrame) -> DataFrame:
-    """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags`
-    known and the least of them, `shrinks` (steps with which the lag got smaller), `longest_ms` (the longest step),
-    `next_ms` (null: nothing came after) and `next_end` (how far the log reached then). `silence_ms`: the longest
-    time between two commits of one member so far; a restart makes more than a window has, all soon after each
-    other. `is_run_end`: the last one of some with the same offset, `run_ms`: when the first of those came,
-    `run_commits`: how many.
-    """
-    in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
-    window = in_order.rowsBetween(1 - WINDOW, 0)
-    rows = rows.withColumn("lag_then", behind(F.col("end_then")))
-    rows = rows.select(
-        "*",
-        F.count("*").over(window).alias("commits"),
-        F.first("time_ms").over(window).alias("first_ms"),
-        F.min("committed_offset").over(window).alias("least"),
-        F.max("committed_offset").over(window).alias("most"),
-        F.count("lag_then").over(window).alias("lags"),
-        F.min("lag_then").over(window).alias("least_lag"),
-        (F.col("lag_then") < F.lag("lag_then").over(in_order)).alias("shrank"),
-        (F.col("time_ms") - F.lag("time_ms").over(in_order)).alias("gap_ms"),
-        F.lag("member_id").over(in_order).eqNullSafe(F.col("member_id")).alias("same_member"),
-        F.coalesce(F.lead("time_ms").over(in_order), "gone_ms").alias("next_ms"),
-        F.lead("end_then").over(in_order).alias("next_end"),
-        F.row_number().over(in_order).alias("place"),
-        _is_run_start(in_order).alias("is_run_start"),
-        (~F.lead("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))).alias("is_run_end"),
-    )
-    run = F.when(F.col("is_run_start"), F.struct("time_ms", "place"))
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
-    steps = in_order.rowsBetween(2 - WINDOW, 0)
-    rows = rows.select(
-        *(name for name in rows.columns if name not in ("place", "shrank", "gap_ms", "same_member")),
-        "place",
-        F.last(run, ignorenulls=True).over(so_far).alias("run"),
-        F.count_if("shrank").over(steps).alias("shrinks"),
-        F.max("gap_ms").over(steps).alias("longest_ms"),
-        F.max(F.when(F.col("same_member"), F.col("gap_ms"))).over(so_far).alias("silence_ms"),
-    )
-    return rows.select(
-        *(name for name in rows.columns if name not in ("run", "place", "is_run_start", "lag_then")),
-        F.col("run.time_ms").alias("run_ms"),
-        (F.col("place") - F.col("run.place") + 1).alias("run_commits"),
-    )
-
-
-def _is_run_start(in_order: WindowSpec) -> Column:
-    return ~F.lag("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))
-
-
-def _at_work(thinned: DataFrame) -> DataFrame:
-    """When members came on: for each `span` of so many ms the `first_ms` and the `last_ms` of it."""
-    in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
-    rows = thinned.select("group", "member_id", "time_ms", _is_run_start(in_order).alias("is_run_start"))
-    span = F.floor(F.col("time_ms") / _SPAN_MS).alias("span")
-    return (
-        rows.where("is_run_start")
-        .groupBy("group", _member(), span)
-        .agg(F.min("time_ms").alias("span_first_ms"), F.max("time_ms").alias("span_last_ms"))
-    )
-
-
-def _member() -> Column:
-    """The member, for joins; nobody is one too."""
-    return F.coalesce("member_id", F.lit("")).alias("member")
-
-
-def _going_on(rows: DataFrame, at_work: DataFrame) -> DataFrame:
-    """`goes_on`: the member that committed this offset came on, here or with other partitions, from `_SPAN_MS` after
+def _going_on(rows: DataFrame, spans: DataFrame) -> DataFrame:
+    """`goes_on`: the member that committed this offset came on, here or with other partitions, from `SPAN_MS` after
     that until as long again. That is from some moment of one span until the same one of the next.
     """
-    from_ms = F.col("run_ms") + _SPAN_MS
-    rows = rows.withColumns({"member": _member(), "span": F.floor(from_ms / _SPAN_MS)})
-    after = at_work.select(
-        "group", "member", (F.col("span") - 1).alias("span"), F.col("span_first_ms").alias("then_ms")
-    )
-    rows = rows.join(at_work.drop("span_first_ms"), ["group", "member", "span"], "left")
+    from_ms = F.col("run_ms") + SPAN_MS
+    rows = rows.withColumns({"member": member(), "span": F.floor(from_ms / SPAN_MS)})
+    after = spans.select("group", "member", (F.col("span") - 1).alias("span"), F.col("span_first_ms").alias("then_ms"))
+    rows = rows.join(spans.drop("span_first_ms"), ["group", "member", "span"], "left")
     rows = rows.join(after, ["group", "member", "span"], "left")
-    goes_on = (F.col("span_last_ms") >= from_ms) | (F.col("then_ms") <= from_ms + _SPAN_MS)
+    goes_on = (F.col("span_last_ms") >= from_ms) | (F.col("then_ms") <= from_ms + SPAN_MS)
     return rows.withColumn("goes_on", F.coalesce(goes_on, F.lit(False))).drop("member", "span")
 
 
@@ -202,7 +93,7 @@ def _told_of(rows: DataFrame) -> DataFrame:
     """The commits with which an interval of one status `begins` or `ends`, and those after which a partition may have
     stood still (`may_stand`): from `from_ms` to `to_ms`. `is_last`: of its life.
     """
-    in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
+    in_order = Window.partitionBy(*LIFE).orderBy("log_offset")
     is_last = F.col("next_ms").isNull()
     rows = rows.select(
         "*",
@@ -242,7 +133,7 @@ def _is_long(wanted_ms: Column) -> Column:
     return F.coalesce(still, F.lit(False)) | silent
 
 
-def _standing(rows: DataFrame, owned: DataFrame | None, at_work: DataFrame) -> DataFrame:
+def _standing(rows: DataFrame, owned: DataFrame | None, spans: DataFrame) -> DataFrame:
     """The times in which the committed offset of a partition did not change, though it had an owner and there was
     something to read.
 
@@ -250,7 +141,7 @@ def _standing(rows: DataFrame, owned: DataFrame | None, at_work: DataFrame) -> D
     coordinator may have been away: then it has `REPEATS_MS` if it commits this same offset again and again, and
     `SETTLE_MS` if nothing is heard of it at all.
     """
-    rows = _going_on(rows.where("may_stand"), at_work)
+    rows = _going_on(rows.where("may_stand"), spans)
     if owned is not None:
         rows = _while_owned(rows, owned)
     to_ms, from_ms = F.col("to_ms"), F.col("from_ms")
@@ -309,7 +200,7 @@ def _while_owned(rows: DataFrame, owned: DataFrame) -> DataFrame:
 
 def _intervals(rows: DataFrame) -> DataFrame:
     """Commits of one status after each other as one row."""
-    in_order = Window.partitionBy(*_LIFE).orderBy("log_offset")
+    in_order = Window.partitionBy(*LIFE).orderBy("log_offset")
     rows = rows.where(F.col("begins") | F.col("ends"))
     start = F.when(F.col("begins"), F.struct("time_ms", "committed_offset"))
     so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
