@@ -59,7 +59,7 @@ test: venv ## run the tests; those of the core must take every branch of it
 	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/stories/test_virtual.py tests/protocol/test_generated.py
 	@PYTHONHASHSEED=2 $(BIN)/python -m pytest -q $(SHARED_OUT)
 
-simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0 --events 1000', with --consumers of KIP-848, with --nodes of whole nodes, with --cluster of nodes over a database; else for ever)
+simulate: venv ## play random histories of many groups, with faults (ARGS='--seeds 20000 --start 0 --events 1000', with --consumers of KIP-848, with --nodes of whole nodes, with --brokers of processes of three brokers, with --cluster of nodes over a database; else for ever)
 	@$(BIN)/python -m tests.simulation $(ARGS)
 
 torture: venv ## whole nodes under faults of everything, in virtual time; a server killed under load (ARGS='--nodes 2000 --kills 1000 --seed 7')

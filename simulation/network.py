@@ -11,7 +11,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from muster.simulation.actor import Actor
-from muster.simulation.process import Owner, Process
+from muster.simulation.process import PORT, Owner, Process
 from muster.simulation.wires import Wire
 from muster.simulation.world import World
 
@@ -47,13 +47,22 @@ class Network:
     """All connections of all actors to the process that is there now."""
 
     def __init__(
-        self, world: World, process: Callable[[], Process | None], watcher: Watcher, *, patience_ms: int
+        self,
+        world: World,
+        process: Callable[[], Process | None],
+        watcher: Watcher,
+        *,
+        patience_ms: int,
+        port: Callable[[Message], int] = lambda _: PORT,
     ) -> None:
-        """`patience_ms`: how long a client waits for what may have to wait for other members."""
+        """`patience_ms`: how long a client waits for what may have to wait for other members; `port`: of the broker
+        that a request goes to.
+        """
         self.world = world
         self.process = process
         self.watcher = watcher
         self.patience_ms = patience_ms
+        self.port = port
         self.connections: dict[Actor, Connection] = {}
 
     def send(self, actor: Actor, request: Message) -> None:
@@ -86,12 +95,15 @@ class Connection:
         world, actor = self.world, self.actor
         if self.asked is not None:
             self.hang_up()  # the script was replaced, and waits no more for the last answer
+        port = self.network.port(request)
+        if self.wire is not None and self.wire.port != port:
+            self.hang_up()
         if self.wire is None:
             process = self.network.process()
             if process is None or not process.accepts:
                 world.later(1 + int(world.random() * AGAIN_MS), self._lost, actor.turn)
                 return
-            self.wire = Wire(process, self, max(actor.latency_ms, 1))
+            self.wire = Wire(process, self, max(actor.latency_ms, 1), port)
             self._buffer = b""
         served = api_named(type(request).__name__.removesuffix("Request"))
         version = actor.versions.get(served.name) or OLDER.get(served.name, served.max_version)

@@ -22,7 +22,7 @@ from tests.simulation.playing import EVENTS
 from tests.simulation.run import GROUPS
 from tests.simulation.transactions.run import TRANSACTIONS
 from tests.torture.node.seeds import CHUNK as NODES
-from tests.torture.node.seeds import play_nodes
+from tests.torture.node.seeds import play_brokers, play_nodes
 
 CHUNK = 100
 """Seeds that are played in one go."""
@@ -36,12 +36,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=0, help="default: one for each core")
     parser.add_argument("--events", type=int, default=EVENTS, help=f"events of each at least (default {EVENTS})")
     parser.add_argument("--nodes", action="store_true", help="of whole nodes")
+    parser.add_argument("--brokers", action="store_true", help="of processes of three brokers, which stop and return")
     parser.add_argument("--cluster", action="store_true", help="of nodes over a database that fails")
     parser.add_argument("--consumers", action="store_true", help="of consumer groups, classic members among them")
     parser.add_argument("--transactions", action="store_true", help="of transactional ids")
     options = parser.parse_args(arguments)
     if options.cluster:
         return seeds.play(play_clusters, CLUSTERS, options.start, options.seeds, options.processes)
+    if options.brokers:
+        return seeds.play(play_brokers, NODES, options.start, options.seeds, options.processes)
     if options.nodes:
         return seeds.play(play_nodes, NODES, options.start, options.seeds, options.processes)
     chunk = (CONSUMERS if options.consumers else TRANSACTIONS if options.transactions else GROUPS).chunk

@@ -8,6 +8,7 @@ from typing import Any, Final
 from structlog.testing import capture_logs
 
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from tests.torture.node.brokers import Brokers
 from tests.torture.node.world import Broken, World
 
 BUGS: Final = frozenset(
@@ -24,9 +25,11 @@ BUGS: Final = frozenset(
 class History:
     """See the module. `failure`: what went wrong."""
 
-    def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT) -> None:
+    def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT, *, brokers: bool = False) -> None:
+        """`brokers`: the process has three, which stop, die, stand still and return."""
         self.seed = seed
-        self.world = World(seed, intercept)
+        self.brokers = brokers
+        self.world = (Brokers if brokers else World)(seed, intercept)
         self.failure: BaseException | None = None
         self.log: list[Any] = []
 
@@ -51,6 +54,8 @@ class History:
 def told(history: History, *, in_full: bool = False) -> str:
     """What went wrong, and how to see it again; `in_full`: with what happened before."""
     again = f"again: make torture ARGS='--nodes 1 --kills 0 --seed {history.seed}'"
+    if history.brokers:
+        again = f"again: make simulate ARGS='--brokers --seeds 1 --start {history.seed}'"
     head = f"seed {history.seed}: {history.failure!r}\n  {again}"
     if not in_full or history.failure is None:
         return head

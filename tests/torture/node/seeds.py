@@ -11,18 +11,24 @@ CHUNK = 20
 """Histories that are played in one go."""
 
 
-def play_nodes(first: int, count: int) -> seeds.Played:
+def play_brokers(first: int, count: int) -> seeds.Played:
+    """The same with three brokers in the process."""
+    return play_nodes(first, count, brokers=True)
+
+
+def play_nodes(first: int, count: int, *, brokers: bool = False) -> seeds.Played:
     """Play so many histories. One alone is told in full."""
     counts: Counter[str] = Counter()
     failures = []
     for seed in range(first, first + count):
-        history = History(seed)
+        history = History(seed, brokers=brokers)
         history.run()
         ledger = history.world.transactions.ledger
         counts += Counter(
             histories=1, processes=history.world.processes, answers=history.world.answers,
             transactions=len(ledger.transactions),
         )  # fmt: skip
+        counts["changes of brokers"] += getattr(history.world, "changes", 0)
         if history.failure is not None:
             failures.append(told(history, in_full=count == 1))
     return seeds.Played(counts, failures)

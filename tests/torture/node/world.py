@@ -47,7 +47,9 @@ class Broken(AssertionError):
 
 
 class World(world.World):
-    """See the module. Odd seeds have clients with transactions."""
+    """See the module. Odd seeds have clients with transactions. `brokers`: of the process."""
+
+    brokers = 1
 
     def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT) -> None:
         super().__init__(Random(seed))

@@ -1,0 +1,163 @@
+"""The world around a process of three brokers, which stop, die, stand still and return while clients use them.
+
+Clients go to who leads, as they would find out; now and then they are late, and go to another broker. What is promised
+is what one broker promises: see `world`.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.nodes.cluster import State, WrongNode
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.protocol.hashing import group_partition
+from muster.protocol.message import Message
+from muster.protocol.messages.list_transactions import ListTransactionsRequest
+from muster.simulation.actor import Script
+from muster.simulation.network import Network
+from muster.simulation.process import PORT
+from tests.simulation.scenario import NO_ANSWER_FOR_MS
+from tests.torture.node.judge import Judge
+from tests.torture.node.world import World
+
+NODES: Final = 3
+SESSION_MS: Final = 2_000
+LATE: Final = 0.03
+"""How often a client goes to a broker that it should not ask."""
+CHANGES_MS: Final = 3_000
+STILL_MS: Final = 5_000
+READ_MS: Final = 300
+
+
+class Reader(Judge):
+    """Asks again and again what is committed, of whoever coordinates: never less than what was acknowledged before."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world, was_cut=False)
+        self.name = "reader"
+
+    def live(self) -> Script:
+        while True:
+            yield READ_MS
+            self._offsets = dict(self._node.offsets.acknowledged)
+            yield from self._judge_offsets()
+
+
+class Brokers(World):
+    """See the module. `changes`: how often something was done to a broker."""
+
+    brokers = NODES
+
+    def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT) -> None:
+        super().__init__(seed, intercept)
+        self.changes = 0
+        self._asked = 0
+        self.network = Network(self, lambda: self.process, self, patience_ms=NO_ANSWER_FOR_MS, port=self._port)
+
+    def _properties(self) -> dict[str, str]:
+        more = {"muster.nodes": str(NODES), "broker.session.timeout.ms": str(SESSION_MS)}
+        return {**super()._properties(), **more, "leader.imbalance.check.interval.seconds": "5"}
+
+    # ---- where clients go
+
+    def _port(self, request: Message) -> int:
+        process = self.process
+        if process is None or not process.up:
+            return PORT
+        nodes = process.server.cluster.states
+        if isinstance(request, ListTransactionsRequest):  # each knows its own
+            self._asked += 1
+            return PORT + self._asked % NODES
+        up = [node for node, state in nodes.items() if state is State.UP]
+        node = self._leader(request)
+        if node not in nodes or self.random() < LATE:
+            node = self.rng.choice(up or [*nodes])
+        return PORT + [*nodes].index(node)
+
+    def _leader(self, request: Any) -> int:
+        assert self.process is not None
+        leaders = self.process.server.cluster.leaders
+        topic, index = _place(request)
+        of_topic = leaders.get(topic, ())
+        if topic in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC) and of_topic:
+            index = group_partition(str(index), len(of_topic))
+        return of_topic[index].broker_id if isinstance(index, int) and 0 <= index < len(of_topic) else -1
+
+    # ---- what is done to brokers
+
+    def _begin_clients(self) -> None:
+        super()._begin_clients()
+        Reader(self).start()
+
+    def started(self) -> None:
+        """The process listens."""
+        super().started()
+        self._later(self.process)
+
+    def _later(self, process: Any) -> None:
+        self.later(1 + int(self.random() * CHANGES_MS), lambda _: self._change(process))
+
+    def _change(self, process: Any) -> None:
+        if self.calm or process is not self.process or not process.up or process.stopping:
+            return
+        if not self.judging:  # what it is told is to be true when it has seen the rest
+            cluster = process.server.cluster
+            node = self.rng.choice([*cluster.states])
+            what = self.rng.choice(("stop", "kill", "pause", "return", "return"))
+            self.note(f"{what} of broker {node}, which is {cluster.states[node].value}")
+            process.does(lambda: process.loop.create_task(self._do(process, what, node)))
+        self._later(process)
+
+    async def _do(self, process: Any, what: str, node: int) -> None:
+        cluster = process.server.cluster
+        with suppress(WrongNode, ApiError, OSError):  # that cannot be done to it now, or the disk failed
+            if what == "stop":
+                await cluster.stop_node(node)
+            elif what == "kill":
+                cluster.kill_node(node)
+            elif what == "pause":
+                cluster.pause_node(node)
+                for_ms = 1 + int(self.random() * STILL_MS)
+                self.later(for_ms, lambda _: self._go_on(process, node))
+            else:
+                await cluster.return_node(node)
+            self.changes += 1
+
+    def _go_on(self, process: Any, node: int) -> None:
+        if process.up:
+            process.does(lambda: process.loop.create_task(self._resume(process, node)))
+
+    async def _resume(self, process: Any, node: int) -> None:
+        try:
+            await process.server.cluster.resume_node(node)
+        except WrongNode:
+            pass  # it was killed meanwhile
+        except ApiError:
+            self.later(STILL_MS, lambda _: self._go_on(process, node))  # the disk
+
+
+def _place(request: Any) -> tuple[str, Any]:
+    """Topic and partition that a request is about; for those of coordinators the name that decides the partition."""
+    name = type(request).__name__
+    transactional_id = getattr(request, "transactional_id", None) or getattr(
+        request, "v3_and_below_transactional_id", ""
+    )
+    if name == "ProduceRequest":
+        topic = request.topic_data[0]
+        return topic.name, topic.partition_data[0].index
+    if name in ("FetchRequest", "ListOffsetsRequest"):
+        topic = request.topics[0]
+        partition = topic.partitions[0]
+        return getattr(topic, "topic", "") or getattr(topic, "name", ""), getattr(
+            partition, "partition", getattr(partition, "partition_index", 0)
+        )
+    if transactional_id and name != "TxnOffsetCommitRequest":
+        return TRANSACTION_STATE_TOPIC, transactional_id
+    groups = getattr(request, "groups", None) or getattr(request, "groups_names", None)
+    group = getattr(request, "group_id", "")
+    if not group and groups:
+        group = groups[0] if isinstance(groups[0], str) else groups[0].group_id
+    return (GROUP_OFFSETS_TOPIC, group) if group else ("", -1)

@@ -1,0 +1,45 @@
+"""Some histories of processes of three brokers; `make simulate ARGS=--brokers` plays as many as you like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.coordinator.runtime import shard
+from muster.coordinator.runtime.offices import Offices
+from tests.torture.node.history import History, told
+
+HISTORIES = (0, 2, 5, 8, 11, 14)
+
+
+@pytest.mark.parametrize("seed", HISTORIES)
+def test_what_brokers_have_promised_holds_while_they_stop_die_and_return(seed: int) -> None:
+    history = History(seed, brokers=True)
+    history.run()
+    assert history.failure is None, told(history)
+    assert history.world.judges
+
+
+def test_a_seed_is_a_history() -> None:
+    one, other = History(2, brokers=True), History(2, brokers=True)
+    one.run()
+    other.run()
+    assert one.world.trace == other.world.trace
+
+
+def test_a_coordinator_that_takes_over_without_loading_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = Offices.take
+
+    def taken(self: Any, leaders: Any) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(shard, "replay", lambda *_: iter(()))
+            take(self, leaders)
+
+    monkeypatch.setattr(Offices, "take", taken)
+    for seed in range(0, 40, 2):
+        history = History(seed, brokers=True)
+        history.run()
+        if "acknowledged" in str(history.failure):
+            return
+    raise AssertionError("it was not found out")
