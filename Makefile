@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -127,10 +127,13 @@ conformance-random-transactions: venv ## random histories of transactions on bot
 	@$(BIN)/python -m tests.stories.random --transactions $(ARGS)
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools, and franz-go with the consumer protocol, against a running server; what clients without permission are told
-	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*' --ignore-glob='*transaction*' --ignore-glob='*cluster_story*'
+	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*' --ignore-glob='*transaction*' --ignore-glob='*cluster_story*' --ignore-glob='*languages*'
 
 conformance-transactions: venv ## Kafka's own client (of now and of 3.7), its tools and what they read in the segments, with transactions; what is heard when epochs are used up
 	$(BIN)/python -m pytest -q tests/conformance/test_transactions.py tests/conformance/test_transaction_epochs.py
+
+conformance-languages: venv ## the clients of the control's API in Java, Go and TypeScript (examples/), in tests with kafka-clients, franz-go and kafkajs
+	$(BIN)/python -m pytest -q tests/conformance/test_languages.py
 
 conformance-kafkajs: venv ## the ACL and SASL specs of kafkajs's own suite (KAFKAJS=a checkout after npm install)
 	KAFKAJS=$(KAFKAJS) $(BIN)/python -m pytest -q tests/conformance/test_kafkajs.py
