@@ -80,7 +80,13 @@ async def network_cut(scenario: Scenario) -> None:
     known = scenario.parts.nodes.ids()
     if not all(one.isdigit() and int(one) in known for one in given):
         raise CannotBeDone(f"nodes is {scenario.text('nodes')!r}; some of {', '.join(map(str, known))} were expected")
-    scenario.rule(Match(node=tuple(map(int, given))), Cut("before"), When(until_released=True))
+    cut = tuple(map(int, given))
+    scenario.rule(Match(node=cut), Cut("before"), When(until_released=True))
+    for node in scenario.parts.server.nodes:
+        if node.node_id in cut and node.limits is not None:
+            # answers that wait are not to arrive either
+            for connection in list(node.limits.connections):
+                connection.abort()
     scenario.step(f"whoever asks broker {' or '.join(given)} is cut off")
 
 

@@ -1,0 +1,96 @@
+"""`muster serve --control`, and the commands that ask it, as processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "muster.coordinator.cli"]
+
+
+@contextmanager
+def serving(*more: str) -> Iterator[tuple[str, str]]:
+    """Where it listens, and where its control does."""
+    words = [*COMMAND, "serve", "--in-memory", "--listen", "127.0.0.1:0", "--control", "127.0.0.1:0", *more]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        address = process.stdout.readline().split()[2]
+        control = ""
+        while not control:
+            line = process.stderr.readline()
+            if "the control listens" in line:
+                control = re.findall(r"127\.0\.0\.1:\d+", line)[0]
+        yield address, control
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def muster(*words: str, control: str = "") -> tuple[int, str, str]:
+    done = subprocess.run(
+        [*COMMAND, *words, *(["--control", control] if control else [])], capture_output=True, text=True, timeout=60
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_faults_time_and_groups() -> None:
+    with serving("--virtual-time", "--topic", "orders:2") as (address, control):
+        status, said, _ = muster("time", "show", "--json", control=control)
+        assert (status, json.loads(said)["frozen"]) == (0, True)
+        status, said, _ = muster("time", "advance", "60000", "--json", control=control)
+        assert json.loads(said)["ahead_ms"] > 50_000
+        assert muster("time", "run-until", "idle", control=control)[0] == 0
+        assert "frozen: false" in muster("time", "thaw", control=control)[1]
+
+        words = ["--api", "ListGroups", "--error", "CLUSTER_AUTHORIZATION_FAILED", "--once", "--name", "no look"]
+        assert muster("faults", "add", *words, control=control)[0] == 0
+        assert muster("groups", "list", "--bootstrap-server", address)[0] == 1
+        assert muster("groups", "list", "--bootstrap-server", address)[0] == 0
+        status, said, _ = muster("faults", "log", control=control)
+        assert "answered CLUSTER_AUTHORIZATION_FAILED" in said
+        assert "no look" in muster("faults", "list", control=control)[1]
+        status, said, _ = muster("faults", "start", "slow-coordinator", "group=g", "ms=5", "--json", control=control)
+        assert json.loads(said)["parameters"] == {"group": "g", "ms": 5}
+        assert "s1 slow-coordinator" in muster("faults", "scenarios", control=control)[1]
+        assert muster("faults", "clear", control=control)[0] == 0
+        assert muster("faults", "list", "--json", control=control)[1] == ""
+
+        status, _, said = muster("groups", "wait-stable", "g", "--timeout-ms", "10", control=control)
+        assert (status, "muster groups wait-stable: group g was not so after 0.01 s" in said) == (1, True)
+        assert "there is no group g" in muster("groups", "rebalance", "g", control=control)[2]
+        assert "there is no member 'm'" in muster("groups", "expire", "g", "m", control=control)[2]
+    assert "no control answers at" in muster("time", "show", control=control)[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--control", "0.0.0.0:0"], "needs --control-token FILE"),
+        (["--virtual-time"], "--virtual-time means something with --control only"),
+        (["--control", "here"], "--control"),
+        (["--control", "127.0.0.1:0", "--control-token", "no-such-file"], "--control-token no-such-file: No such file"),
+        (["--control", "127.0.0.1:0", "--cluster", "postgresql://x"], "give one"),
+    ],
+)
+def test_what_cannot_be(words: list[str], said: str) -> None:
+    status, _, error = muster("serve", *([] if "--cluster" in words else ["--in-memory"]), *words)
+    assert status == 2
+    assert said in error
+
+
+def test_a_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    with serving("--control-token", str(token)) as (_, control):
+        assert muster("time", "show", "--control-token", str(token), control=control)[0] == 0
+        status, _, error = muster("time", "show", control=control)
+        assert (status, "the token is missing" in error) == (1, True)
