@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -140,6 +140,12 @@ conformance-kafkajs: venv ## the ACL and SASL specs of kafkajs's own suite (KAFK
 
 conformance-aiokafka: venv ## aiokafka's own tests of groups, consumers and producers, on the fixture of muster.testing (AIOKAFKA=a checkout)
 	AIOKAFKA=$(abspath $(AIOKAFKA)) $(BIN)/python -m pytest -q tests/conformance/test_aiokafka.py
+
+conformance-librdkafka: venv ## what librdkafka's own suite has on ACLs and SASL (LIBRDKAFKA=a checkout with its tests built)
+	LIBRDKAFKA=$(LIBRDKAFKA) $(BIN)/python -m pytest -q tests/conformance/test_librdkafka.py
+
+conformance-sarama: venv ## sarama by each way to come in, its example of SCRAM, its admin client on ACLs and users (SARAMA=a checkout; needs Go)
+	SARAMA=$(SARAMA) $(BIN)/python -m pytest -q tests/conformance/test_sarama.py
 
 conformance-assignors: venv ## every assignor against Kafka's Java class, on thousands of random inputs
 	$(BIN)/python -m pytest -q tests/conformance/test_*assignors*.py
