@@ -33,8 +33,9 @@ class OnlyMuster(CannotBeDone):
 class Against:
     """A cluster at a bootstrap address: a `verbs.Runner` that starts and ends nothing."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
-        """`bootstrap_servers`: HOST:PORT, with commas; the first one is asked."""
+    def __init__(self, bootstrap_servers: str, open_verbs: Callable[[Cluster], ClusterVerbs] | None = None) -> None:
+        """`bootstrap_servers`: HOST:PORT, with commas; the first one is asked. `open_verbs`: what can be done there."""
+        self._open: Callable[[Cluster], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
         self.door = Door()
         self.lines = ServerLines()
@@ -53,7 +54,7 @@ class Against:
         address = parse_address(self.bootstrap_servers.partition(",")[0], "the bootstrap server")
         thread = LoopThread(asyncio.SelectorEventLoop, "muster-against")
         try:
-            verbs = ClusterVerbs(Cluster(address))
+            verbs = self._open(Cluster(address))
         except AskingFailed as failure:
             raise CannotBeDone(str(failure)) from failure
         self.door.open(thread.start(_nothing, _nothing))
@@ -174,8 +175,12 @@ class AdminGroups:
             if holds(group):
                 return group
             if loop.time() >= due_s:
-                raise WaitFailed(group_id, what, timeout_s, str(group), ("Kafka keeps no history",))
+                raise WaitFailed(group_id, what, timeout_s, str(group), self.timeline(group_id))
             await asyncio.sleep(LOOK_S)
+
+    def timeline(self, _: str) -> list[str]:
+        """What a wait that failed has to tell."""
+        return ["Kafka keeps no history"]
 
     def remove(self, group_id: str, member: str) -> None:
         """As administrators do."""

@@ -1,4 +1,4 @@
-"""A server as a process of its own: `muster serve`, asked by Kafka's own requests."""
+"""A server as a process of its own: `muster serve`, asked by Kafka's own requests and by its control over HTTP."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import IO, Final
 
 from muster.coordinator.config.listeners import parse_address, show
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.testing.against import Against, ClusterVerbs
+from muster.testing.control import ControlledVerbs
 from muster.testing.door import Door
 from muster.testing.server_lines import Line, ServerLines
 from muster.testing.settings import Given, config_of
 from muster.testing.verbs import Runner
 
+CONTROL_LINE: Final = "the control listens"
+"""What `rehearsal.http.server` logs."""
 STOP_S: Final = 30.0
 """How long a process that is told to stop may take."""
 
@@ -69,6 +73,7 @@ class InProcess(Runner):
         if self._process is not None:
             raise CannotBeDone("the server runs already")
         given, words = self._given, [sys.executable, "-m", "muster.coordinator.cli", "serve"]
+        words += ["--control", "127.0.0.1:0"]
         words += ["--in-memory"] if self._directory is None else ["--data-dir", str(self._directory)]
         words += ["--listen", self._listen] if self._listen is not None else []
         words += ["--nodes", str(given.nodes)] if given.nodes > 1 else []
@@ -88,10 +93,21 @@ class InProcess(Runner):
             self._gone()
             raise OSError("\n".join(["muster serve did not start:", *map(str, self._lines.since(before))]))
         first = parse_address(told[2], "the server")
-        self._against = Against(show(*first))
+        control = self._control_of(before)
+        self._against = Against(show(*first), lambda cluster: ControlledVerbs(cluster, control))
         if given.nodes == 1 and self._listen is not None:
             self._listen = told[2]
         self._against.start()
+
+    def _control_of(self, before: int) -> str:
+        """Where its control listens: it says so in its log, which is read by another thread."""
+        due_s = time.monotonic() + STOP_S
+        while time.monotonic() < due_s:
+            for line in self._lines.since(before):
+                if line.text == CONTROL_LINE:
+                    return str(line.facts["address"])
+            time.sleep(0.005)
+        raise OSError("muster serve does not say where its control listens")
 
     def _read(self, stream: IO[bytes]) -> None:
         for raw in stream:
@@ -132,5 +148,5 @@ class InProcess(Runner):
                 stream.close()
 
     def verbs(self) -> ClusterVerbs:
-        """As of any cluster."""
+        """As of any cluster, and what only Muster can do."""
         return self._against.verbs()

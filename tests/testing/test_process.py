@@ -1,0 +1,88 @@
+"""A server in a process of its own has the verbs of one in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from muster.testing import CannotBeDone, Muster, WaitFailed
+from muster.testing.faults import Call, Error, Match, NoSuchFault, When
+from muster.testing.time import RanInVain
+from tests.testing.clients import CLIENTS
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Muster]:
+    with Muster(topics={"orders": 4}, nodes=2, process=True) as running:
+        yield running
+
+
+def test_groups(server: Muster) -> None:
+    group, topic = server.group("g"), server.topic("orders")
+    topic.produce("a", "b")
+    group.hold_joins()
+    with CLIENTS["aiokafka"](server.bootstrap_servers, "orders", "g", "one"):
+        with pytest.raises(WaitFailed, match="there is no group g"):
+            group.wait_stable(timeout=0.2)
+        group.release()
+        view = group.wait_stable(members=1, partitions="orders")
+        assert group.wait_consumed("orders").total_lag == 0
+        group.rebalance()
+        group.wait_until(lambda one: one.is_stable)
+        group.expire(view.members[0])
+        with pytest.raises(CannotBeDone):
+            group.expire("nobody")
+        group.wait_stable(members=1, partitions="orders")
+        with pytest.raises(WaitFailed, match="asked"):
+            group.wait_stable(members=2, timeout=0)
+    assert any(event["kind"] == "member_expired" for event in group.events())
+    assert group.history()
+    assert server.group("nobody").history() == []
+    with pytest.raises(CannotBeDone):
+        server.group("nobody").rebalance()
+
+
+def test_faults(server: Muster) -> None:
+    server.topic("orders").produce("a", "b")
+    with CLIENTS["kafka-python"](server.bootstrap_servers, "orders", "f", "one"):
+        server.group("f").wait_stable(members=1)
+        match = Match(api="Heartbeat", group="f")
+        with server.faults.add(match, Error("NOT_COORDINATOR"), When(times=2), name="moved") as fault:
+            server.group("f").wait_until(lambda _: fault.hits == 2, what="has heard it twice")
+            assert fault.held == 0
+        assert fault.hits == 2
+        assert "NOT_COORDINATOR" in repr(fault)
+    assert [hit["name"] for hit in server.faults.log() if hit["group"] == "f"] == ["moved"] * 2
+    with pytest.raises(NoSuchFault):
+        fault.release()
+    with pytest.raises(CannotBeDone, match="a function in Python"):
+        server.faults.add(match, Call(print))
+    server.faults.clear()
+
+
+def test_time(server: Muster) -> None:
+    before = server.time.freeze()
+    assert server.time.advance(5_000).mono_ms == before.mono_ms + 5_000
+    assert server.time.now().frozen
+    assert server.time.run_until().frozen
+    with pytest.raises(RanInVain):
+        server.time.run_until("nobody", limit_ms=10, settle_ms=1)
+    with pytest.raises(CannotBeDone, match="one topic"):
+        server.time.run_until("nobody", partitions=["a", "b"])
+    server.tidy()
+    assert not server.time.now().frozen
+
+
+def test_nodes(server: Muster) -> None:
+    other = server.nodes[1]
+    for do, undo, state in ((other.stop, other.return_, "stopped"), (other.pause, other.resume, "paused")):
+        do()
+        assert other.state == state
+        undo()
+        assert other.state == "up"
+    other.kill()
+    assert other.state == "killed"
+    with pytest.raises(CannotBeDone):
+        other.pause()
+    other.return_()
