@@ -10,9 +10,13 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 import shlex
 import tarfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, Self
@@ -25,6 +29,8 @@ STARTED = r"Kafka Server started"
 POLL_S = 0.05
 """How often the container's log is read while it starts."""
 _BROKER_PORT = 9092
+_CONTROL_PORT = 9095
+_TOKEN_FILE = "/tmp/muster-control-token"
 
 
 class MusterContainer(DockerContainer):
@@ -61,6 +67,7 @@ class MusterContainer(DockerContainer):
         self.kraft_enabled = True
         self.boot_command = ""
         self.cluster_id = ""
+        self.control_token = ""
         self._options = ["--in-memory"] if in_memory else []
         self.with_exposed_ports(port)
         self.listeners = f"{listener_name}://0.0.0.0:{port},BROKER://0.0.0.0:{_BROKER_PORT}"
@@ -95,6 +102,34 @@ class MusterContainer(DockerContainer):
             self.with_property(name, value)
         return self
 
+    def with_control(self, *, virtual_time: bool = False) -> Self:
+        """Open the control over HTTP, for `control`. `virtual_time`: time stands still until the control moves it."""
+        self.control_token = secrets.token_urlsafe()
+        self._options += ["--control", f"0.0.0.0:{_CONTROL_PORT}", "--control-token", _TOKEN_FILE]
+        if virtual_time:
+            self._options.append("--virtual-time")
+        return self.with_exposed_ports(_CONTROL_PORT)
+
+    @property
+    def control_url(self) -> str:
+        """Where the control answers, for clients that show `control_token` as a bearer."""
+        return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(_CONTROL_PORT)}/v1"
+
+    def control(self, method: str, path: str, body: object = None) -> Any:
+        """Ask for a verb of the control's API, as `control("POST", "/groups/shop/rebalance")`; what it answers.
+
+        Raises RuntimeError with what the server says when it refuses, or waited in vain.
+        """
+        headers = {"Authorization": f"Bearer {self.control_token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.control_url + path, data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise RuntimeError(json.load(error)["error"]["message"]) from None
+
     def get_bootstrap_server(self) -> str:
         """HOST:PORT for clients on the host."""
         return f"{self.get_container_host_ip()}:{self.get_exposed_port(self.port)}"
@@ -119,6 +154,8 @@ class MusterContainer(DockerContainer):
             f"export KAFKA_ADVERTISED_LISTENERS={advertised},BROKER://$(hostname -i | cut -d' ' -f1):{_BROKER_PORT}",
             f"exec /etc/kafka/docker/run {shlex.join(self._options)}",
         )
+        if self.control_token:
+            self.create_file(self.control_token.encode(), _TOKEN_FILE)
         self.create_file("\n".join(lines).encode() + b"\n", self.TC_START_SCRIPT)
         self.create_file(b"", f"{self.TC_START_SCRIPT}.whole")
 

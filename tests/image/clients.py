@@ -8,17 +8,17 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
-def works(bootstrap: str, security: Mapping[str, str] | None = None) -> str:
+def works(bootstrap: str, security: Mapping[str, str] | None = None, topic: str = "orders") -> str:
     """A topic is made, and a record goes through a group; returns the cluster's id."""
     common = {"bootstrap.servers": bootstrap, "log_level": 3, **(security or {})}
     admin = AdminClient(common)
-    admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
+    admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
     producer = Producer(common)
-    producer.produce("orders", b"shipped")
+    producer.produce(topic, b"shipped")
     assert producer.flush(30) == 0
     consumer = Consumer({**common, "group.id": "shop", "auto.offset.reset": "earliest"})
     try:
-        consumer.subscribe(["orders"])
+        consumer.subscribe([topic])
         messages = consumer.consume(1, 30)
         assert [message.value() for message in messages] == [b"shipped"]
     finally:

@@ -59,15 +59,17 @@ class Container:
         entrypoint: Sequence[str] | None = None,
         command: Sequence[str] = (),
         aliases: str = "",
+        further_ports: Sequence[int] = (),
     ) -> None:
-        """`port` is the one that is mapped; `entrypoint` and `command` in place of the image's; `aliases` are further
-        names of the container in its network.
+        """`port` is the one that is mapped, beside `further_ports`; `entrypoint` and `command` in place of the image's;
+        `aliases` are further names of the container in its network.
         """
         image = dockerfile.read()
         self.health = image.health
         self._place = tempfile.TemporaryDirectory(prefix="muster-image-")
-        self._mapped = socket.create_server(("127.0.0.1", 0))
-        self.mapped_port: int = self._mapped.getsockname()[1]
+        self._mapped = {inside: socket.create_server(("127.0.0.1", 0)) for inside in (port, *further_ports)}
+        self.mapped_ports: dict[int, int] = {inside: one.getsockname()[1] for inside, one in self._mapped.items()}
+        self.mapped_port = self.mapped_ports[port]
         self._lines: Queue[str | None] = Queue()
         self.log: list[str] = []
         root = Path(self._place.name, "root")
@@ -85,7 +87,7 @@ class Container:
             "directory": image.directory,
             "hostname": self.hostname,
             "aliases": aliases,
-            "port": port,
+            "mapped": {one.fileno(): inside for inside, one in self._mapped.items()},
             "command": [*(image.entrypoint if entrypoint is None else entrypoint), *(command or image.command)],
         }
 
@@ -96,9 +98,9 @@ class Container:
         ours.settimeout(TIMEOUT_S)
         self._orders = ours.makefile("rw")
         ours.close()
-        numbers = (self._mapped.fileno(), theirs.fileno())
+        numbers = [*(one.fileno() for one in self._mapped.values()), theirs.fileno()]
         self._process = subprocess.Popen(
-            [*NAMESPACES, sys.executable, "-S", str(INSIDE), str(order), *map(str, numbers)],
+            [*NAMESPACES, sys.executable, "-S", str(INSIDE), str(order), str(theirs.fileno())],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -116,7 +118,8 @@ class Container:
         self._process.wait()
         self._reader.join()
         self._orders.close()
-        self._mapped.close()
+        for one in self._mapped.values():
+            one.close()
         assert self._process.stdout is not None
         self._process.stdout.close()
         self._place.cleanup()

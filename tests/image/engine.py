@@ -31,6 +31,9 @@ class Kept:
         self.files: dict[str, bytes] = {}
         self._log_with, self._log = log_with, log
 
+    def port_of(self, port: int) -> int:
+        return self.mapped_port
+
     def start(self) -> None:
         self.status = "running"
 
@@ -62,13 +65,16 @@ class Running(Kept):
     def __init__(self, asked: dict[str, Any]) -> None:
         super().__init__()
         command = asked["command"]
-        (port,) = asked["ports"]
+        port, *further = (int(one.partition("/")[0]) for one in asked["ports"])
         self.inside = Container(
-            port=int(port.partition("/")[0]),
+            port=port,
+            further_ports=further,
             environment={name: str(value) for name, value in asked["environment"].items()},
             command=shlex.split(command) if isinstance(command, str) else command,
         )
-        self.mapped_port = self.inside.mapped_port
+
+    def port_of(self, port: int) -> int:
+        return self.inside.mapped_ports[port]
 
     def start(self) -> None:
         super().start()
@@ -109,7 +115,7 @@ class Engine:
         return "localhost"
 
     def port(self, container_id: str, port: int) -> str:
-        return str(self.container.mapped_port)
+        return str(self.container.port_of(port))
 
     def close(self) -> None:
         self.closed = True

@@ -4,7 +4,7 @@ It lays out a file tree by a Dockerfile's last stage over this machine's /usr, s
 image's user, and answers its port through a listening socket of the outside, as an engine's mapped port does. Orders
 (write a file, run a command) come over a socket, one JSON object a line.
 
-Arguments: a file with the order to start, the number of the listening socket (-1: no port is mapped), of the orders'.
+Arguments: a file with the order to start, which names the listening sockets; the number of the socket of orders.
 """
 
 from __future__ import annotations
@@ -188,17 +188,16 @@ def obey(orders: socket.socket, tree: Tree) -> None:
 
 def main() -> int:
     order = json.loads(Path(sys.argv[1]).read_text())
-    outside, orders = int(sys.argv[2]), int(sys.argv[3])
     socket.sethostname(order["hostname"])
     loopback_up()
     tree = Tree(Path(order["root"]), order)
     tree.lay_out()
     tree.build()
     main_process = tree.start(order["command"], stdin=subprocess.DEVNULL)
-    if outside >= 0:
-        listening = socket.socket(fileno=outside)
-        threading.Thread(target=map_port, args=(listening, order["port"]), daemon=True).start()
-    threading.Thread(target=obey, args=(socket.socket(fileno=orders), tree), daemon=True).start()
+    for outside, port in order["mapped"].items():
+        listening = socket.socket(fileno=int(outside))
+        threading.Thread(target=map_port, args=(listening, port), daemon=True).start()
+    threading.Thread(target=obey, args=(socket.socket(fileno=int(sys.argv[2])), tree), daemon=True).start()
     return main_process.wait()
 
 

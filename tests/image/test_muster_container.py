@@ -78,6 +78,21 @@ def test_it_serves_clients_of_the_host() -> None:
 
 
 @runs
+def test_its_control_is_reached_with_a_token() -> None:
+    with engine(), MusterContainer().with_topic("orders", 2).with_control() as kafka:
+        assert works(kafka.get_bootstrap_server(), topic="parcels")
+        group = kafka.control("GET", "/groups/shop")
+        assert (group["group"], group["state"]) == ("shop", "Empty")
+        rule = {"match": {"api": "JoinGroup"}, "then": {"do": "delay", "ms": 1}, "when": {"once": True}}
+        assert kafka.control("POST", "/faults", rule)["hits"] == 0
+        with pytest.raises(RuntimeError, match="till"):
+            kafka.control("POST", "/groups/till/wait-stable", {"timeout_ms": 0})
+        kafka.control_token = "another"
+        with pytest.raises(RuntimeError, match="token"):
+            kafka.control("GET", "/groups")
+
+
+@runs
 @pytest.mark.parametrize("kraft", [True, False], ids=["kraft", "zookeeper"])
 def test_testcontainers_own_kafka_module_starts_the_image(kraft: bool) -> None:
     with engine():
