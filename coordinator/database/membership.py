@@ -83,6 +83,8 @@ class Membership:
         self._settled: tuple[int, tuple[int, ...]] | None = None
         """For this metadata log, and these nodes that live, all is well."""
         self._is_leaving = self._stopped = False
+        self._is_hinted = False
+        """Somebody has written since the last look began."""
         self._due_ms = self._clean_ms = 0
         self._wake: asyncio.Future[None] | None = None
 
@@ -202,7 +204,9 @@ class Membership:
 
     async def run(self) -> None:
         """Until `stop`. Raises StoreRefused, and what is a fault of the program."""
+        self._store.when_hinted(self.seat.node_id, self.look)
         while not self._stopped:
+            self._is_hinted = False
             try:
                 await self.peers.look()
                 await self.keeper.follow()
@@ -213,7 +217,7 @@ class Membership:
                 pass  # the turns of the shipper say so, and end the term when it lasts
             except ApiError as error:
                 log.warning("who leads what could not be changed", reason=error.message)
-            if not self._stopped:
+            if not (self._stopped or self._is_hinted):
                 await self._pause()
 
     async def _pause(self) -> None:
@@ -225,6 +229,7 @@ class Membership:
 
     def look(self) -> None:
         """Look now for what others have written."""
+        self._is_hinted = True
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 

@@ -161,9 +161,14 @@ class PostgresStore:
         self._timeout_s = timeout_ms / 1000
         self._connection: Any = None
         self._prepared: dict[str, Any] = {}
+        self._is_listening = False
+        self._heard: list[tuple[str, Callable[..., object]]] = []
         self._cluster_no = 0
         self._identity = Identity("", "")
         self._one_at_a_time = asyncio.Lock()
+        self._hinted: tuple[int, Callable[[], object]] | None = None
+        self._can_hint = True
+        """Whether the database knows NOTIFY, which others that speak its protocol may not."""
 
     async def close(self) -> None:
         """Hang up."""
@@ -171,6 +176,36 @@ class PostgresStore:
         self._prepared = {}
         if connection is not None:
             connection.terminate()
+
+    # -- hints
+
+    def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
+        """See `Store`. Heard by LISTEN, said by NOTIFY."""
+        self._hinted = node_id, wake
+        self._is_listening = False
+
+    async def _listen(self, connection: Any) -> None:
+        """Hear the hints of others, on this connection."""
+        self._is_listening = True
+        if self._hinted is None or not self._can_hint:
+            return
+        node_id, wake = self._hinted
+        try:
+            while self._heard:
+                await connection.remove_listener(*self._heard.pop())
+            for channel in (f"muster_{self._cluster_no}", f"muster_{self._cluster_no}_{node_id}"):
+                self._heard.append((channel, lambda *_: wake()))
+                await connection.add_listener(*self._heard[-1])
+        except asyncpg.PostgresError:
+            self._can_hint = False
+
+    async def _hint(self, connection: Any, *channels: str) -> None:
+        """Tell others that there is something; those who do not hear it look by themselves."""
+        if self._can_hint:
+            try:
+                await connection.execute("SELECT pg_notify(c, '') FROM unnest($1::text[]) AS c", list(channels))
+            except asyncpg.PostgresError:
+                self._can_hint = False
 
     # -- asking
 
@@ -188,6 +223,9 @@ class PostgresStore:
                 connection.terminate()
                 raise
             self._connection = connection
+            self._is_listening, self._heard = False, []
+        if not self._is_listening:
+            await self._listen(self._connection)
         return self._connection
 
     async def _look_up(self, connection: Any) -> None:
@@ -357,7 +395,10 @@ class PostgresStore:
         """See `Store`. What moves nothing is one statement."""
 
         async def write(connection: Any) -> bool:
-            return await connection.fetchval(_WRITE_METADATA, self._cluster_no, *row) is not None
+            is_done = await connection.fetchval(_WRITE_METADATA, self._cluster_no, *row) is not None
+            if is_done:
+                await self._hint(connection, f"muster_{self._cluster_no}")
+            return is_done
 
         async def move(connection: Any) -> bool:
             await self._prepare(connection, _OF_METADATA)
@@ -370,6 +411,7 @@ class PostgresStore:
             if is_done:
                 await prepared[_NEEDING].fetch(no, list(needing), row.next_offset)
                 await transaction.commit()
+                await self._hint(connection, f"muster_{no}")
             else:
                 await transaction.rollback()
             return is_done
@@ -390,6 +432,8 @@ class PostgresStore:
                 [mail.data for _, mail in to],
             ]
             await connection.execute(_SEND, self._cluster_no, *columns)
+            channels = [f"muster_{self._cluster_no}_{node_id}" for node_id in sorted({node_id for node_id, _ in to})]
+            await self._hint(connection, *channels)
 
         await self._ask(ask)
 

@@ -15,7 +15,7 @@ before has ever written, and that leader writes no more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -142,6 +142,11 @@ class Store(Protocol):
 
     async def identity(self) -> Identity:
         """Of the cluster."""
+
+    def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
+        """From the next question on call `wake` when there is mail for a node, or the metadata log has grown: perhaps,
+        and not to be relied on.
+        """
 
     # -- seats
 

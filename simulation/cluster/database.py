@@ -217,6 +217,9 @@ class FaultyStore:
     async def identity(self) -> Identity:
         return await self._ask(lambda: self._tables.identity)
 
+    def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
+        """There are no hints."""
+
     async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
         return await self._ask(lambda: self._tables.take_seat(holder, address, node_id, lease_ms))
 

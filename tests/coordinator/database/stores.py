@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from muster.coordinator.database import administration
 from muster.coordinator.database.postgres import PostgresStore
@@ -49,6 +49,9 @@ class TableStore:
 
     async def identity(self) -> Identity:
         return self.tables.identity
+
+    def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
+        pass
 
     async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
         return self.tables.take_seat(holder, address, node_id, lease_ms)

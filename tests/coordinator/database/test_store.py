@@ -307,6 +307,24 @@ async def test_a_turn_that_nobody_waits_for_any_more_is_not_done_later(postgres:
     await store.close()
 
 
+async def test_who_waits_is_hinted_at_what_others_write(postgres: str) -> None:
+    name = await new_cluster(postgres)
+    store, other = [PostgresStore(postgres, name, timeout_ms=30_000) for _ in range(2)]
+    hints: asyncio.Queue[None] = asyncio.Queue()
+    store.when_hinted(2, lambda: hints.put_nowait(None))
+    assert not await store.mail(2)
+    await other.send([(3, Mail("x", 1, 2, b"for another node"))])
+    await other.send([(2, Mail("x", 1, 2, b"question"))])
+    await hints.get()
+    assert [mail.data for mail in await store.mail(2)] == [b"question"]
+    for place, needing in ((0, ()), (2, (1,))):
+        assert hints.empty()
+        assert await other.write_metadata(row(place), needing)
+        await hints.get()
+    for one in (store, other):
+        await one.close()
+
+
 async def test_a_connection_that_is_cut_is_told_and_made_anew(postgres: str) -> None:
     store = await postgres_store(postgres)
     epoch = (await sit(store)).epoch
