@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -194,6 +195,35 @@ def test_clients_go_on_through_kills_and_stops(nodes: list[ClusterNode], databas
     assert sorted(load.read, key=int) == [b"%d" % number for number in range(load.sent)]
     assert load.acked == set(load.read)
     assert load.committed == committed(first.bootstrap) == dict.fromkeys(range(PARTITIONS), 300)
+    load.close()
+
+
+async def shut(url: str, database: str, *, is_shut: bool) -> None:
+    """Let nobody into a database."""
+    connection = await asyncpg.connect(url)
+    name = urlsplit(database).path[1:]
+    await connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS {not is_shut}")
+    if is_shut:
+        await connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
+    await connection.close()
+
+
+def test_a_database_that_is_away_for_longer_than_the_lease(
+    nodes: list[ClusterNode], postgres: str, database: str
+) -> None:
+    load = Load(bootstrap_of(nodes))
+    load.run(300)
+    before = leaders(nodes, "orders")
+    asyncio.run(shut(postgres, database, is_shut=True))
+    try:
+        while any("the seat is lost" not in node.log() for node in nodes):
+            pass
+    finally:
+        asyncio.run(shut(postgres, database, is_shut=False))
+    load.run(300)
+    assert sorted(load.read, key=int) == [b"%d" % number for number in range(load.sent)]
+    while leaders(nodes, "orders") != before:
+        pass
     load.close()
 
 
