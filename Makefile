@@ -191,7 +191,7 @@ sbom: venv-run $(SUPPLY)/.supply ## list what Muster ships with, as CycloneDX, i
 	@$(BIN)/python -m tools.sbom --cyclonedx $(SUPPLY)/bin/cyclonedx-py $(ARGS)
 
 audit: $(SUPPLY)/.supply ## ask the package registry for known holes in what Muster ships with
-	@$(SUPPLY)/bin/pip-audit --disable-pip --require-hashes -r requirements/run.txt $(ARGS)
+	@$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/run.txt $(ARGS)
 
 lock: ## resolve the requirements anew (needs uv)
 	@for name in build run test spark supply; do \
