@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-nodes bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -111,6 +111,10 @@ bench-pipeline: venv ## measure the pipeline on Spark: bench/pipeline.md (ARGS='
 
 bench-substitutes: venv ## measure what else tests run in place of Kafka beside Muster: a table as in docs/comparison.md
 	$(BIN)/python -m bench.substitutes $(ARGS)
+
+bench-nodes: venv ## measure three brokers in one process beside one: bench/nodes.md
+	@$(BIN)/python -m compileall -q $(SOURCES)
+	$(BIN)/python -m bench.nodes $(ARGS)
 
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors
