@@ -23,22 +23,27 @@ _APIS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT))
 
 
 class HeldJoins:
-    """See the module. `intercept`: what the server is given."""
+    """See the module. `intercept`: what is to stand in the doors of the server while a group is held; `when_holding` is
+    called with whether there is one, each time that changes.
+    """
 
     def __init__(self) -> None:
         self.intercept = Intercept(request=self._request, wants=self._wants)
+        self.when_holding: Callable[[bool], object] = lambda _: None
         self._held: dict[str, list[Callable[[], None]]] = {}
         self._changed: list[Callable[[], object]] = []
 
     def hold(self, group_id: str) -> None:
         """Joins of this group wait from now on; harmless when they do already."""
         self._held.setdefault(group_id, [])
+        self.when_holding(True)
 
     def release(self, group_id: str) -> int:
         """Joins of this group are handled again, first those that wait, in the order in which they came: how many these
         were.
         """
         waiting = self._held.pop(group_id, [])
+        self.when_holding(bool(self._held))
         for proceed in waiting:
             proceed()
         return len(waiting)

@@ -9,9 +9,10 @@ from muster.coordinator.config import Config
 from muster.coordinator.machine import Machine
 from muster.coordinator.rehearsal.conditions import names, stable
 from muster.coordinator.rehearsal.disk import Disk
+from muster.coordinator.rehearsal.doors import Doors
 from muster.coordinator.rehearsal.faults.engine import Faults
 from muster.coordinator.rehearsal.groups import Groups
-from muster.coordinator.rehearsal.joins import HeldJoins, chained
+from muster.coordinator.rehearsal.joins import HeldJoins
 from muster.coordinator.rehearsal.nodes import Nodes
 from muster.coordinator.rehearsal.scenarios.running import Scenarios
 from muster.coordinator.rehearsal.scenarios.stage import Parts
@@ -34,18 +35,19 @@ class Rehearsal:
     ) -> None:
         """`intercept`: meets what is not held; `loaded`: see `Server`."""
         self.joins = HeldJoins()
-        own = self.joins.intercept
         stands_on = RehearsalMachine() if machine is None else machine
         self.server = Server(
             config,
             machine=stands_on,
             loaded=loaded,
-            intercept=own if intercept is NO_INTERCEPT else chained(own, intercept),
+            intercept=intercept,
         )
+        doors = Doors(self.server)
+        self.joins.when_holding = lambda holds: (doors.open if holds else doors.shut)(self.joins.intercept)
         self.groups = Groups(self.server, self.joins)
         self.topics = Topics(self.server)
         self.nodes = Nodes(self.server)
-        self.faults = Faults(self.server)
+        self.faults = Faults(self.server, doors)
         self.time = VirtualTime(self.server)
         disk = stands_on.disk if isinstance(stands_on, RehearsalMachine) else Disk()
         self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk))

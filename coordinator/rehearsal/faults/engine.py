@@ -18,6 +18,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import Exchange
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.clock import Clock
+from muster.coordinator.rehearsal.doors import Doors
 from muster.coordinator.rehearsal.faults.actions import Action
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault
 from muster.coordinator.rehearsal.faults.hits import HitLog
@@ -37,14 +38,14 @@ Run = Callable[[Callable[[Message | None], None]], None]
 class Faults:
     """See the module. `log`: what was hit."""
 
-    def __init__(self, server: Server) -> None:
-        """`server`: one that is started before the first rule is added."""
+    def __init__(self, server: Server, doors: Doors) -> None:
+        """`server`: one that is started before the first rule is added; `doors`: of its nodes."""
         self.log = HitLog()
         self._server = server
+        self._doors = doors
         self._rules: dict[str, Rule] = {}
         self._ids = count(1)
-        self._shut: dict[int, Intercept | None] = {}
-        """What is in the doors without rules."""
+        self._is_open = False
 
     # ---- the rules
 
@@ -94,16 +95,10 @@ class Faults:
 
     def _settle(self) -> None:
         """Open the doors while a rule may hit, and shut them when none can any more."""
-        is_open = bool(self._shut)
         wanted = any(not rule.is_spent for rule in self._rules.values())
-        if wanted and not is_open:
-            for node_id, door in self._server.doors.items():
-                self._shut[node_id] = door.intercept
-                door.intercept = self._intercept(node_id, door.intercept)
-        elif is_open and not wanted:
-            for node_id, before in self._shut.items():
-                self._server.doors[node_id].intercept = before
-            self._shut = {}
+        if wanted != self._is_open:
+            self._is_open = wanted
+            self._doors.take_over(self._intercept if wanted else None)
 
     def _intercept(self, node_id: int, before: Intercept | None) -> Intercept:
         def wants(context: RequestContext) -> bool:

@@ -75,6 +75,12 @@ class Peer:
     def was_read(self) -> None:
         """It counts no memory."""
 
+    def part(self, data: bytes) -> None:
+        self.answers.append(data)
+
+    def mute(self, throttle_ms: int) -> None:
+        """Nothing is muted."""
+
     def fail(self, refused: CloseConnection) -> None:
         self.failed.append(refused)
 

@@ -31,6 +31,7 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -72,7 +73,7 @@ async def commits(client: Client, offset: int, group: str = "g") -> int:
 
 
 def is_shut(server: Rehearsal) -> bool:
-    return len(server.faults._shut) == 0
+    return all(door.intercept is None for door in server.server.doors.values())
 
 
 async def test_an_error_in_place_of_the_handler_and_of_what_is_prepared(server: Rehearsal, client: Client) -> None:
@@ -297,3 +298,18 @@ async def test_what_fails_in_an_action_costs_the_connection_only(server: Rehears
     assert await client.closed()
     async with connected(server.server) as other:
         assert await commits(other, 5) == 0
+
+
+async def test_rules_and_held_joins_stand_in_one_door(server: Rehearsal, client: Client) -> None:
+    assert is_shut(server)
+    server.groups.hold_joins("g")
+    assert not is_shut(server)
+    rule = server.faults.add(Match(api="JoinGroup", group="g"), Throttle(9))
+    join = JoinGroupRequest("g", 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
+    asked = client.send(join, 3)
+    await until(lambda: server.joins.waiting("g") == 1)
+    server.groups.release("g")
+    assert (await client.receive(asked)).throttle_time_ms == 9
+    assert not is_shut(server)
+    server.faults.remove(rule.id)
+    assert is_shut(server)

@@ -1,0 +1,68 @@
+"""What the door of faults costs a heartbeat: `python -m bench.faults`.
+
+CPU time of prepared heartbeats through `dispatch`, without sockets: with the door shut, as while no rule is in force
+(and as on every server without a control); with a rule for another API; with a rule for another group.
+"""
+
+from __future__ import annotations
+
+import time
+from importlib import import_module
+from typing import Any
+
+from muster.coordinator.api.intercept import Door
+from muster.coordinator.rehearsal.doors import Doors
+from muster.coordinator.rehearsal.faults.actions import Error
+from muster.coordinator.rehearsal.faults.engine import Faults
+from muster.coordinator.rehearsal.faults.matching import Match
+from muster.protocol import frames
+from muster.protocol.api import ApiKey, api
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+
+BEATS = 20_000
+ROUNDS = 15
+
+
+class _ServerOfOne:
+    """As much of a server as rules ask for."""
+
+    def __init__(self, door: Door) -> None:
+        self.doors = {1: door}
+
+
+def beats_us(peer: Any, frame: bytes) -> float:
+    """CPU microseconds of one heartbeat."""
+    handle, end = peer.requests.handle, len(frame)
+    began = time.process_time()
+    for _ in range(BEATS):
+        handle(frame, 4, end)
+    return (time.process_time() - began) / BEATS * 1e6
+
+
+def main() -> None:
+    """Print a row for each, the quickest of all rounds, and the ratio to the first."""
+    peer = import_module("tests.coordinator.api.prepared.peer").Peer()
+    beat = HeartbeatRequest("g", 1, peer.member())
+    frame = frames.request_frame(api(ApiKey.HEARTBEAT), 4, 1, beat, "me")
+    for _ in range(4):
+        peer.ask(ApiKey.HEARTBEAT, 4, beat)
+    server = _ServerOfOne(peer.dispatcher.door)
+    faults = Faults(server, Doors(server))  # type: ignore[arg-type]  # as much as they need
+    best: dict[str, float] = {}
+    for _ in range(ROUNDS):
+        for name, match in (
+            ("no rule", None),
+            ("a rule for another API", Match(api="JoinGroup")),
+            ("no rule any more", None),
+        ):
+            faults.clear()
+            if match is not None:
+                faults.add(match, Error("NOT_COORDINATOR"))
+            best[name] = min(best.get(name, 1e9), beats_us(peer, frame))
+    first = best["no rule"]
+    for name, took in best.items():
+        print(f"{name:30} {took:6.3f} us {took / first:5.2f}")
+
+
+if __name__ == "__main__":
+    main()
