@@ -98,6 +98,11 @@ class ClusterVerbs:
         raise OnlyMuster("faults can be had of a Muster only that this program has started")
 
     @property
+    def scenarios(self) -> NoReturn:
+        """Not of Kafka."""
+        raise OnlyMuster("scenarios can be had of a Muster only that this program has started")
+
+    @property
     def time(self) -> NoReturn:
         """Not of Kafka."""
         raise OnlyMuster("time can be moved of a Muster only that this program has started")

@@ -240,6 +240,37 @@ class ControlledFaults:
         self._control.ask("DELETE", "/v1/faults")
 
 
+class ControlledScenario:
+    """A scenario, as it was told last."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self._told = told
+
+    def to_json(self) -> dict[str, Any]:
+        """As the control tells it."""
+        return self._told
+
+
+class ControlledScenarios:
+    """The scenarios of the server."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def start(self, name: str, parameters: Mapping[str, Any]) -> ControlledScenario:
+        """See `Scenarios`, as all below."""
+        told = await asyncio.to_thread(self._control.ask, "POST", f"/v1/scenarios/{quote(name, safe='')}", parameters)
+        return ControlledScenario(told)
+
+    def find(self, scenario_id: str) -> ControlledScenario:
+        """One that runs."""
+        return ControlledScenario(self._control.ask("GET", f"/v1/scenarios/{scenario_id}"))
+
+    def end(self, scenario_id: str) -> None:
+        """End one."""
+        self._control.ask("DELETE", f"/v1/scenarios/{scenario_id}")
+
+
 class ControlledVerbs(ClusterVerbs):
     """See `verbs.Verbs`."""
 
@@ -250,11 +281,17 @@ class ControlledVerbs(ClusterVerbs):
         self.nodes = ControlledNodes(cluster, self._control)
         self._faults = ControlledFaults(self._control)
         self._time = ControlledTime(self._control)
+        self._scenarios = ControlledScenarios(self._control)
 
     @property
     def faults(self) -> ControlledFaults:  # type: ignore[override]  # here there are some
         """The rules of faults."""
         return self._faults
+
+    @property
+    def scenarios(self) -> ControlledScenarios:  # type: ignore[override]
+        """What goes wrong, by name."""
+        return self._scenarios
 
     @property
     def time(self) -> ControlledTime:  # type: ignore[override]

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from muster.coordinator.config.listeners import show
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
@@ -18,6 +18,7 @@ from muster.testing.verbs import Runner, Verbs
 
 if TYPE_CHECKING:
     from muster.testing.faults import AsyncFaults, Faults
+    from muster.testing.scenarios import Scenario
     from muster.testing.time import AsyncTime, Time
 
 
@@ -150,6 +151,14 @@ class Muster:
 
         return Time(self.door, self.verbs)
 
+    def scenario(self, name: str, **parameters: Any) -> Scenario:
+        """Start what goes wrong in real clusters, by its name (docs/rehearsal.md): `with muster.scenario("zombie",
+        group="billing", member="app-1")`. Raises NoSuchFault, WrongFault for a parameter, and CannotBeDone.
+        """
+        from muster.testing import scenarios
+
+        return scenarios.start(self.door, self.verbs, name, parameters)
+
     @property
     def groups(self) -> list[str]:
         """The ids of all groups that there are."""
@@ -213,6 +222,12 @@ class AsyncMuster:
     def time(self) -> AsyncTime:
         """The server's time, to be frozen and moved."""
         return self.sync.time.aio
+
+    async def scenario(self, name: str, **parameters: Any) -> Scenario:
+        """See `Muster.scenario`: `async with await muster.scenario(…)`."""
+        from muster.testing import scenarios
+
+        return await scenarios.start_aio(self.sync.door, self.sync.verbs, name, parameters)
 
     async def groups(self) -> list[str]:
         """The ids of all groups that there are."""

@@ -40,6 +40,10 @@ class Verbs(Protocol):
         """As `coordinator.rehearsal.faults.engine.Faults`."""
 
     @property
+    def scenarios(self) -> Any:
+        """As `coordinator.rehearsal.scenarios.running.Scenarios`."""
+
+    @property
     def time(self) -> Any:
         """As `coordinator.rehearsal.virtual_time.VirtualTime`."""
 

@@ -12,10 +12,10 @@ from aiokafka.errors import KafkaError
 
 from muster.testing import Muster
 from muster.testing.against import Against, OnlyMuster
-from muster.testing.faults import Call, Cut, Error, Hold, LoseAnswer, Match, NoSuchFault, When
+from muster.testing.faults import Call, Cut, Error, Hold, LoseAnswer, Match, NoSuchFault, When, WrongFault
 from muster.testing.time import RanInVain
 from tests.e2e.aio import consuming
-from tests.testing.clients import CLIENTS
+from tests.testing.clients import CLIENTS, attempts
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,11 @@ def tidied(server: Muster) -> Iterator[None]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_each_client_gets_over_a_coordinator_that_has_moved(server: Muster, client: str) -> None:
-    group = server.group(f"moved-{client}")
+    attempts(client, lambda group_id: gets_over_a_move(server, client, group_id))
+
+
+def gets_over_a_move(server: Muster, client: str, group_id: str) -> None:
+    group = server.group(f"moved-{group_id}")
     server.topic("orders").produce(*"abcd")
     match = Match(api=("Heartbeat", "ConsumerGroupHeartbeat"), group=group.id)
     with CLIENTS[client](server.bootstrap_servers, "orders", group.id, "one"):
@@ -96,7 +100,12 @@ def test_a_rule_that_only_notes(server: Muster) -> None:
 
 @pytest.mark.parametrize("client", ["aiokafka", "confluent", "kafka-python"])
 def test_time_ends_a_session(server: Muster, client: str) -> None:
-    group = server.group(f"time-{client}")
+    attempts(client, lambda group_id: time_ends_a_session(server, client, group_id))
+
+
+def time_ends_a_session(server: Muster, client: str, group_id: str) -> None:
+    server.tidy()
+    group = server.group(f"time-{group_id}")
     with CLIENTS[client](server.bootstrap_servers, "orders", group.id, "one"):
         view = group.wait_stable(members=1, partitions="orders")
         before = server.time.freeze()
@@ -135,9 +144,28 @@ async def test_time_runs_until_a_group_is_stable() -> None:
         await joining
 
 
+async def test_a_scenario_by_its_name(server: Muster) -> None:
+    group = server.group("scenario").aio
+    async with consuming(server.bootstrap_servers, "orders", group_id="scenario", client_id="c"):
+        before = await group.wait_stable(members=1)
+        async with await server.aio.scenario("flapping-member", group="scenario", member="c", every=2) as scenario:
+            await group.wait_until(lambda view: view.is_stable and view.generation > before.generation + 1)
+        with pytest.raises(NoSuchFault):
+            scenario.end()
+    with pytest.raises(WrongFault):
+        server.scenario("flapping-member", group="scenario")
+    with server.scenario("slow-coordinator", group="scenario", ms=1) as slow:
+        assert slow.steps
+
+
 def test_a_cluster_that_is_there_has_neither(server: Muster) -> None:
     with Muster(runner=Against(server.bootstrap_servers)) as cluster:
-        for only in (cluster.faults.clear, cluster.time.freeze, cluster.time.run_until):
+        for only in (
+            cluster.faults.clear,
+            cluster.time.freeze,
+            cluster.time.run_until,
+            lambda: cluster.scenario("zombie"),
+        ):
             with pytest.raises(OnlyMuster):
                 only()
 

@@ -45,7 +45,7 @@ def test_groups(server: Muster) -> None:
 
 def test_faults(server: Muster) -> None:
     server.topic("orders").produce("a", "b")
-    with CLIENTS["kafka-python"](server.bootstrap_servers, "orders", "f", "one"):
+    with CLIENTS["aiokafka"](server.bootstrap_servers, "orders", "f", "one"):
         server.group("f").wait_stable(members=1)
         match = Match(api="Heartbeat", group="f")
         with server.faults.add(match, Error("NOT_COORDINATOR"), When(times=2), name="moved") as fault:
@@ -86,3 +86,15 @@ def test_nodes(server: Muster) -> None:
     with pytest.raises(CannotBeDone):
         other.pause()
     other.return_()
+
+
+def test_scenarios(server: Muster) -> None:
+    server.topic("orders").produce("a", "b")
+    with CLIENTS["aiokafka"](server.bootstrap_servers, "orders", "s", "one"):
+        server.group("s").wait_stable(members=1)
+        with server.scenario("slow-coordinator", group="s", ms=20) as scenario:
+            assert scenario.steps == ["requests of group s wait for 20 ms"]
+            assert repr(scenario) == "Scenario('slow-coordinator')"
+            assert scenario.is_done in (True, False)
+    with pytest.raises(NoSuchFault):
+        server.scenario("no-such")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster.testing import CannotBeDone, Muster
-from tests.testing.clients import CLIENTS
+from tests.testing.clients import CLIENTS, attempts
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,11 @@ def server() -> Iterator[Muster]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_every_verb(server: Muster, client: str) -> None:
-    at, group, topic = server.bootstrap_servers, server.group(client), server.topic("orders")
+    attempts(client, lambda group_id: every_verb(server, client, group_id))
+
+
+def every_verb(server: Muster, client: str, group_id: str) -> None:
+    at, group, topic = server.bootstrap_servers, server.group(group_id), server.topic("orders")
     topic.produce("a", "b", "c", "d")
     group.hold_joins()
     with CLIENTS[client](at, "orders", group.id, "one"), CLIENTS[client](at, "orders", group.id, "two"):

@@ -1,0 +1,68 @@
+"""What goes wrong in real clusters, by name, for tests (docs/rehearsal.md has them all)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from muster.testing.door import Door
+from muster.testing.verbs import Behind
+
+
+class Scenario:
+    """One that was started. As a context manager, with or without `async`, it is ended at the end of the block."""
+
+    def __init__(self, door: Door, behind: Behind, told: dict[str, Any]) -> None:
+        self.id: str = told["id"]
+        self.name: str = told["name"]
+        self._door = door
+        self._behind = behind
+
+    def __repr__(self) -> str:
+        return f"Scenario({self.name!r})"
+
+    @property
+    def steps(self) -> list[str]:
+        """What it has done so far, in words."""
+        found: list[str] = self._door.call(lambda: self._behind().scenarios.find(self.id).to_json())["steps"]
+        return found
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has nothing more to do."""
+        return bool(self._door.call(lambda: self._behind().scenarios.find(self.id).to_json())["done"])
+
+    def end(self) -> None:
+        """What it does ends, and what it holds goes on. Raises NoSuchFault when it has ended."""
+        self._door.call(lambda: self._behind().scenarios.end(self.id))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        if self._door.is_open:
+            self.end()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        if self._door.is_open:
+            await self._door.awaited(lambda: self._behind().scenarios.end(self.id))
+
+
+async def _started(behind: Behind, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+    told: dict[str, Any] = (await behind().scenarios.start(name, parameters)).to_json()
+    return told
+
+
+def start(door: Door, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
+    """Start one by its name. Raises NoSuchFault, WrongFault for a parameter, and CannotBeDone."""
+    return Scenario(door, behind, door.call(lambda: _started(behind, name, parameters)))
+
+
+async def start_aio(door: Door, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
+    """See `start`."""
+    return Scenario(door, behind, await door.awaited(lambda: _started(behind, name, parameters)))
