@@ -224,7 +224,8 @@ class Mailbox:
         def respond(message: Any) -> None:
             answer([[topic, index, code] for (topic, index), code in message.errors.items()])
 
-        is_here = transactions.routing.ready
+        # of a topic that is not known here yet, the end of the transaction would be taken for that of a deleted one
+        is_here = transactions.routing.ready and all(topic in self._node.topics.by_name for topic in what["topics"])
         if not is_here or self.leads(TRANSACTION_STATE_TOPIC, transactions.routing.partition(what["id"])) is not None:
             error = ErrorCode.NOT_COORDINATOR
             answer([[topic, index, error] for topic, rows in what["topics"].items() for index in rows])

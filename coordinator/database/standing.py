@@ -50,6 +50,7 @@ class Standing:
                 await term.begin(seat, asked_ms, self._lease_ms)
             except StoreAway as error:
                 _logger.warning("the node cannot serve", node=seat.node_id, reason=str(error), what="it begins anew")
+                await self._pause(stop)
                 continue
             except Exception:  # whatever it is ends this node: others shall not wait for the end of the lease
                 await self._stand_up(seat)
@@ -61,6 +62,7 @@ class Standing:
                 if is_whole:
                     await self._stand_up(seat)
                 return
+            await self._pause(stop)
 
     async def _sit_down(self, stop: asyncio.Event) -> tuple[Seat, int] | None:
         """Wait until there is a seat: it, and the monotonic time at which it was asked for; None: `stop` is set. Raises

@@ -50,7 +50,7 @@ class Side:
         self.box = Mailbox(node_id, store, clock)
         self.asked: list[TransactionCommand] = []
         node: Any = SimpleNamespace(
-            topics=SimpleNamespace(open=None),
+            topics=SimpleNamespace(open=None, by_name={"orders": None}),
             routing=SimpleNamespace(shards=()),
             clock=clock,
             slices=Slices(clock),
@@ -118,8 +118,8 @@ async def test_who_leads_no_more_or_does_not_know_the_topic_yet_is_asked_again(
     assert two.writer.written == [(MARKER, "orders", 1)]
 
 
-def question(answers: list[Any]) -> TransactionCommand:
-    asked = PartitionsAsked("t", 7, 2, True, {"orders": [0, 1]})
+def question(answers: list[Any], topic: str = "orders") -> TransactionCommand:
+    asked = PartitionsAsked("t", 7, 2, True, {topic: [0, 1]})
     return TransactionCommand(asked, answers.append, Client("c", "/h"), 2)
 
 
@@ -142,6 +142,15 @@ async def test_who_does_not_coordinate_the_id_says_so(store: TableStore) -> None
     await until(lambda: bool(answers), one, three)
     assert set(answers[0].errors.values()) == {ErrorCode.NOT_COORDINATOR}
     assert not three.asked
+
+
+async def test_a_topic_that_is_not_known_yet_is_no_part_of_a_transaction(store: TableStore) -> None:
+    one, two = Side(1, store), Side(2, store)
+    answers: list[Any] = []
+    one.box.ask(2, question(answers, "new"))
+    await until(lambda: bool(answers), one, two)
+    assert answers[0].errors == dict.fromkeys([("new", 0), ("new", 1)], ErrorCode.NOT_COORDINATOR)
+    assert not two.asked
 
 
 async def test_who_does_not_answer_is_given_up(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
