@@ -131,7 +131,7 @@ conformance-random-transactions: venv ## random histories of transactions on bot
 	@$(BIN)/python -m tests.stories.random --transactions $(ARGS)
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools, and franz-go with the consumer protocol, against a running server; what clients without permission are told
-	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*' --ignore-glob='*transaction*' --ignore-glob='*cluster_story*' --ignore-glob='*languages*'
+	$(BIN)/python -m pytest -q tests/conformance --ignore-glob='*assignors*' --ignore-glob='*connect*' --ignore-glob='*streams*' --ignore-glob='*test_log_*' --ignore-glob='*pipeline*' --ignore-glob='*transaction*' --ignore-glob='*test_cluster_*' --ignore-glob='*languages*'
 
 conformance-transactions: venv ## Kafka's own client (of now and of 3.7), its tools and what they read in the segments, with transactions; what is heard when epochs are used up
 	$(BIN)/python -m pytest -q tests/conformance/test_transactions.py tests/conformance/test_transaction_epochs.py
@@ -160,8 +160,8 @@ conformance-log: venv ## Kafka's tools read our segments, Kafka and Muster take 
 conformance-connect: venv ## three Kafka Connect workers with this as their only cluster; one is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_connect_cluster.py
 
-conformance-cluster: venv ## three brokers whose leaders and coordinators move, on a real Kafka and on Muster
-	$(BIN)/python -m pytest -q tests/conformance/test_cluster_story.py tests/e2e/test_brokers_story.py
+conformance-cluster: venv ## three brokers whose leaders and coordinators move, on a real Kafka and on Muster; a database that fails over
+	$(BIN)/python -m pytest -q tests/conformance/test_cluster_story.py tests/conformance/test_cluster_failover.py tests/e2e/test_brokers_story.py
 
 conformance-streams: venv ## Kafka Streams with this as its only cluster; an instance is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_streams.py
