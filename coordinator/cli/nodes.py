@@ -18,6 +18,7 @@ examples:
   muster nodes return 3                       it is there again, at its port
   muster nodes pause 1                        as by kill -STOP: its connections stay, and nothing is answered
   muster nodes resume 1                       as by kill -CONT
+  muster nodes list --control 127.0.0.1:9094  of a server under test, which may have no data directory
 """
 _VERBS: Final = {
     "list": "show the brokers",
@@ -49,6 +50,10 @@ def add_parser(commands: Any) -> None:
             metavar="DIR",
             help="the data directory of the server (default: ./muster-data)",
         )
+        parser.add_argument(
+            "--control", metavar="HOST:PORT", help="ask the control of a server under test instead (serve --control)"
+        )
+        parser.add_argument("--control-token", type=Path, metavar="FILE", help="as the server was given it")
         parser.add_argument("--json", action="store_true", help="JSON lines")
 
 
@@ -56,7 +61,11 @@ def run(options: argparse.Namespace) -> int:
     """Ask the server; exit status 1 when it says no, or there is none."""
     from muster.coordinator.cli.table import print_json, print_table
 
-    answer = ask(options.data_dir, {"do": options.verb, "node": getattr(options, "node", None)})
+    node_id = getattr(options, "node", None)
+    if options.control is None:
+        answer = ask(options.data_dir, {"do": options.verb, "node": node_id})
+    else:
+        answer = ask_control(options, node_id)
     if "error" in answer:
         print(f"muster nodes: {answer['error']}", file=sys.stderr)
         return 1
@@ -68,6 +77,20 @@ def run(options: argparse.Namespace) -> int:
         cells = [{**row, "addresses": ",".join(row["addresses"])} for row in rows]
         print_table(_HEAD, [[row[name] for name in _HEAD] for row in cells])
     return 0
+
+
+def ask_control(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
+    """The answer of the control of a server under test, or an error in its place."""
+    # imported here: hardly any server has one
+    from muster.coordinator.cli.control import Control, ControlFailed, path
+
+    try:
+        control = Control(options)
+        if node_id is None:
+            return control.ask("GET", path("nodes"))
+        return control.ask("POST", path("nodes", str(node_id), options.verb))
+    except ControlFailed as failure:
+        return {"error": str(failure)}
 
 
 def ask(directory: Path, question: dict[str, object]) -> dict[str, Any]:

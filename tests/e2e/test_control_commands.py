@@ -94,3 +94,13 @@ def test_a_token(tmp_path: Path) -> None:
         assert muster("time", "show", "--control-token", str(token), control=control)[0] == 0
         status, _, error = muster("time", "show", control=control)
         assert (status, "the token is missing" in error) == (1, True)
+
+
+def test_nodes() -> None:
+    with serving("--nodes", "2") as (_, control):
+        assert " up " in muster("nodes", "list", control=control)[1]
+        status, said, _ = muster("nodes", "kill", "2", "--json", control=control)
+        assert [json.loads(line)["state"] for line in said.splitlines()] == ["up", "killed"]
+        status, _, error = muster("nodes", "stop", "2", control=control)
+        assert (status, "node 2 is killed" in error) == (1, True)
+        assert muster("nodes", "return", "2", control=control)[0] == 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
 from muster.coordinator.clock import LoopClock, ManualClock
 from muster.coordinator.config import load
@@ -22,7 +24,7 @@ from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupReque
 from muster.protocol.messages.sync_group import SyncGroupRequest
 from tests.coordinator.rehearsal.server import bootstrap, rehearsing
 from tests.support.consumers import stopped
-from tests.support.muster import Client, connected
+from tests.support.muster import Client, connected, until
 
 
 def movable() -> tuple[MovableClock, ManualClock]:
@@ -179,6 +181,25 @@ class TestOnAServer:
             found.time.freeze()
             await found.time.advance(8 * 24 * 3_600_000)
             assert not found.groups.describe("other").offsets
+
+    async def test_a_transaction_that_nobody_ends_is_aborted(self) -> None:
+        async with rehearsing(topics=["orders:1"]) as found:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=bootstrap(found), transactional_id="t", transaction_timeout_ms=60_000
+            )
+            await producer.start()
+            try:
+                await producer.begin_transaction()
+                await producer.send_and_wait("orders", b"a")
+                partition = found.server.topics.open.partition("orders", 0)
+                assert partition is not None
+                await found.time.advance(59_000)
+                assert partition.last_stable_offset() == 0
+                await found.time.advance(30_000)
+                await until(lambda: partition.last_stable_offset() == 2)  # the record and the marker
+            finally:
+                with contextlib.suppress(KafkaError):
+                    await producer.stop()
 
     async def test_what_never_comes_is_told(self) -> None:
         async with rehearsing() as found:
