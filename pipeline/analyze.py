@@ -33,12 +33,12 @@ from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
 from muster.pipeline.report.summary import text
-from muster.pipeline.session import little, open_session, told_in_full
+from muster.pipeline.session import open_session, suited, told_in_full
 from muster.pipeline.slim_home import slim_home
 from muster.pipeline.sources.cluster import ClusterError
 from muster.pipeline.sources.options import BadOption
 from muster.pipeline.sources.segment_files import NoSource
-from muster.pipeline.stage import Source, Staged, check, is_small, stage, table_kind
+from muster.pipeline.stage import Source, Staged, bytes_of, check, stage, table_kind
 from muster.pipeline.wanted import ALL, Wanted
 from muster.pipeline.whatif.job import what_if
 from muster.pipeline.whatif.settings import DEFAULT_GRID, BadSetting, Setting, parse
@@ -217,8 +217,8 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
     try:
         with quiet(asked.verbose):
             is_delta = asked.path is not None and table_kind(asked.path) == DELTA
-            master, settings_of = little(asked.master) if is_small(source) else (asked.master, {})
-            is_little = bool(settings_of)
+            master, settings_of = suited(asked.master, bytes_of(source))
+            is_little = master != asked.master
             settings_of |= told_in_full(asked.verbose) | (EXTENSION if is_delta else {})
             with slim_home() if is_little else nullcontext():
                 spark = open_session(master, settings_of, knows_format=False, keeps_objects=is_little)

@@ -94,17 +94,36 @@ _FIRST: Final = (
 280 these stand far behind by their names: 1.5 s of CPU of a start and a first small query (17.3 to 15.8, three beside
 each other and much other load).
 """
+_FOR_SOME: Final = (
+    *("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-DontCompileHugeMethods"),
+    "-XX:+UseParallelGC",
+)
 ALL_CORES: Final = "local[*]"
 ONE_CORE: Final = "local[1]"
 
 
-def little(master: str | None) -> tuple[str | None, dict[str, str]]:
-    """Master and settings for a small log. Who names a master other than this machine's cores is given that."""
-    if master != ALL_CORES:
+SMALL_BYTES: Final = 8 << 20
+"""A log of fewer bytes is small, some hundred thousand rows: starting costs more than the work."""
+MIDDLING_BYTES: Final = 64 << 20
+"""The work for one of fewer bytes is done before it pays that Java compiles well: of 220,000 rows a third of the CPU
+time of all (157 s to 100 s, beside much other load).
+"""
+
+
+def suited(master: str | None, log_bytes: int | None) -> tuple[str | None, dict[str, str]]:
+    """Master and settings for a log of that size (None: not known). A small one gets one core: each would have Python
+    workers of its own, which import the same. Who names a master other than this machine's cores is given that.
+    """
+    if master != ALL_CORES or log_bytes is None or log_bytes >= MIDDLING_BYTES:
         return master, {}
-    java = _FOR_LITTLE if _collector_is_free() else _FOR_LITTLE[:-1]
-    # each core would have Python workers of its own, which import the same
-    return ONE_CORE, {**LITTLE, "spark.driver.defaultJavaOptions": " ".join(java)}
+    if log_bytes >= SMALL_BYTES:
+        return master, _java(_FOR_SOME)
+    return ONE_CORE, {**LITTLE, **_java(_FOR_LITTLE)}
+
+
+def _java(options: tuple[str, ...]) -> dict[str, str]:
+    """The last of these options is the collector."""
+    return {"spark.driver.defaultJavaOptions": " ".join(options if _collector_is_free() else options[:-1])}
 
 
 def open_session(

@@ -87,17 +87,11 @@ def check(source: Source) -> None:
             )
 
 
-SMALL_BYTES: Final = 8 << 20
-"""A log of fewer bytes is small: some hundred thousand rows."""
-
-
-def is_small(source: Source) -> bool:
-    """Whether what tells of groups is so little that starting costs more than the work. Of a live cluster and of a
-    table of rows that is not known.
-    """
+def bytes_of(source: Source) -> int | None:
+    """How much there is of what tells of groups. None: of a live cluster and of a table of rows that is not known."""
     if source.path is None or table_kind(source.path) is not None:
-        return False
-    return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTIONS))) < SMALL_BYTES
+        return None
+    return sum(map(_bytes_of, repeat(source.path), (OFFSETS_TOPIC, EVENTS_TOPIC, *TRANSACTIONS)))
 
 
 def _bytes_of(path: str, topic: str) -> int:

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.pipeline.java import java_home
-from muster.pipeline.session import ALL_CORES, LITTLE, little, of_a_new_one, open_session
-from muster.pipeline.stage import SMALL_BYTES, Source, is_small
+from muster.pipeline.session import ALL_CORES, LITTLE, MIDDLING_BYTES, SMALL_BYTES, of_a_new_one, open_session, suited
+from muster.pipeline.stage import Source, bytes_of
 from tests.pipeline.conftest import TIMEOUT_S
 
 
@@ -71,25 +71,35 @@ def test_a_garbage_collector_that_is_asked_for_everywhere_is_no_conflict(monkeyp
     assert status(of_a_new_one(local=True)["spark.driver.defaultJavaOptions"]) == 0
 
 
-def test_a_small_log_gets_a_session_for_little_unless_a_master_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_suits_the_log_unless_a_master_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
-    master, settings = little(ALL_CORES)
+    java = "spark.driver.defaultJavaOptions"
+    master, settings = suited(ALL_CORES, SMALL_BYTES - 1)
     assert (master, settings.items() >= LITTLE.items()) == ("local[1]", True)
-    assert settings["spark.driver.defaultJavaOptions"].endswith("-XX:+UseSerialGC")
+    assert settings[java].endswith("-XX:+UseSerialGC")
+    master, settings = suited(ALL_CORES, SMALL_BYTES)
+    assert (master, list(settings)) == (ALL_CORES, [java])
+    assert "-XX:TieredStopAtLevel=1" in settings[java]
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseG1GC")
-    assert "GC" not in little(ALL_CORES)[1]["spark.driver.defaultJavaOptions"]
+    assert not any("GC" in suited(ALL_CORES, size)[1][java] for size in (0, SMALL_BYTES))
+    assert suited(ALL_CORES, MIDDLING_BYTES) == suited(ALL_CORES, None) == (ALL_CORES, {})
     for named in ("local[4]", "spark://master:7077", None):
-        assert little(named) == (named, {})
+        assert suited(named, 0) == suited(named, SMALL_BYTES) == (named, {})
 
 
-def test_a_log_is_small_by_the_bytes_of_all_that_tells_of_groups(tmp_path: Path) -> None:
-    for topic, size in (("__consumer_offsets-0", SMALL_BYTES // 2), ("orders-0", 2 * SMALL_BYTES)):
+@pytest.mark.parametrize("log_bytes", [0, SMALL_BYTES])
+def test_java_knows_all_that_it_is_told(log_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+    home = java_home() or os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else "java"
+    told = suited(ALL_CORES, log_bytes)[1]["spark.driver.defaultJavaOptions"].split()
+    subprocess.run([java, "-Xmx1g", *told, "-version"], capture_output=True, timeout=TIMEOUT_S, check=True)
+
+
+def test_the_size_of_a_log_is_that_of_all_that_tells_of_groups(tmp_path: Path) -> None:
+    for topic, size in (("__consumer_offsets-0", 100), ("orders-0", 1_000), ("__group_events-0", 10)):
         (tmp_path / topic).mkdir()
         with (tmp_path / topic / f"{0:020}.log").open("wb") as file:
             file.truncate(size)
-    assert is_small(Source(path=str(tmp_path)))
-    (tmp_path / "__group_events-0").mkdir()
-    with (tmp_path / "__group_events-0" / f"{0:020}.log").open("wb") as file:
-        file.truncate(SMALL_BYTES // 2)
-    assert not is_small(Source(path=str(tmp_path)))
-    assert not is_small(Source(kafka={"bootstrap.servers": "127.0.0.1:1"}))
+    assert bytes_of(Source(path=str(tmp_path))) == 110
+    assert bytes_of(Source(kafka={"bootstrap.servers": "127.0.0.1:1"})) is None
