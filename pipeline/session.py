@@ -106,7 +106,7 @@ SMALL_BYTES: Final = 8 << 20
 """A log of fewer bytes is small, some hundred thousand rows: starting costs more than the work."""
 MIDDLING_BYTES: Final = 64 << 20
 """The work for one of fewer bytes is done before it pays that Java compiles well: of 220,000 rows a third of the CPU
-time of all (157 s to 100 s, beside much other load).
+time of all (144 s to 100 s, both beside much other load).
 """
 
 
