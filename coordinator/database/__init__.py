@@ -1,1 +1,1 @@
-"""The log of a cluster in PostgreSQL: whoever holds the office serves, and nothing of it lasts on its own machine."""
+"""A cluster whose logs are in PostgreSQL: each node leads some partitions, and nothing lasts on its own machine."""

@@ -213,9 +213,9 @@ class PostgresStore:
         if self._connection is None:
             connection = await connect(self._url, self._timeout_s)
             try:
-                # or else a node that stops in the middle of a turn, or is cut off there, would keep the row of the
-                # office locked, and nobody could follow it; and a statement that nobody waits for any more would wait
-                # for that row, and take it in the end
+                # or else a node that stops in the middle of a turn, or is cut off there, would keep the row of its
+                # seat locked, and nobody could take anything from it; and a statement that nobody waits for any more
+                # would wait for that row, and be done in the end
                 for limit in ("idle_in_transaction_session_timeout", "statement_timeout", "lock_timeout"):
                     await connection.execute(f"SET {limit} = {int(self._timeout_s * 1000)}")
                 await self._look_up(connection)

@@ -1,4 +1,4 @@
-"""A term of office over tables that do not fail: what is brought, what is found by the next one, and the copy."""
+"""Terms of a node over tables that do not fail: what is brought, what is found by the next one, and the copy."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 class Node:
-    """A node in office, with logs and no server."""
+    """A node with a seat, with logs and no server."""
 
     def __init__(self, logs: LogManager, shipper: Shipper, clock: LoopClock) -> None:
         self.logs, self.shipper, self.clock = logs, shipper, clock
@@ -66,7 +66,7 @@ class Node:
 
 
 @asynccontextmanager
-async def in_office(
+async def seated(
     store: TableStore, lost: Callable[[str], object] = lambda _: None, known: Callable[[], int] = lambda: 0
 ) -> AsyncIterator[Node]:
     """A node that leads all that there is."""
@@ -119,7 +119,7 @@ def content(log: Any) -> list[tuple[int, bytes | None]]:
 
 
 async def test_the_next_term_finds_the_log_as_it_was(store: TableStore) -> None:
-    async with in_office(store) as node:
+    async with seated(store) as node:
         log = node.open()
         for number in range(20):
             append(log, b"%d" % number * 20, epoch=number // 8)
@@ -127,19 +127,19 @@ async def test_the_next_term_finds_the_log_as_it_was(store: TableStore) -> None:
         assert log.durable_offset == 0
         await node.durable(log)
         assert log.durable_offset == 20
-    async with in_office(store) as node:
+    async with seated(store) as node:
         log = node.open()
         assert content(log) == before
         assert [segment.base_offset for segment in log.segments] == segments
         assert (log.durable_offset, log.leader_epoch, log.epoch_for_offset(9)) == (20, 2, 1)
         append(log, b"more", epoch=3)
     assert len(store.tables.logs) == 1
-    async with in_office(store) as node:
+    async with seated(store) as node:
         assert content(node.open())[-1] == (20, b"more")  # what nobody waited for was brought by the stop
 
 
 async def test_what_is_removed_is_removed_there_too(store: TableStore) -> None:
-    async with in_office(store) as node:
+    async with seated(store) as node:
         log = node.open()
         for number in range(20):
             append(log, b"%d" % number * 20)
@@ -149,20 +149,20 @@ async def test_what_is_removed_is_removed_there_too(store: TableStore) -> None:
     assert next(iter(store.tables.logs.values())).start_offset == 15
     live = [row for row in store.tables.segments_by_no.values() if row.state == LIVE]
     assert all(number in {row.segment_no for row in live} for number, _ in store.tables.rows_of)
-    async with in_office(store) as node:
+    async with seated(store) as node:
         log = node.open()
         assert (log.start_offset, log.end_offset) == (15, 20)
         log.delete_records_before(20)
         log.roll(9)
         log.delete_records_before(20)
         await node.settled()
-    async with in_office(store) as node:
+    async with seated(store) as node:
         log = node.open()
         assert (log.start_offset, log.end_offset) == (20, 20)
 
 
 async def test_a_deleted_topic_leaves_nothing(store: TableStore) -> None:
-    async with in_office(store) as node:
+    async with seated(store) as node:
         log = node.open()
         append(log, b"one")
         await node.durable(log)
@@ -176,9 +176,9 @@ async def test_a_deleted_topic_leaves_nothing(store: TableStore) -> None:
 
 
 async def test_a_topic_of_an_earlier_term_is_deleted_before_its_log_is_opened(store: TableStore) -> None:
-    async with in_office(store) as node:
+    async with seated(store) as node:
         append(node.open(), b"one")
-    async with in_office(store) as node:
+    async with seated(store) as node:
         node.logs.remove(node.logs.delete("orders", 0, topic_id=ORDERS))
         await node.settled()
     assert not store.tables.logs
@@ -188,7 +188,7 @@ async def test_a_topic_of_an_earlier_term_is_deleted_before_its_log_is_opened(st
 
 async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableStore) -> None:
     compacted = LogConfig(segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
-    async with in_office(store) as node:
+    async with seated(store) as node:
         log = node.open(config=compacted)
         for number in range(40):
             append(log, b"%d" % number * 10, key=b"%d" % (number % 3))
@@ -204,19 +204,19 @@ async def test_compaction_takes_the_place_of_what_it_was_made_from(store: TableS
         assert len(before) < 40
     assert len(store.tables.rows_of) < rows
     assert {row.state for row in store.tables.segments_by_no.values()} == {LIVE}
-    async with in_office(store) as node:
+    async with seated(store) as node:
         assert content(node.open(config=compacted)) == before
 
 
 async def test_what_a_node_left_half_done_is_removed(store: TableStore) -> None:
-    async with in_office(store) as node:
+    async with seated(store) as node:
         append(node.open(), b"one")
     first = next(iter(store.tables.segments_by_no.values()))
     for number, state in ((77, 1), (78, DEAD)):
         store.tables.segments_by_no[number] = first._replace(segment_no=number, state=state)
         row = next(iter(store.tables.rows_of.values()))
         store.tables.rows_of[number, 0] = row._replace(segment_no=number)
-    async with in_office(store) as node:
+    async with seated(store) as node:
         assert content(node.open()) == [(0, b"one")]
         await node.settled()
     assert {number for number, _ in store.tables.rows_of} == {first.segment_no} == set(store.tables.segments_by_no)
@@ -225,7 +225,7 @@ async def test_what_a_node_left_half_done_is_removed(store: TableStore) -> None:
 async def test_who_is_followed_acknowledges_nothing(store: TableStore) -> None:
     reasons: list[str] = []
     answers: list[Exception | None] = []
-    async with in_office(store, reasons.append) as node:
+    async with seated(store, reasons.append) as node:
         log = node.open()
         append(log, b"one")
         await node.durable(log)
@@ -244,7 +244,7 @@ async def test_who_is_followed_acknowledges_nothing(store: TableStore) -> None:
 async def test_what_another_node_leads_is_left_out(store: TableStore) -> None:
     known = 0
     answers: dict[str, list[Exception | None]] = {"orders": [], "other": []}
-    async with in_office(store, known=lambda: known) as node:
+    async with seated(store, known=lambda: known) as node:
         log = node.open()
         other = node.logs.open_log("other", 0, config=SMALL, topic_id=b"x" * 16)
         append(log, b"one")
@@ -268,12 +268,12 @@ async def test_what_another_node_leads_is_left_out(store: TableStore) -> None:
     assert answers["orders"][0] is not None
     rows = [(row.base_offset, row.next_offset) for row in store.tables.rows_of.values()]
     assert rows == [(0, 1), (0, 1)]
-    async with in_office(store) as node:
+    async with seated(store) as node:
         assert content(node.open()) == [(0, b"one")]
 
 
 async def test_damage_in_the_database_keeps_one_partition_offline(store: TableStore) -> None:
-    async with in_office(store) as node:
+    async with seated(store) as node:
         log = node.open()
         append(log, b"one" * 10)
         await node.durable(log)
@@ -284,7 +284,7 @@ async def test_damage_in_the_database_keeps_one_partition_offline(store: TableSt
     row = store.tables.rows_of[key]
     store.tables.rows_of[key] = row._replace(data=row.data[:-5] + b"\xff" + row.data[-4:])
     reasons: list[str] = []
-    async with in_office(store, reasons.append) as node:
+    async with seated(store, reasons.append) as node:
         with pytest.raises(DamagedLog):
             node.open()
     assert not reasons

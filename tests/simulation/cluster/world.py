@@ -1,8 +1,9 @@
 """Some nodes of a cluster, a database that fails, and a ledger of what was acknowledged. A seed is a history.
 
-Each node in office appends to some logs, moves their starts, makes and deletes topics, and has them compacted. Checked:
-each node that takes office finds everything that was acknowledged, where it was and as it was; nothing is there twice;
-nobody is in office with another; and when the faults are over, somebody soon is.
+Each node appends to the partitions that it leads, moves their starts, rolls and compacts them, gives some to other
+nodes, makes and deletes topics. Checked: each leader finds all that those of earlier epochs have acknowledged, where it
+was and as it was; nothing is there twice; no two leaders acknowledge in one epoch; when the faults are over, each
+partition has a leader again.
 """
 
 from __future__ import annotations
@@ -280,6 +281,8 @@ class ToyServer:
         """As kafka-reassign-partitions.sh does."""
         state = self.topics.state
         place, live = Place(state.topics[name], index), leadership.living(state)
+        if not live:
+            return
         leader = self.world.rng.choice(live)
 
         def moving() -> Any:
