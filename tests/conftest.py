@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.postgres import running_postgres
+
+# how long an example takes on a busy machine says nothing
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 PLAYED_AGAIN = pytest.StashKey[list[str]]()
 """The stories that differed over TCP and were played once more, by name."""
