@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-log lint format docs pipeline score record-truth bench bench-assignors bench-nodes bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-cluster torture-log lint format docs pipeline score record-truth bench bench-assignors bench-nodes bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -73,6 +73,9 @@ exactly-once: venv ## read-process-write with every client under kills of both s
 
 torture-nodes: venv ## stock clients while the brokers of a cluster stop, die, pause and return (ARGS='--changes 100 --seed 7')
 	PYTHONPATH=. $(BIN)/python -m tests.e2e.nodes_story $(ARGS)
+
+torture-cluster: venv ## stock clients while the processes over one PostgreSQL, and the database, die, stop, pause and return (ARGS='--changes 100 --seed 7 --keep DIR --clients aiokafka,transactions')
+	PYTHONPATH=. $(BIN)/python -m tests.e2e.cluster_story $(ARGS)
 
 torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')
 	$(BIN)/python -m tests.torture.storage $(ARGS)

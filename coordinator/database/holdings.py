@@ -18,7 +18,7 @@ from muster.coordinator.database.store import Store, StoreAway
 from muster.coordinator.log import DamagedLog, LogOffline, Storage
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.leadership import Place
-from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topics import Topics
 
@@ -26,7 +26,8 @@ AT_ONCE: Final = 4
 """Logs that are fetched at the same time: more of them would only take memory."""
 AGAIN_MS: Final = 250
 """After so long a log is tried again that the database, or the disk, did not give."""
-_COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
+_PLACES: Final = {GROUP_OFFSETS_TOPIC: 0, TRANSACTION_STATE_TOPIC: 0, **dict.fromkeys(EVENTS_OF, 1)}
+"""In which order topics are fetched; others come last."""
 
 log = structlog.get_logger("muster.cluster")
 
@@ -75,7 +76,9 @@ class Holdings:
         return len(self._coming)
 
     def look(self) -> None:
-        """Fetch what this node leads now and has not; coordinators first, for their clients can do nothing else."""
+        """Fetch what this node leads now and has not; coordinators first, for their clients can do nothing else, then
+        the histories that they write.
+        """
         new: list[_Wanted] = []
         for place in leadership.all_places(self._topics.state):
             wanted = self._wanted(place)
@@ -89,7 +92,7 @@ class Holdings:
             if not is_coming:
                 new.append(wanted)
         self._waiting += new
-        self._waiting.sort(key=lambda one: one.topic not in _COORDINATORS)
+        self._waiting.sort(key=lambda one: _PLACES.get(one.topic, len(_PLACES)))
         while self._waiting and len(self._tasks) < AT_ONCE:
             task = self._loop.create_task(self._fetch_some())
             self._tasks.add(task)

@@ -31,7 +31,9 @@ PARTITIONS: Final = 2
 ANSWER: Final = 3
 """Kinds of mail."""
 WAIT_MS: Final = 3_000
-"""After so long an answer is not waited for any more."""
+"""After so long an answer is not waited for any more. By then nobody takes the question any more (`MAIL_COUNTS_MS`), or
+else one that was taken late would end the next transaction of a producer whose epoch is the same (before KIP-890).
+"""
 MOST_WAITING: Final = 10_000
 """Questions that wait for their answers; more are refused, as if the other node could not be reached."""
 

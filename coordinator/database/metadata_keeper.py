@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import structlog
+
 from muster.coordinator.clock import Clock
 from muster.coordinator.database.store import MetadataRow, Store, StoreAway, StoreRefused
 from muster.coordinator.log import batches
@@ -28,6 +30,8 @@ AGAIN_MS: Final = 250
 """And how long it is waited in between."""
 ENCODED_AT_ONCE: Final = 100
 """Records that are encoded in one step."""
+
+log = structlog.get_logger("muster.cluster")
 
 
 def _wake(future: asyncio.Future[None]) -> None:
@@ -97,6 +101,9 @@ class MetadataKeeper:
             done(await self._written(row, needing, dead))
         except (StoreAway, StoreRefused) as error:
             done(error)
+        except Exception as error:
+            log.error("the metadata log could not be written, by a fault", exc_info=error)
+            done(error)  # or else whoever asked would wait for ever, and the node with it
 
     async def _written(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
         """Whether the row counts; all of the log is known then, up to there. Raises StoreAway or StoreRefused."""

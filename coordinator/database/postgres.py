@@ -16,6 +16,7 @@ from muster.coordinator.database import schema
 from muster.coordinator.database.store import (
     DEAD,
     LIVE,
+    MAIL_COUNTS_MS,
     BatchRow,
     Changes,
     Identity,
@@ -85,7 +86,8 @@ _SEND: Final = (
     "AS m (node_id, mail_id, sender, kind, data) ON CONFLICT DO NOTHING"
 )
 _MAIL: Final = (
-    "DELETE FROM muster_mail WHERE cluster_no = $1 AND node_id = $2 RETURNING mail_id, sender, kind, data, sent_at"
+    "DELETE FROM muster_mail WHERE cluster_no = $1 AND node_id = $2 RETURNING mail_id, sender, kind, data, sent_at, "
+    f"sent_at > clock_timestamp() - interval '{MAIL_COUNTS_MS} milliseconds' AS counts"
 )
 _OLD_MAIL: Final = (
     f"DELETE FROM muster_mail WHERE cluster_no = $1 AND sent_at < clock_timestamp() - interval '{MAIL_KEPT_S} seconds'"
@@ -135,7 +137,7 @@ async def connect(url: str, timeout_s: float) -> Any:
         ValueError,
     ) as error:
         raise StoreRefused(f"the database refuses: {error}") from error
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreAway(f"{error or type(error).__name__}") from error
 
 
@@ -254,7 +256,8 @@ class PostgresStore:
         except asyncpg.PostgresError as error:
             await self.close()
             raise refusal(error) or StoreAway(f"{type(error).__name__}: {error}") from error
-        except (OSError, asyncpg.InterfaceError) as error:
+        except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+            # the last of them: the database has said that it hangs up, and not yet done so
             await self.close()
             raise StoreAway(str(error) or type(error).__name__) from error
         except BaseException:
@@ -442,7 +445,7 @@ class PostgresStore:
 
         async def ask(connection: Any) -> Sequence[Mail]:
             rows = await connection.fetch(_MAIL, self._cluster_no, node_id)
-            return [Mail(*row[:4]) for row in sorted(rows, key=lambda row: row["sent_at"])]
+            return [Mail(*row[:4]) for row in sorted(rows, key=lambda row: row["sent_at"]) if row["counts"]]
 
         return await self._ask(ask)
 

@@ -26,6 +26,10 @@ STAGED: Final = 1
 DEAD: Final = 2
 """It is not needed any more, and its batches go when there is time."""
 
+MAIL_COUNTS_MS: Final = 2_000
+"""Mail that was not taken for so long, by the clock of the database, is not given: who sent it does not wait much
+longer."""
+
 NUMBERS_OF_A_TERM: Final = 1 << 24
 """Logs and segments that are new in one term of a seat have numbers from `epoch * NUMBERS_OF_A_TERM` on."""
 
@@ -185,7 +189,7 @@ class Store(Protocol):
         """Put these into the boxes of nodes."""
 
     async def mail(self, node_id: int) -> Sequence[Mail]:
-        """Take what there is for a node, oldest first. What is very old goes unread."""
+        """Take what there is for a node, oldest first. What is older than `MAIL_COUNTS_MS` goes unread."""
 
     # -- logs
 

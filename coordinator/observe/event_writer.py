@@ -1,7 +1,7 @@
 """The writer of one partition of a history (`__group_events`, `__transaction_events`): rows in, batches appended.
 
-No answer waits for the disk. If the log fails, events are lost until it can be opened again; this is logged once, and
-whatever they tell of goes on.
+No answer waits for the disk. If the log fails, or is not here yet, some events wait until it can be opened, and the
+others are lost; this is logged once, and whatever they tell of goes on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ SYNC_MS: Final = 1_000
 """How long what was appended may wait for the disk: what a power cut may cost."""
 REOPEN_MS: Final = 10_000
 """How long a log that failed is left alone."""
+MOST_KEPT: Final = 1_000
+"""Rows that wait for a log that failed, or is not here yet: this process has become the leader just now."""
 ROWS_BYTES: Final = 256 * 1024
 """How much is gathered into one batch."""
 
@@ -55,11 +57,17 @@ class EventWriter:
         self._log: EventLog | None = None
         self._closed_until_ms = 0
         self._lost = 0
+        self._kept: list[Row] = []
         self._sync_is_due = False
 
     def renew(self) -> None:
-        """The log was opened anew, or has another leader: open it at the next event."""
+        """The log was opened anew, or has another leader, or has come to this process: it is opened at the next event,
+        or now, when some wait for it.
+        """
         self._log = None
+        self._closed_until_ms = 0
+        if self._kept:
+            self.append([], self._clock.now())
 
     def write(self, rows: Sequence[Row], now: Now) -> None:
         """Append rows, in batches that are not too large."""
@@ -76,14 +84,20 @@ class EventWriter:
     def append(self, rows: Sequence[Row], now: Now) -> None:
         """Append rows as one batch."""
         if self._log is None and now.mono_ms < self._closed_until_ms:
-            self._lost += len(rows)
+            self._keep(rows)
             return
+        is_open = self._log is not None
         try:
             if self._log is None:
                 self._log, self._leader_epoch = self._open_log()
+                is_open = True
+                kept, self._kept = self._kept, []
                 if self._lost:
                     log.warning("events are written again", **self._place, lost=self._lost)
                     self._lost = 0
+                if kept:
+                    self.write([*kept, *rows], now)
+                    return
             self._log.append(self._leader_epoch, batches.build(rows, timestamp_ms=now.wall_ms), wall_ms=now.wall_ms)
             if not self._sync_is_due:
                 self._sync_is_due = True
@@ -98,9 +112,18 @@ class EventWriter:
         except (LogError, OSError) as error:
             self._log = None
             self._closed_until_ms = now.mono_ms + REOPEN_MS
-            self._lost += len(rows)
+            if is_open:
+                self._lost += len(rows)
+            else:
+                self._keep(rows)
             log.error("events cannot be written and are lost until their log can be opened again",
                       **self._place, error=str(error))  # fmt: skip
+
+    def _keep(self, rows: Sequence[Row]) -> None:
+        """Nothing of these was written: so many as may wait do."""
+        kept = rows[: MOST_KEPT - len(self._kept)]
+        self._kept += kept
+        self._lost += len(rows) - len(kept)
 
     def _sync(self) -> None:
         self._sync_is_due = False

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from muster.coordinator.database.store import (
     DEAD,
     LIVE,
+    MAIL_COUNTS_MS,
     BatchRow,
     Changes,
     Identity,
@@ -44,6 +45,7 @@ class Tables:
         """The seats; `remaining_ms` is the moment at which the lease is over."""
         self.log: dict[int, MetadataRow] = {}
         self.boxes: dict[int, list[Mail]] = {}
+        self.sent_ms: dict[tuple[int, str], int] = {}
         self.logs: dict[int, LogRow] = {}
         self.segments_by_no: dict[int, SegmentRow] = {}
         self.rows_of: dict[tuple[int, int], BatchRow] = {}
@@ -105,9 +107,11 @@ class Tables:
             box = self.boxes.setdefault(node_id, [])
             if mail.mail_id not in [one.mail_id for one in box]:
                 box.append(mail)
+                self.sent_ms[node_id, mail.mail_id] = self._world.ms
 
     def mail(self, node_id: int) -> list[Mail]:
-        return self.boxes.pop(node_id, [])
+        since_ms = self._world.ms - MAIL_COUNTS_MS
+        return [mail for mail in self.boxes.pop(node_id, []) if self.sent_ms.pop((node_id, mail.mail_id)) > since_ms]
 
     # -- logs
 

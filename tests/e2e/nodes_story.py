@@ -31,8 +31,10 @@ RECONNECT_MS = 200
 """How long a client waits at most before it connects anew; by itself kafka-python does for 30 s, librdkafka for 10."""
 COMMIT_MS = 5_000
 """kafka-python waits for ever for an answer to a commit, unless it is told."""
-SILENT_S = 5.0
-"""After so long without a record another consumer takes the place of one of kafka-python."""
+SILENT_S = 15.0
+"""After so long without a record another consumer takes the place of one of kafka-python; the one before may not have
+said that it leaves, and its session must be over first."""
+SESSION_OF_KAFKA_PYTHON_MS = 6_000
 GIVING_UP_S = 5.0
 """How long clients have to end when the story has failed."""
 
@@ -144,7 +146,14 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
 
     def join() -> Any:
         return kafka.KafkaConsumer(
-            topic, group_id=group, enable_auto_commit=False, auto_offset_reset="earliest", fetch_max_wait_ms=50, **quick
+            topic,
+            session_timeout_ms=SESSION_OF_KAFKA_PYTHON_MS,
+            heartbeat_interval_ms=1_000,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=50,
+            **quick,
         )
 
     consumer, heard_s = join(), time.monotonic()

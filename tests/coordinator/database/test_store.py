@@ -13,6 +13,7 @@ import pytest
 from muster.coordinator.database.postgres import PostgresStore
 from muster.coordinator.database.store import (
     DEAD,
+    MAIL_COUNTS_MS,
     STAGED,
     BatchRow,
     Changes,
@@ -177,6 +178,20 @@ async def test_mail_is_taken_once(store: Store) -> None:
     assert list(await store.mail(3)) == [first]
 
 
+async def test_mail_that_nobody_waits_for_any_more_goes_unread(store: Store, postgres: str) -> None:
+    old, new = Mail("x", 1, 2, b"old"), Mail("y", 1, 2, b"new")
+    await store.send([(2, old)])
+    if isinstance(store, TableStore):
+        store.tables._world.run(lambda: False, MAIL_COUNTS_MS)
+    else:
+        other = await asyncpg.connect(postgres)
+        await other.execute(f"UPDATE muster_mail SET sent_at = sent_at - interval '{MAIL_COUNTS_MS} milliseconds'")
+        await other.close()
+    await store.send([(2, new)])
+    assert list(await store.mail(2)) == [new]
+    assert list(await store.mail(2)) == []
+
+
 async def test_segments_are_staged_replaced_and_purged(store: Store) -> None:
     epoch = (await sit(store)).epoch
     old = [BatchRow(1, 0, 5, b"old"), BatchRow(2, 5, 9, b"older")]
@@ -336,6 +351,23 @@ async def test_a_connection_that_is_cut_is_told_and_made_anew(postgres: str) -> 
     assert (await store.seats())[0].turn == 0
     assert await store.commit(1, epoch, 1, 0, Changes(), LEASE_MS)
     await other.close()
+    await store.close()
+
+
+async def test_a_database_that_has_said_that_it_hangs_up_is_away(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await postgres_store(postgres)
+    await sit(store)
+
+    async def fetch(*_: object) -> None:
+        raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncpg.Connection, "fetch", fetch)
+        with pytest.raises(StoreAway, match="another operation"):
+            await store.metadata(0)
+    assert not await store.metadata(0)
     await store.close()
 
 

@@ -12,7 +12,8 @@ from muster.coordinator.clock import ManualClock
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.log import batches
-from muster.coordinator.log.errors import RecordListTooLarge
+from muster.coordinator.log.errors import LogOffline, RecordListTooLarge
+from muster.coordinator.observe import event_writer
 from muster.coordinator.observe.event_writer import REOPEN_MS, ROWS_BYTES
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.schema import MOST_BYTES
@@ -50,11 +51,14 @@ class Desk:
         self.clock = ManualClock()
         self.log = FakeLog()
         self.opened = 0
+        self.is_here = True
         self.restless: list[Event] = []
         self.journal = Journal(7, self._open, self.clock, self.restless.append)
 
     def _open(self) -> tuple[FakeLog, int]:
         self.opened += 1
+        if not self.is_here:
+            raise LogOffline("__group_events-7", "this node has it not, or not yet", is_told=True)
         return self.log, 3
 
     def tell(self, *happened: Event) -> None:
@@ -203,9 +207,33 @@ def test_a_log_that_fails_is_left_alone_for_a_while_and_nobody_notices(desk: Des
     desk.advance(1)
     with capture_logs() as lines:
         desk.tell(CREATED)
-    assert [(line["log_level"], line["lost"]) for line in lines] == [("warning", 4)]
-    assert desk.told() == [(b"g", "group_created")]
+    assert [(line["log_level"], line["lost"]) for line in lines] == [("warning", 1)]
+    assert desk.told() == [(b"g", "group_created")] * 4  # those that came meanwhile had waited
     assert desk.opened == 2
+
+
+def test_so_many_events_wait_for_a_log(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_writer, "MOST_KEPT", 2)
+    desk.log.fails = True
+    desk.tell(CREATED)
+    desk.log.fails = False
+    desk.tell(CREATED, CREATED, CREATED)
+    with capture_logs() as lines:
+        desk.journal.renew()
+    assert [(line["log_level"], line["lost"]) for line in lines] == [("warning", 2)]
+    assert desk.told() == [(b"g", "group_created")] * 2
+
+
+def test_a_log_that_comes_is_opened_at_once(desk: Desk) -> None:
+    """As when this process becomes the leader before the log of the history is here."""
+    desk.is_here = False
+    with capture_logs() as lines:
+        desk.tell(CREATED)
+    assert [line["log_level"] for line in lines] == ["error"]
+    desk.is_here = True
+    desk.advance(1)
+    desk.journal.renew()
+    assert desk.told() == [(b"g", "group_created")]
 
 
 def test_what_was_written_goes_to_the_disk_within_a_second(desk: Desk) -> None:

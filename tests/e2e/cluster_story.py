@@ -1,0 +1,408 @@
+"""Real clients on three processes over one PostgreSQL, while these stop, die, stand still and return, and while the
+database hangs up, stands still or is started again: what must hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import re
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from muster.coordinator.database import administration
+from muster.coordinator.database.store import Identity
+from tests.e2e.nodes_story import PARTITIONS, RECONNECT_MS, WORKERS, Progress, in_thread
+from tests.e2e.test_cluster import ClusterNode, end, free_port
+from tests.support.postgres import own_database, running_postgres
+from tests.support.servers import QUICK
+
+LEASE_MS = 3_000
+PATIENCE_S = 90.0
+"""How long nothing may come forward, on a machine that does much else."""
+FAULTS = re.compile(r"Traceback|by a fault|Exception|Error\b.*exception", re.IGNORECASE)
+"""What no log of a node may have."""
+
+
+def confluent_consumer_group_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
+    """Write numbers one after the other, read and commit them, by KIP-848."""
+    quick: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
+    quick |= {"topic.metadata.refresh.interval.ms": 1_000, "reconnect.backoff.max.ms": RECONNECT_MS}
+    producer = confluent_kafka.Producer({**quick, "enable.idempotence": True, "linger.ms": 0}, logger=None)
+    settings = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    settings |= {"group.protocol": "consumer"}
+    consumer = confluent_kafka.Consumer({**quick, **settings, "fetch.wait.max.ms": 50}, logger=None)
+    consumer.subscribe([topic])
+    number = 0
+
+    def told(error: Any, message: Any) -> None:
+        if error is None:
+            progress.written.append(int(message.value()))
+            progress.goes_on()
+
+    try:
+        while not progress.is_done():
+            if not progress.stops.is_set() and len(producer) < PARTITIONS:
+                producer.produce(topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
+                number += 1
+            producer.poll(0)
+            if progress.stops.is_set():
+                producer.flush(1)
+            message = consumer.poll(0.05)
+            if message is None or message.error() is not None:
+                continue
+            progress.read.append(int(message.value()))
+            with suppress(confluent_kafka.KafkaException):
+                consumer.commit(message, asynchronous=False)
+                progress.committed[message.partition()] = message.offset() + 1
+                progress.goes_on()
+        for partition in sorted(progress.committed):
+            last = confluent_kafka.TopicPartition(topic, partition, progress.committed[partition])
+            _until_done(lambda last=last: consumer.commit(offsets=[last], asynchronous=False))  # type: ignore[misc]
+    finally:
+        consumer.close()
+
+
+def _until_done(work: Any) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            work()
+        except confluent_kafka.KafkaException:
+            if time.monotonic() > until:
+                raise
+        else:
+            return
+
+
+def transactions_work(bootstrap: str, topic: str, _: str, progress: Progress) -> None:
+    """Write one number after the other to all partitions, each in a transaction, and end every third by an abort."""
+    settings = {"bootstrap.servers": bootstrap, "log_level": 0, "reconnect.backoff.max.ms": RECONNECT_MS}
+    settings |= {"topic.metadata.refresh.interval.ms": 1_000, "transaction.timeout.ms": 60_000}
+
+    def begin() -> Any:
+        producer = confluent_kafka.Producer({**settings, "transactional.id": topic}, logger=None)
+        _until_done(lambda: producer.init_transactions(5))
+        return producer
+
+    producer, number = begin(), 0
+    while not progress.stops.is_set() and not progress.gives_up.is_set():
+        number += 1
+        try:
+            producer.begin_transaction()
+            for partition in range(PARTITIONS):
+                producer.produce(topic, b"%d" % number, partition=partition)
+            if number % 3 == 0:
+                _again(producer.abort_transaction)
+                continue
+            progress.committed[number] = -1  # nobody knows yet
+            _again(producer.commit_transaction)
+        except confluent_kafka.KafkaException as failed:
+            error = failed.args[0]
+            if error.txn_requires_abort() and not error.fatal():
+                progress.committed.pop(number, None)
+                _again(producer.abort_transaction)
+            else:
+                progress.read.append(number)  # told in the end
+                print("a producer that must begin anew:", error, flush=True)
+                producer = begin()
+        else:
+            progress.committed[number] = 1
+            progress.written.append(number)
+            progress.goes_on()
+
+
+def _again(work: Any) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            work(10)
+        except confluent_kafka.KafkaException as failed:
+            if not failed.args[0].retriable() or time.monotonic() > until:
+                raise
+        else:
+            return
+
+
+def topics_come_and_go(bootstrap: str, _: str, __: str, progress: Progress) -> None:
+    """Make topics at any node, let them grow at another, write to them, and delete them."""
+    draw, number = random.Random(1), 0
+    while not progress.stops.is_set() and not progress.gives_up.is_set():
+        number += 1
+        name = f"short-{number}"
+        for step in ("create", "grow", "delete"):
+            until = time.monotonic() + PATIENCE_S
+            while not progress.gives_up.is_set():
+                one = draw.choice(bootstrap.split(","))
+                admin = AdminClient({"bootstrap.servers": one, "log_level": 0}, logger=None)
+                try:
+                    if step == "create":
+                        admin.create_topics([NewTopic(name, 2, 1)], request_timeout=5)[name].result(10)
+                    elif step == "grow":
+                        admin.create_partitions([NewPartitions(name, 4)], request_timeout=5)[name].result(10)
+                    else:
+                        admin.delete_topics([name], request_timeout=5)[name].result(10)
+                    break
+                except (confluent_kafka.KafkaException, TimeoutError) as failed:
+                    code = failed.args[0].name() if isinstance(failed, confluent_kafka.KafkaException) else ""
+                    if code in ("TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS") or (
+                        step == "delete" and code in ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
+                    ):
+                        break
+                    if time.monotonic() > until:
+                        raise
+        progress.written.append(number)
+        progress.goes_on()
+
+
+ALL = {
+    **WORKERS,
+    "next": lambda *all_: in_thread(confluent_consumer_group_works, *all_),
+    "transactions": lambda *all_: in_thread(transactions_work, *all_),
+    "topics": lambda *all_: in_thread(topics_come_and_go, *all_),
+}
+CHECKED = (*WORKERS, "next")
+
+
+class Database:
+    """The PostgreSQL, and what is done to it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    async def rows(self, what: str) -> list[Any]:
+        connection = await asyncpg.connect(self.url)
+        try:
+            return list(await connection.fetch(what))
+        finally:
+            await connection.close()
+
+    async def hang_up(self) -> None:
+        """Cut the connections of all nodes."""
+        await self.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+
+    async def stand_still(self, seconds: float) -> None:
+        """Stop all of its processes for a time."""
+        (row,) = await self.rows("SHOW data_directory")
+        postmaster = int((Path(row[0]) / "postmaster.pid").read_text().split()[0])
+        found = await self.rows("SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        pids = [postmaster, *(one[0] for one in found)]
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        await asyncio.sleep(seconds)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    async def crash(self) -> None:
+        """Let one of its processes die: all others end, and it recovers by its log."""
+        found = await self.rows(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+            "AND backend_type = 'client backend'"
+        )
+        if found:
+            with suppress(ProcessLookupError):
+                os.kill(found[0][0], signal.SIGKILL)
+
+
+@contextmanager
+def cluster(folder: Path, database: str) -> Iterator[list[ClusterNode]]:
+    """Three nodes."""
+    asyncio.run(administration.init(database, "muster", Identity("of-the-story", "AAAAAAAAAAAAAAAAAAAAAQ")))
+    topics = [name for name in ALL if name != "topics"]
+    with ExitStack() as ends:
+        nodes = []
+        for number in range(3):
+            properties = {**QUICK, "offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "3",
+                          "broker.session.timeout.ms": str(LEASE_MS)}  # fmt: skip
+            arguments = ["--cluster", database]
+            for name in topics:
+                arguments += ["--topic", f"{name}:{PARTITIONS}"]
+            node = ClusterNode(folder / f"node-{number}", properties, arguments=arguments)
+            node.bootstrap = f"127.0.0.1:{free_port()}"
+            node.start_timeout_s = PATIENCE_S
+            nodes.append(node)
+            ends.callback(end, node)
+            node.begin()
+            node.until_ready()
+        yield nodes
+
+
+async def play(
+    nodes: list[ClusterNode], database: Database, names: list[str], changes: int, seed: int
+) -> dict[str, Progress]:
+    """Let the clients work under faults; each has finished when this ends."""
+    draw = random.Random(seed)
+    bootstrap = ",".join(node.bootstrap for node in nodes)
+    workers = {name: Progress() for name in names}
+    tasks: list[asyncio.Task[Any]] = [
+        asyncio.create_task(ALL[name](bootstrap, name, name, workers[name]))  # type: ignore[arg-type]
+        for name in names
+    ]
+    began = time.monotonic()
+    try:
+        await _came_on(workers, tasks)
+        for number in range(changes):
+            down = [node for node in nodes if not node.running]
+            if down and draw.random() < 0.7:
+                what = "return"
+                node = draw.choice(down)
+                node.begin()
+                await asyncio.to_thread(node.until_ready)
+            else:
+                up = [one for one in nodes if one.running]
+                node = draw.choice(up)
+                what = draw.choice(("kill", "stop", "pause", "pause", "hang up", "still", "crash"))
+                if what in ("kill", "stop") and len(up) == 1:
+                    what = "pause"
+                if what == "kill":
+                    await asyncio.to_thread(node.kill)
+                elif what == "stop":
+                    await asyncio.to_thread(node.stop)
+                elif what == "pause":
+                    node.signal(signal.SIGSTOP)
+                    await asyncio.sleep(draw.random() * 2 * LEASE_MS / 1000)
+                    node.signal(signal.SIGCONT)
+                elif what == "hang up":
+                    await database.hang_up()
+                elif what == "still":
+                    await database.stand_still(draw.random() * 1.5 * LEASE_MS / 1000)
+                else:
+                    await database.crash()
+            took = await _came_on(workers, tasks)
+            print(f"{time.monotonic() - began:6.1f} s: {number} {what} {nodes.index(node) + 1}: {took}", flush=True)
+        for one in workers.values():
+            one.stops.set()
+        _, pending = await asyncio.wait(tasks, timeout=2 * PATIENCE_S)
+        assert not pending, _told(workers)
+        for task in tasks:
+            task.result()
+    except BaseException:
+        for one in workers.values():
+            one.gives_up.set()
+        await asyncio.wait(tasks, timeout=5)
+        raise
+    return workers
+
+
+def _told(workers: dict[str, Progress]) -> str:
+    return "; ".join(f"{name}: {one}" for name, one in workers.items())
+
+
+async def _came_on(workers: dict[str, Progress], tasks: list[asyncio.Task[Any]]) -> dict[str, float]:
+    """Each has written and committed something more since: after how many seconds."""
+    marks = {name: (len(one.written), dict(one.committed)) for name, one in workers.items()}
+    began = time.monotonic()
+    took: dict[str, float] = {}
+    while len(took) < len(workers):
+        for name, one in workers.items():
+            moved = len(one.written) > marks[name][0] and (name not in CHECKED or one.committed != marks[name][1])
+            if name not in took and moved:
+                took[name] = round(time.monotonic() - began, 1)
+        for task in tasks:
+            if task.done():
+                task.result()
+        stuck = sorted(set(workers) - set(took))
+        assert time.monotonic() < began + PATIENCE_S, f"{stuck} came not on: {_told(workers)}"
+        await asyncio.sleep(0.01)
+    return took
+
+
+def read_all(bootstrap: str, topic: str, isolation: str) -> list[list[int]]:
+    """The numbers of each partition."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "judge", "enable.partition.eof": True, "log_level": 0,
+         "isolation.level": isolation}, logger=None
+    )  # fmt: skip
+    found: list[list[int]] = [[] for _ in range(PARTITIONS)]
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    ended: set[int] = set()
+    until = time.monotonic() + PATIENCE_S
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < until, f"{topic} cannot be read: {ended}"
+        for message in consumer.consume(500, 0.2):
+            if message.error() is None:
+                found[message.partition()].append(int(message.value()))
+            elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+    consumer.close()
+    return found
+
+
+def check(nodes: list[ClusterNode], workers: dict[str, Progress]) -> None:
+    """Each record that was acknowledged is there once, and the offsets are those that were last acknowledged."""
+    bootstrap = ",".join(node.bootstrap for node in nodes)
+    for name, progress in workers.items():
+        if name == "transactions":
+            for numbers in read_all(bootstrap, name, "read_committed"):
+                assert sorted(numbers) == sorted(set(numbers)), f"{name}: twice"
+                missing = {one for one, how in progress.committed.items() if how == 1} - set(numbers)
+                assert not missing, f"{name}: lost {sorted(missing)[:5]}"
+                wrong = set(numbers) - set(progress.committed)
+                assert not wrong, f"{name}: aborted, but there: {sorted(wrong)[:5]}"
+        elif name in CHECKED:
+            found = [one for numbers in read_all(bootstrap, name, "read_uncommitted") for one in numbers]
+            twice = {one for one in found if found.count(one) > 1} if len(found) != len(set(found)) else set()
+            assert not twice, f"{name}: written twice: {sorted(twice)[:5]}"
+            missing = set(progress.written) - set(found)
+            assert not missing, f"{name}: lost {sorted(missing)[:5]}"
+            kept = kept_offsets(bootstrap, name)
+            assert kept == progress.committed, f"{name}: {kept} is there, {progress.committed} was acknowledged"
+    for number, node in enumerate(nodes, 1):
+        told = [line for line in node.log().splitlines() if FAULTS.search(line)]
+        assert not told, f"node {number} tells of faults: {told[:5]}"
+
+
+def kept_offsets(bootstrap: str, group: str) -> dict[int, int]:
+    """The offsets of a group."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}, logger=None
+    )
+    asked = [confluent_kafka.TopicPartition(group, number) for number in range(PARTITIONS)]
+    try:
+        return {one.partition: one.offset for one in consumer.committed(asked, timeout=60)}
+    finally:
+        consumer.close()
+
+
+def main(changes: int, seed: int, folder: Path, names: list[str]) -> None:
+    """One story."""
+    for library in ("aiokafka", "kafka"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # they would tell of each fault
+    with running_postgres() as server, own_database(server) as url, cluster(folder, url) as nodes:
+        workers = asyncio.run(play(nodes, Database(url), names, changes, seed))
+        for node in nodes:
+            if not node.running:
+                node.begin()
+                node.until_ready()
+        check(nodes, workers)
+    for name, progress in workers.items():
+        print(f"{name}: {len(progress.written)} written, {len(progress.read)} read, "
+              f"at most {progress.longest_s:.1f} s without progress")  # fmt: skip
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--changes", type=int, default=100, help="stops, kills, pauses and returns")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--keep", type=Path, help="leave the nodes' logs there")
+    options.add_argument("--clients", default=",".join(ALL), help="by commas")
+    asked = options.parse_args()
+    with tempfile.TemporaryDirectory() as made:
+        main(asked.changes, asked.seed, asked.keep or Path(made), asked.clients.split(","))
