@@ -153,6 +153,9 @@ class Membership:
     def moved(self) -> None:
         """Brokers or leaders are others: live by it."""
         self.publish()
+        if self._nodes and self.seat.node_id not in self._topics.state.brokers:
+            # or else it would hold its seat, and be no part of the cluster
+            self._shipper.failed("it was unregistered")
         for node in self._nodes:
             node.leave()
             node.take()
@@ -182,7 +185,7 @@ class Membership:
                 return
 
     def unregistering(self, broker_id: int) -> Job[None]:
-        """See `api.node.Controller`. A broker that lives is in the cluster again when it is started again."""
+        """See `api.node.Controller`. A broker that lives begins anew, and so comes back."""
         state = self._topics.state
         room = import_module("muster.protocol.messages.metadata_records.unregister_broker_record")
         while True:

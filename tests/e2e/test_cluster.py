@@ -21,9 +21,12 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from muster.coordinator.cli import main
 from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.postgres import own_database
 from tests.support.servers import QUICK, MusterServer
+from tests.torture.clients import connected
 
 pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
 PARTITIONS = 6
@@ -316,6 +319,24 @@ def test_every_node_takes_what_changes_the_cluster(nodes: list[ClusterNode]) -> 
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
         while {"of-0", "of-1", "of-2"} & admin.list_topics(timeout=30).topics.keys():
             pass
+
+
+def test_a_node_that_is_unregistered_comes_back(nodes: list[ClusterNode]) -> None:
+    async def unregister(broker_id: int) -> int:
+        async with connected(nodes[0].address, "operator") as client:
+            error_code: int = (await client.ask(UnregisterBrokerRequest(broker_id=broker_id))).error_code
+            return error_code
+
+    load = Load(bootstrap_of(nodes))
+    load.run(60)
+    for broker_id in (3, 2, 1):
+        assert asyncio.run(unregister(broker_id)) == ErrorCode.NONE
+    load.run(60)
+    assert sorted(load.read, key=int) == [b"%d" % number for number in range(load.sent)]
+    until_led_by(nodes, {1, 2, 3})
+    for node in nodes:
+        assert "it was unregistered" in node.log()
+    load.close()
 
 
 def test_what_is_said_when_it_cannot_be_served(
