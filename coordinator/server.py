@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, TypeVar, cast
 
 import structlog
 
+from muster.coordinator import collector
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Door, Intercept
 from muster.coordinator.api.node import Node
@@ -65,9 +66,6 @@ log = structlog.get_logger("muster.server")
 
 LOAD_BEFORE_LISTENING_MS: Final = 200
 """Groups that take longer to load do so while the server listens; their clients are told to come again."""
-GC_EVERY_OBJECTS: Final = 20_000
-"""Members and connections live long and are in few circles: looking for those after each 700 new objects, as Python
-does by default, took a tenth of the time in which a thousand members join."""
 SWITCH_S: Final = 0.001
 """How long a thread that computes may keep the event loop waiting at each of its turns; Python's default is 5 ms."""
 SYNC_THREADS: Final = 4
@@ -533,9 +531,7 @@ async def serve(
             await server.stop()
             raise
     sys.setswitchinterval(SWITCH_S)
-    gc.freeze()
-    gc.set_threshold(GC_EVERY_OBJECTS)
-    gc.enable()
+    collector.begin()
     first = server.bound[0]
     if not stop.is_set():
         ready("localhost" if first.host in WILDCARDS else first.host, first.port)

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from muster.coordinator import collector
 from muster.coordinator.config import Config
 from muster.coordinator.config.listeners import show
 from muster.coordinator.database.postgres import PostgresStore
@@ -20,7 +21,7 @@ from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.standing import Standing
 from muster.coordinator.database.term import Term
 from muster.coordinator.net.listener import WILDCARDS
-from muster.coordinator.server import GC_EVERY_OBJECTS, SWITCH_S, THIS_MACHINE, stopping_at_signals
+from muster.coordinator.server import SWITCH_S, THIS_MACHINE, stopping_at_signals
 
 log = structlog.get_logger("muster.cluster")
 
@@ -53,8 +54,7 @@ async def _serve_from(url: str, name: str, directory: Path, config: Config, read
         return Term(config, store, questions, machine, clock, directory, loaded=gc.freeze)
 
     def serves(server: Any) -> None:
-        gc.set_threshold(GC_EVERY_OBJECTS)
-        gc.enable()
+        collector.begin()
         first = server.bound[0]
         ready("localhost" if first.host in WILDCARDS else first.host, first.port)
 
