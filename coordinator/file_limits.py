@@ -95,6 +95,8 @@ class ProcessFiles:
     def most_connections(self, node: WithConnections, logs: int) -> int:
         """How many connections a node may have beside so many files of logs, and the connections of the others."""
         assert self._shares is not None
+        if len(self._nodes) == 1 and node in self._nodes:  # asked for each connection that comes
+            return self._shares.connections(logs)
         others = sum(other.connection_count() for other in self._nodes if other is not node)
         return self._shares.connections(logs) - others
 
