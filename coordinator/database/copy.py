@@ -6,10 +6,10 @@ does not hold together is left as one that was not: opening it finds the place, 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.database.store import LIVE, Identity, LogRow, MetadataRow, SegmentRow, Store
+from muster.coordinator.database.store import LIVE, BatchRow, Identity, LogRow, MetadataRow, SegmentRow, Store
 from muster.coordinator.log import Storage, checkpoints
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.opening.recovery import check_batch
@@ -18,6 +18,8 @@ from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
 
+PART: Final = 256 * 1024
+"""Bytes that are written and looked through at a time."""
 MARK: Final = "muster-cluster-copy"
 """The file that says that a directory holds such a copy, and nothing that would be missed."""
 
@@ -131,6 +133,20 @@ def begin(storage: Storage, rows: Sequence[MetadataRow], identity: Identity, nod
     storage.save(checkpoints.CLEAN_SHUTDOWN, checkpoints.encode_clean_shutdown())
 
 
+def _parts(rows: Sequence[BatchRow]) -> Iterator[bytes]:
+    """What rows have, in parts of about `PART` bytes: rows may be very small, and many."""
+    part: list[bytes] = []
+    size = 0
+    for row in rows:
+        if part and size + len(row.data) > PART:
+            yield b"".join(part)
+            part, size = [], 0
+        part.append(row.data)
+        size += len(row.data)
+    if part:
+        yield b"".join(part)
+
+
 async def fetch(
     store: Store, storage: Storage, topic: str, partition: int, topic_id: bytes, pause: Callable[[], Awaitable[object]]
 ) -> Copied:
@@ -149,10 +165,10 @@ async def fetch(
             log.segment(segment.base_offset)
             since = 0
             while rows := await store.batches(segment.segment_no, since):
-                for one in rows:
-                    log.write(one.data)
-                    since = one.next_offset
+                for part in _parts(rows):
+                    log.write(part)
                     await pause()
+                since = rows[-1].next_offset
         log.end()
     finally:
         log.close()

@@ -29,8 +29,9 @@ from muster.coordinator.database.store import (
     StoreRefused,
 )
 
-FETCHED_ROWS: Final = 64
-"""Rows that are read at once: each has 256 KB at most, or one batch."""
+FETCHED_ROWS: Final = 2_000
+FETCHED_BYTES: Final = 4 * 1024 * 1024
+"""Rows that are read at once, at most: those before which there are fewer bytes (each has 256 KB, or one batch)."""
 PURGED_ROWS: Final = 64
 """Rows that one statement removes: 16 MB, which takes far less than a lease lasts."""
 MAIL_KEPT_S: Final = 60
@@ -384,8 +385,7 @@ class PostgresStore:
 
         async def ask(connection: Any) -> Sequence[MetadataRow]:
             rows = await connection.fetch(
-                "SELECT base_offset, next_offset, writer, data FROM muster_metadata "
-                f"WHERE cluster_no = $1 AND base_offset >= $2 ORDER BY base_offset LIMIT {FETCHED_ROWS}",
+                _some("muster_metadata", "base_offset, next_offset, writer", "cluster_no = $1 AND base_offset >= $2"),
                 self._cluster_no, since,
             )  # fmt: skip
             return [MetadataRow(*row) for row in rows]
@@ -489,14 +489,26 @@ class PostgresStore:
 
         async def ask(connection: Any) -> Sequence[BatchRow]:
             rows = await connection.fetch(
-                "SELECT segment_no, base_offset, next_offset, data FROM muster_batches "
-                f"WHERE cluster_no = $1 AND segment_no = $2 AND base_offset >= $3 ORDER BY base_offset "
-                f"LIMIT {FETCHED_ROWS}",
+                _some(
+                    "muster_batches",
+                    "segment_no, base_offset, next_offset",
+                    "cluster_no = $1 AND segment_no = $2 AND base_offset >= $3",
+                ),
                 self._cluster_no, segment_no, since,
             )  # fmt: skip
             return [BatchRow(*row) for row in rows]
 
         return await self._ask(ask)
+
+
+def _some(table: str, columns: str, where: str) -> str:
+    """The statement that reads rows in the order of `base_offset`, `data` last: not too many, and not too large."""
+    return (
+        f"SELECT {columns}, data FROM (SELECT {columns}, data, "
+        "sum(octet_length(data)) OVER (ORDER BY base_offset ROWS UNBOUNDED PRECEDING) - octet_length(data) AS before "
+        f"FROM (SELECT {columns}, data FROM {table} WHERE {where} ORDER BY base_offset LIMIT {FETCHED_ROWS}) AS found"
+        f") AS rows_of_it WHERE before < {FETCHED_BYTES} ORDER BY base_offset"
+    )
 
 
 def _columns(rows: Sequence[BatchRow]) -> tuple[list[int], list[int], list[int], list[bytes]]:

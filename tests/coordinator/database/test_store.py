@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from muster.coordinator.database.postgres import PostgresStore
+from muster.coordinator.database.postgres import FETCHED_BYTES, PostgresStore
 from muster.coordinator.database.store import (
     DEAD,
     MAIL_COUNTS_MS,
@@ -212,6 +212,21 @@ async def test_segments_are_staged_replaced_and_purged(store: Store) -> None:
     assert await store.commit(1, epoch, 4, 0, Changes(dropped=[1], dead=[3]), LEASE_MS)
     assert not await store.logs()
     assert not await batches(store, 1, 2)
+
+
+async def test_many_small_rows_are_read_at_once_and_large_ones_in_parts(postgres: str) -> None:
+    store = await postgres_store(postgres)
+    epoch = (await sit(store)).epoch
+    small = [BatchRow(1, at, at + 1, b"small") for at in range(1_500)]
+    large = [BatchRow(2, at, at + 1, bytes(FETCHED_BYTES // 2)) for at in range(5)]
+    news = [SegmentRow(1, 1, 0), SegmentRow(2, 1, 1_500)]
+    assert await store.commit(1, epoch, 1, 0, Changes(new_logs=[LOG], new_segments=news, batches=small), LEASE_MS)
+    assert await store.commit(1, epoch, 2, 0, Changes(batches=large), LEASE_MS)
+    assert list(await store.batches(1, 0)) == small
+    assert [row.base_offset for row in await store.batches(2, 0)] == [0, 1]
+    assert [row.base_offset for row in await store.batches(2, 4)] == [4]
+    assert await batches(store, 1, 2) == [*small, *large]
+    await store.close()
 
 
 async def test_a_large_segment_is_purged_in_parts(store: Store) -> None:
