@@ -14,7 +14,7 @@ import structlog
 from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Now
 from muster.coordinator.log import batches
-from muster.coordinator.log.errors import LogError, RecordListTooLarge
+from muster.coordinator.log.errors import LogError, LogOffline, RecordListTooLarge
 
 log = structlog.get_logger("muster.events")
 
@@ -116,8 +116,9 @@ class EventWriter:
                 self._lost += len(rows)
             else:
                 self._keep(rows)
-            log.error("events cannot be written and are lost until their log can be opened again",
-                      **self._place, error=str(error))  # fmt: skip
+            if not (isinstance(error, LogOffline) and error.is_told):
+                log.error("events cannot be written and are lost until their log can be opened again",
+                          **self._place, error=str(error))  # fmt: skip
 
     def _keep(self, rows: Sequence[Row]) -> None:
         """Nothing of these was written: so many as may wait do."""
