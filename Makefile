@@ -124,13 +124,13 @@ bench-assignors: venv ## measure assignments beside other clients' (and Kafka's 
 
 conformance: conformance-cluster conformance-random conformance-random-consumers conformance-random-transactions conformance-clients conformance-log conformance-assignors conformance-connect conformance-streams conformance-pipeline conformance-pyspark ## everything that is checked against real Kafka or its clients
 
-conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000')
+conformance-random: venv ## random histories on real Kafka and on a running server, reply by reply (ARGS='--seed 7 --steps 10000', with --nodes 3 or --cluster of three brokers each)
 	@$(BIN)/python -m tests.stories.random $(ARGS)
 
 conformance-random-consumers: venv ## random histories of consumer groups and mixed ones on both: epochs, regular expressions, migration, topics that come and go
 	@$(BIN)/python -m tests.stories.random --consumers $(ARGS)
 
-conformance-random-transactions: venv ## random histories of transactions on both: two producers of one id, timeouts, fencing, lost answers
+conformance-random-transactions: venv ## random histories of transactions on both: two producers of one id, timeouts, fencing, lost answers (with --nodes 3 or --cluster while coordinators move)
 	@$(BIN)/python -m tests.stories.random --transactions $(ARGS)
 
 conformance-clients: venv ## unmodified Java 4.3 clients and tools, and franz-go with the consumer protocol, against a running server; what clients without permission are told
@@ -163,8 +163,8 @@ conformance-log: venv ## Kafka's tools read our segments, Kafka and Muster take 
 conformance-connect: venv ## three Kafka Connect workers with this as their only cluster; one is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_connect_cluster.py
 
-conformance-cluster: venv ## three brokers whose leaders and coordinators move, on a real Kafka and on Muster; a database that fails over
-	$(BIN)/python -m pytest -q tests/conformance/test_cluster_story.py tests/conformance/test_cluster_failover.py tests/e2e/test_brokers_story.py
+conformance-cluster: venv ## three brokers whose leaders and coordinators move, on a real Kafka and on Muster; all stories on three brokers, of one process and over a database; a database that fails over
+	$(BIN)/python -m pytest -q tests/conformance/test_cluster_*.py tests/e2e/test_brokers_story.py
 
 conformance-streams: venv ## Kafka Streams with this as its only cluster; an instance is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_streams.py

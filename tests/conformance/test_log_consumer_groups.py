@@ -14,8 +14,8 @@ import pytest
 
 from tests.conformance.test_log_exchange import NAMES_IN_KAFKA, PROPERTIES, folders
 from tests.e2e.conftest import create_topic
+from tests.stories.connection import Connection
 from tests.stories.stage import bytes_of
-from tests.stories.tcp import Connection
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 GROUP = "consumers"

@@ -15,6 +15,7 @@ import pytest
 
 from tests.stories import tcp
 from tests.stories.batches import Batch
+from tests.stories.connection import Connection, codes
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
 
 LAST = 32_766
@@ -27,7 +28,7 @@ Heard = list[tuple[Any, ...]]
 class Producer:
     """A producer of a transactional id of its own, on a connection of its own. `heard`: all that it was told."""
 
-    def __init__(self, connection: tcp.Connection, name: str, topic: str) -> None:
+    def __init__(self, connection: Connection, name: str, topic: str) -> None:
         self.connection, self.name, self.topic = connection, name, topic
         self.id, self.epoch = -1, -1
         self.ids: dict[int, str] = {-1: "none"}
@@ -37,7 +38,7 @@ class Producer:
         """Asks again while it is told that it is too early."""
         while True:
             answer = await self.connection.ask(api, version, body)
-            if NOT_YET.isdisjoint(tcp.codes(answer)):
+            if NOT_YET.isdisjoint(codes(answer)):
                 return answer
             await asyncio.sleep(0.01)
 
@@ -71,12 +72,12 @@ class Producer:
                 "V3AndBelowProducerEpoch": self.epoch, "V3AndBelowTopics": topics,
             }  # fmt: skip
             added = await self.ask("AddPartitionsToTxn", 3, asked)
-            self.heard.append(("added", *tcp.codes(added)))
+            self.heard.append(("added", *codes(added)))
         batch = Batch(["x"], (self.id, self.epoch), 0, is_transactional=True)
         rows = [{"Name": self.topic, "PartitionData": [{"Index": 0, "Records": batch}]}]
         body = {"TransactionalId": self.name, "Acks": -1, "TimeoutMs": 10_000, "TopicData": rows}
         tcp.stamp(body, 1_700_000_000_000)
-        self.heard.append(("written", *tcp.codes(await self.ask("Produce", version, body))))
+        self.heard.append(("written", *codes(await self.ask("Produce", version, body))))
 
     async def end(self, version: int, *, commit: bool, take: bool = True, note: str = "end") -> None:
         """EndTxn; `take`: go on with the epoch that it tells."""
@@ -147,14 +148,14 @@ WAYS: list[Callable[[Producer], Awaitable[None]]] = [
 
 async def heard_from(address: tuple[str, int]) -> list[Heard]:
     """What the producers of one server heard, all ways at the same time."""
-    runner = await tcp.Connection.to(*address)
+    runner = await Connection.to(*address)
     while not await tcp.transactions_ready(runner):
         await runner.ask("FindCoordinator", 4, {"KeyType": 1, "CoordinatorKeys": ["ready"]})
         await asyncio.sleep(0.1)
     suffix = secrets.token_hex(4)
     topics = [f"{way.__name__}-{suffix}" for way in WAYS]
     await tcp.create_topics(runner, {}, dict.fromkeys(topics, 1))
-    producers = [Producer(await tcp.Connection.to(*address), topic, topic) for topic in topics]
+    producers = [Producer(await Connection.to(*address), topic, topic) for topic in topics]
     await asyncio.gather(*(way(one) for way, one in zip(WAYS, producers, strict=True)))
     for one in producers:
         await one.connection.close()

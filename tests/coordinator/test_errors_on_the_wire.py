@@ -24,7 +24,7 @@ from muster.protocol.messages.describe_cluster import DescribeClusterRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.stories import kafka_codec as codec
-from tests.stories.tcp import Connection
+from tests.stories.connection import Connection
 from tests.support.muster import connected, running
 
 GROUP = {"GroupId": "nobody"}

@@ -29,6 +29,7 @@ from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
 from muster.protocol.records import OFFSETS
 from tests.stories import playing, tcp
+from tests.stories.brokers import connect
 from tests.stories.story import Reply, Send, Story
 from tests.stories.virtual import Chance, VirtualDriver
 from tests.support.servers import KafkaServer
@@ -207,7 +208,7 @@ def records_of(folder: pathlib.Path) -> Iterator[tuple[str, Pair]]:
 
 async def record(host: str, port: int, folder: pathlib.Path, chosen: Iterable[Story]) -> dict[str, Kept]:
     """Play them, and read what Kafka has written; a story that went otherwise than its file says is left out."""
-    runner = await tcp.Connection.to(host, port)
+    runner = await connect(host, port)
     known: tcp.Ready = {}
     found: dict[str, Kept] = {}
     for story in chosen:

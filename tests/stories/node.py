@@ -18,8 +18,9 @@ from muster.simulation.wires import Wire
 from muster.simulation.world import World
 from tests.stories import kafka_codec as codec
 from tests.stories import playing
+from tests.stories.connection import RUNNER
 from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
-from tests.stories.tcp import RUNNER, TRANSACTIONS, is_at_rest, stamp, transient
+from tests.stories.tcp import TRANSACTIONS, is_at_rest, stamp, transient
 from tests.support.servers import QUICK
 
 AT_REST_MS = 40

@@ -21,6 +21,7 @@ import sys
 import time
 
 from tests.stories import tcp
+from tests.stories.brokers import connect
 from tests.stories.story import Story
 
 UNLESS_SAID = {
@@ -71,7 +72,7 @@ def record(story: Story, text: str) -> None:
 
 async def run(args: argparse.Namespace, stories: list[Story]) -> int:
     host, _, port = args.server.rpartition(":")
-    runner = await tcp.Connection.to(host, int(port))
+    runner = await connect(host, int(port))
     settings = await tcp.settings_of(runner)
     known: tcp.Ready = {}
     counts = {"passed": 0, "failed": 0, "skipped": 0}

@@ -9,15 +9,15 @@ import asyncio
 import collections
 import contextlib
 import secrets
-import struct
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
-from tests.stories import kafka_codec as codec
 from tests.stories import playing, showing_transactions
 from tests.stories.batches import Batch
+from tests.stories.brokers import AnyConnection, connect
+from tests.stories.connection import codes
 from tests.stories.story import Action, Advance, Await, Body, Drop, Reply, Send, Story
 
 QUIET_S = 0.07
@@ -26,8 +26,6 @@ QUIET_RECORD_S = 0.5
 PATIENCE_S = 4.0
 """How long to wait for a reply that is due now."""
 
-RUNNER = "runner"
-"""The actor that is none of the story's."""
 ASKED_AGAIN = frozenset({6, 14, 15, 16, 19, 51})
 """NOT_LEADER_OR_FOLLOWER (of a topic that was just made), COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
 NOT_COORDINATOR, NOT_ENOUGH_REPLICAS (what Produce is told while the verification cannot be done yet),
@@ -51,77 +49,12 @@ def is_at_rest(described: Body) -> bool:
     return not any(one["TransactionState"].startswith("Prepare") for one in described["TransactionStates"])
 
 
-def codes(body: object) -> Iterator[int]:
-    """Every error code in a body."""
-    if isinstance(body, dict):
-        for key, value in body.items():
-            if key.endswith("ErrorCode"):
-                yield value
-            else:
-                yield from codes(value)
-    elif isinstance(body, list):
-        for one in body:
-            yield from codes(one)
-
-
-class Connection:
-    """One socket; requests may wait in line on it, replies come in order."""
-
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        on_reply: Callable[[Reply], object],
-    ) -> None:
-        self.on_reply = on_reply
-        self.open: collections.deque[tuple[Send, float, asyncio.Future[Body] | None]] = collections.deque()
-        self.correlation = 0
-        self.reader, self.writer = reader, writer
-        self.task = asyncio.create_task(self.read())
-
-    @classmethod
-    async def to(cls, host: str, port: int, on_reply: Callable[[Reply], object] = lambda reply: None) -> Connection:
-        return cls(*await asyncio.open_connection(host, port), on_reply)
-
-    async def read(self) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, OSError):
-            while True:
-                (size,) = struct.unpack(">i", await self.reader.readexactly(4))
-                frame = await self.reader.readexactly(size)
-                send, sent, future = self.open.popleft()
-                _, body = codec.decode_response(send.api, send.version, frame)
-                if future is not None:
-                    future.set_result(body)
-                else:
-                    took_ms = (time.monotonic() - sent) * 1000
-                    self.on_reply(Reply(send.actor, send.api, send.version, send.body, body, took_ms))
-
-    def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
-        self.correlation += 1
-        frame = codec.encode_request(send.api, send.version, self.correlation, send.client_id, send.body)
-        self.open.append((send, time.monotonic(), future))
-        self.writer.write(struct.pack(">i", len(frame)) + frame)
-
-    async def ask(self, api: str, version: int, body: Body) -> Body:
-        future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
-        self.send(Send(RUNNER, api, version, RUNNER, body, None), future)
-        return await asyncio.wait_for(future, 10)
-
-    async def close(self) -> None:
-        self.task.cancel()
-        self.writer.close()
-        with contextlib.suppress(asyncio.CancelledError, ConnectionError, OSError):
-            await self.task
-        with contextlib.suppress(ConnectionError, OSError):
-            await self.writer.wait_closed()
-
-
 class Driver:
     """Plays one story on one server."""
 
     def __init__(self, host: str, port: int, scale: float = 1, recording: bool = False) -> None:
         self.host, self.port, self.scale, self.recording = host, port, scale, recording
-        self.connections: dict[str, list[Connection]] = collections.defaultdict(list)
+        self.connections: dict[str, list[AnyConnection]] = collections.defaultdict(list)
         self.replies: list[Reply] = []
         self.news = asyncio.Event()
         self.topic_ids: dict[str, uuid.UUID] = {}
@@ -197,11 +130,11 @@ class Driver:
             await self.at_rest(connection, action.body["TransactionalId"])
         return self.taken()
 
-    async def ask(self, action: Send) -> Connection:
+    async def ask(self, action: Send) -> AnyConnection:
         """Send it, and wait for what comes of it, if anything does; the connection."""
         free = next((one for one in self.connections[action.actor] if not one.open), None)
         if free is None:
-            free = await Connection.to(self.host, self.port, self.on_reply)
+            free = await connect(self.host, self.port, self.on_reply)
             self.connections[action.actor].append(free)
         stamp(action.body, int(time.time() * 1000))
         free.send(action)
@@ -214,7 +147,7 @@ class Driver:
             await self.quiet(0.005 if action.actor in expect else QUIET_S)
         return free
 
-    async def at_rest(self, connection: Connection, transactional_id: str) -> None:
+    async def at_rest(self, connection: AnyConnection, transactional_id: str) -> None:
         """The markers of the transaction are written."""
         for _ in range(200):
             asked = {"TransactionalIds": [transactional_id]}
@@ -224,7 +157,7 @@ class Driver:
 
     async def create_topics(self, counts: dict[str, int]) -> dict[str, uuid.UUID]:
         """Topics of this story alone: their ids."""
-        runner = await Connection.to(self.host, self.port)
+        runner = await connect(self.host, self.port)
         known: Ready = {}
         await create_topics(runner, known, counts)
         await runner.close()
@@ -232,7 +165,7 @@ class Driver:
 
     async def delete_topics(self, names: Collection[str]) -> None:
         """Those that it has left."""
-        runner = await Connection.to(self.host, self.port)
+        runner = await connect(self.host, self.port)
         topics = [{"Name": name, "TopicId": uuid.UUID(int=0)} for name in names]
         await runner.ask("DeleteTopics", 6, {"TimeoutMs": 10000, "Topics": topics})
         await runner.close()
@@ -279,7 +212,7 @@ async def play_over_tcp(host: str, port: int, story: Story, *, scale: float = 1)
 
     It passed when that equals `story.text`. `scale` stretches all times, for a slow machine.
     """
-    runner = await Connection.to(host, port)
+    runner = await connect(host, port)
     try:
         topic_ids = await prepare(runner, {}, story)
     finally:
@@ -287,7 +220,7 @@ async def play_over_tcp(host: str, port: int, story: Story, *, scale: float = 1)
     return await play(Driver(host, port, scale), story, topic_ids)
 
 
-async def prepare(runner: Connection, known: Ready, story: Story) -> dict[str, uuid.UUID]:
+async def prepare(runner: AnyConnection, known: Ready, story: Story) -> dict[str, uuid.UUID]:
     """Topics exist and the coordinators answer; returns topic name -> id. `known` is kept from story to story."""
     missing = [name for name in story.topics if name not in known]
     if missing:
@@ -305,7 +238,7 @@ async def prepare(runner: Connection, known: Ready, story: Story) -> dict[str, u
     return {name: known[name] for name in story.topics}
 
 
-async def create_topics(runner: Connection, known: Ready, counts: dict[str, int]) -> None:
+async def create_topics(runner: AnyConnection, known: Ready, counts: dict[str, int]) -> None:
     """Create what is not there, and wait until it is led."""
     topics = [{"Name": name, "NumPartitions": count, "ReplicationFactor": 1} for name, count in counts.items()]
     body = await runner.ask("CreateTopics", 7, {"timeoutMs": 10000, "Topics": topics})
@@ -321,7 +254,7 @@ async def create_topics(runner: Connection, known: Ready, counts: dict[str, int]
     known.update({topic["Name"]: topic["TopicId"] for topic in found["Topics"]})
 
 
-async def groups_ready(runner: Connection) -> bool:
+async def groups_ready(runner: AnyConnection) -> bool:
     """Every partition of the offsets topic has been loaded (so many ids fall on all of fifty)."""
     for i in range(250):
         body = await runner.ask("Heartbeat", 3, {"GroupId": f"ready-{i}", "GenerationId": 1, "MemberId": "x"})
@@ -330,7 +263,7 @@ async def groups_ready(runner: Connection) -> bool:
     return True
 
 
-async def transactions_ready(runner: Connection) -> bool:
+async def transactions_ready(runner: AnyConnection) -> bool:
     """Every partition of the topic of transactions has been loaded (so many ids fall on all of a few)."""
     for i in range(30):
         asked = {"TransactionalId": f"ready-{i}", "TransactionTimeoutMs": 60000}
@@ -339,7 +272,7 @@ async def transactions_ready(runner: Connection) -> bool:
     return True
 
 
-async def settings_of(runner: Connection) -> dict[str, str] | None:
+async def settings_of(runner: AnyConnection) -> dict[str, str] | None:
     """The server's settings as DescribeConfigs tells them; None when it does not."""
     body = await runner.ask("Metadata", 9, {"Topics": [], "AllowAutoTopicCreation": False})
     node = {"ResourceType": 4, "ResourceName": str(body["Brokers"][0]["NodeId"]), "ConfigurationKeys": None}

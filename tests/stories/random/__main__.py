@@ -3,7 +3,11 @@
     make conformance-random ARGS='--seed 7 --steps 10000'
     make conformance-random-consumers                     histories of consumer groups (KIP-848) and mixed ones
     make conformance-random-transactions                  histories of transactions
+    make conformance-random ARGS='--nodes 3'              three brokers of Kafka, and of one process; also --cluster
     python -m tests.stories.random --only 700012          one history again, by its number
+
+With several brokers groups, transactions and partitions are spread over them, and histories of transactions are played
+while coordinators and leaders move on both.
 
 Starts the servers (Java 17+ and Maven are needed), plays histories on both at the same time, many groups side by side,
 and stops them. A difference is played again, shrunk, and printed as a story with Kafka's answers, ready for
@@ -18,11 +22,15 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+from tests.stories.random.moving import Mover
 from tests.stories.random.session import GROUPS, MIXED, TRANSACTIONS, Found, Session, Stopwatch, kind, numbered
-from tests.support.servers import KafkaServer, MusterServer, ServerProcess, kafka_available
+from tests.support.cluster_nodes import ClusterNodes
+from tests.support.postgres import own_database, running_postgres
+from tests.support.servers import KafkaCluster, KafkaServer, MusterServer, NodesServer, ServerProcess, kafka_available
 
 COMMON = {"group.min.session.timeout.ms": "100"}
 SETTINGS: Mapping[str, Mapping[str, str]] = {
@@ -57,6 +65,9 @@ OF_CONSUMERS: Mapping[str, Mapping[str, str]] = {
 """Of histories of consumer groups, each with its part of the steps."""
 NOT_TOLD = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "5"}
 """Settings that no story can see."""
+NOT_TOLD_OF_SEVERAL = {"offsets.topic.num.partitions": "6", "transaction.state.log.num.partitions": "6"}
+OF_KAFKAS_CLUSTER = {"auto.leader.rebalance.enable": "false"}
+MOVES = "of several brokers: so often something moves under histories of transactions (default: 1; 0: never)"
 START_S = 300.0
 """A busy machine may take minutes to start a JVM."""
 
@@ -74,6 +85,10 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--transactions", action="store_true", help="histories of transactions")
     parser.add_argument("--consumers", action="store_true", help="histories of consumer groups and mixed ones")
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument("--nodes", type=int, choices=(1, 3), default=1, help="brokers of both (default: 1)")
+    several.add_argument("--cluster", action="store_true", help="three brokers, Muster's over a PostgreSQL")
+    parser.add_argument("--moves", type=float, default=1.0, metavar="SECONDS", help=MOVES)
     parser.add_argument("--only", type=int, metavar="NUMBER", help="play this one history only, and print it")
     parser.add_argument("--differences", type=int, default=5, help="stop after so many (default: 5)")
     parser.add_argument("--shrink", type=float, default=90, metavar="SECONDS", help="for each difference (default: 90)")
@@ -81,13 +96,23 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
 
 
 class Servers:
-    """A Kafka and a Muster with the same settings, running while the context lasts."""
+    """A Kafka and a Muster with the same settings, while the context lasts. `brokers`: "one", "nodes" or "cluster"."""
 
-    def __init__(self, workdir: Path, properties: Mapping[str, str]) -> None:
-        self._servers: list[ServerProcess] = [
-            KafkaServer(workdir / "kafka", properties),
-            MusterServer(workdir / "muster", properties, in_memory=True, arguments=["--log-level", "warning"]),
-        ]
+    def __init__(self, workdir: Path, properties: Mapping[str, str], brokers: str = "one") -> None:
+        quiet = ["--log-level", "warning"]
+        self._ends = ExitStack()
+        self._brokers = brokers
+        self._servers: list[ServerProcess | ClusterNodes] = []
+        if brokers == "one":
+            self._servers.append(KafkaServer(workdir / "kafka", properties))
+            self._servers.append(MusterServer(workdir / "muster", properties, in_memory=True, arguments=quiet))
+            return
+        self._servers.append(KafkaCluster(workdir / "kafka", {**properties, **OF_KAFKAS_CLUSTER}))
+        if brokers == "nodes":
+            self._servers.append(NodesServer(workdir / "muster", properties, arguments=quiet))
+        else:
+            database = self._ends.enter_context(own_database(self._ends.enter_context(running_postgres())))
+            self._servers.append(ClusterNodes(workdir / "muster", properties, database, arguments=quiet))
 
     def __enter__(self) -> dict[str, tuple[str, int]]:
         try:
@@ -97,12 +122,36 @@ class Servers:
         except BaseException:
             self.__exit__()
             raise
-        return {server.name: server.address for server in self._servers}
+        if self._brokers != "one":
+            return {server.name: (server.bootstrap, 0) for server in self._servers}
+        return {server.name: server.address for server in self._servers}  # type: ignore[union-attr]  # one broker
 
     def __exit__(self, *_: object) -> None:
         for server in self._servers:
             if server.running:
                 server.kill()  # what they have kept is thrown away
+        self._ends.close()
+
+
+def brokers_of(args: argparse.Namespace) -> str:
+    """Of what kind the brokers are."""
+    return "cluster" if args.cluster else "nodes" if args.nodes > 1 else "one"
+
+
+@asynccontextmanager
+async def moving(servers: Mapping[str, tuple[str, int]], args: argparse.Namespace) -> AsyncIterator[Mover | None]:
+    """Move things while the context lasts; not where no servers are named."""
+    if not servers or not args.moves:
+        yield None
+        return
+    mover = Mover([bootstrap for bootstrap, _ in servers.values()], args.seed)
+    task = asyncio.create_task(mover.run(args.moves))
+    try:
+        yield mover
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def compare(args: argparse.Namespace, session: Session, steps: int, seconds: float) -> list[Found]:
@@ -118,7 +167,10 @@ async def compare(args: argparse.Namespace, session: Session, steps: int, second
         def enough() -> bool:
             return session.totals.steps >= steps or watch.seconds > seconds
 
-        await session.run(numbered(args.seed), args.at_once, enough, args.differences)
+        async with moving(session.servers if brokers_of(args) != "one" and args.transactions else {}, args) as mover:
+            await session.run(numbered(args.seed), args.at_once, enough, args.differences)
+        if mover is not None:
+            print(f"  {mover.moves} moves of leaders and coordinators meanwhile", flush=True)
     totals, took_s = session.totals, watch.seconds
     print(
         f"  {totals.steps} steps of {totals.histories} histories in {took_s:.0f} s"
@@ -164,7 +216,11 @@ def main() -> int:
     try:
         for name, broker in chosen.items():
             print(f"{name}: {' '.join(f'{key}={value}' for key, value in broker.items())}", flush=True)
-            with tempfile.TemporaryDirectory() as folder, Servers(Path(folder), {**broker, **NOT_TOLD}) as servers:
+            properties = {**broker, **(NOT_TOLD if brokers_of(args) == "one" else NOT_TOLD_OF_SEVERAL)}
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                Servers(Path(folder), properties, brokers_of(args)) as servers,
+            ):
                 session = Session(servers, broker, campaign)
                 found += asyncio.run(compare(args, session, args.steps // len(chosen), args.seconds / len(chosen)))
     except KeyboardInterrupt:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
-from tests.stories import tcp
+from tests.stories.brokers import AnyConnection, connect
 from tests.stories.random.mirror import Mirror
 from tests.stories.random.worlds import ServerWorld, World
 from tests.stories.stage import Stage
@@ -114,7 +114,7 @@ class Following:
 async def heard_of(world: World, counts: Mapping[str, int]) -> None:
     """Wait until the groups of a server know topics as they are: a member of a new group is assigned all there is."""
     assert isinstance(world, ServerWorld), "topics change on servers only"
-    runner = await tcp.Connection.to(world.host, world.port)
+    runner = await connect(world.host, world.port)
     end_s = time.monotonic() + PATIENCE_S
     try:
         while await _known(runner, list(counts)) != sorted(count for count in counts.values() if count):
@@ -125,7 +125,7 @@ async def heard_of(world: World, counts: Mapping[str, int]) -> None:
         await runner.close()
 
 
-async def _known(runner: tcp.Connection, topics: list[str]) -> list[int]:
+async def _known(runner: AnyConnection, topics: list[str]) -> list[int]:
     """How many partitions those of the topics have that groups know."""
     asked = {
         "GroupId": f"known-{uuid.uuid4()}",
@@ -157,7 +157,7 @@ def counts(action: Send, reply: Reply) -> dict[str, int]:
 async def found(side: Side, names: set[str], wanted: Mapping[str, int]) -> dict[str, TopicImage]:
     """Those topics as the server has them, when it has done what is wanted."""
     assert isinstance(side.world, ServerWorld), "topics change on servers only"
-    runner = await tcp.Connection.to(side.world.host, side.world.port)
+    runner = await connect(side.world.host, side.world.port)
     asked = [{"TopicId": uuid.UUID(int=0), "Name": name} for name in sorted(names)]
     now: dict[str, tuple[bytes, int]] = {}
     try:

@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from tests.stories import playing, tcp
+from tests.stories.brokers import AnyConnection, connect
+from tests.stories.connection import codes
 from tests.stories.random.accepted import accepted
 from tests.stories.random.lockstep import Outcome
 from tests.stories.random.side import UNTELLABLE, Difference, with_ids
@@ -42,11 +44,11 @@ class Half:
         self.driver = tcp.Driver(*address)
         self.stage = Stage(story, suffix, dict(ids))
         self._ids = {"TransactionalIds": [f"{name}{suffix}" for name in ("tx", "ty")]}
-        self._runner: tcp.Connection | None = None
+        self._runner: AnyConnection | None = None
 
     async def begin(self) -> None:
         """The topics of the history are there."""
-        self._runner = await tcp.Connection.to(*self.address)
+        self._runner = await connect(*self.address)
         counts = {self.stage.topic(name): count for name, count in self.stage.story.own_topics.items()}
         known: tcp.Ready = {}
         await tcp.create_topics(self._runner, known, counts)
@@ -92,8 +94,8 @@ class Half:
         for _ in range(200):
             found = await self._runner.ask("Metadata", 12, {"Topics": asked, "AllowAutoTopicCreation": False})
             led = await self._runner.ask("DescribeProducers", 0, {"Topics": partitions})
-            codes = [*tcp.codes(found), *tcp.codes(led)]
-            if not any(codes) if made else all(tcp.codes(led)):
+            errors = [*codes(found), *codes(led)]
+            if not any(errors) if made else all(codes(led)):
                 return
             await asyncio.sleep(0.01)
 

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from tests.stories import tcp
+from tests.stories.brokers import connect
 from tests.stories.random import histories, mixed_histories, transaction_histories
 from tests.stories.random.following import Following, heard_of
 from tests.stories.random.lockstep import Lockstep, Outcome
@@ -156,7 +157,7 @@ class Session:
         """The topics are there, and the coordinators answer."""
         topics = Story("topics", f"{self.campaign.topics}\ntags txn\n")
         for name, address in self.servers.items():
-            runner = await tcp.Connection.to(*address)
+            runner = await connect(*address)
             self._topic_ids[name] = await tcp.prepare(runner, {}, topics)
             await runner.close()
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
 from tests.stories import tcp
+from tests.stories.brokers import AnyConnection, connect
+from tests.stories.connection import RUNNER
 from tests.stories.random.mirror import Mirror
 from tests.stories.random.ways import OwnWays
 from tests.stories.story import Body, Reply, Send, Story
@@ -109,7 +111,7 @@ class ServerWorld(tcp.Driver):
         await self.transmit(Send(reply.actor, reply.api, reply.version, reply.actor, reply.request, None))
 
     async def _when_at_rest(self, reply: Reply) -> None:
-        runner = await tcp.Connection.to(self.host, self.port)
+        runner = await connect(self.host, self.port)
         await self.at_rest(runner, reply.request["TransactionalId"])
         await runner.close()
         super().on_reply(reply)
@@ -117,7 +119,7 @@ class ServerWorld(tcp.Driver):
     async def transmit(self, send: Send) -> None:
         free = next((one for one in self.connections[send.actor] if not one.open), None)
         if free is None:
-            free = await tcp.Connection.to(self.host, self.port, self.on_reply)
+            free = await connect(self.host, self.port, self.on_reply)
             self.connections[send.actor].append(free)
         free.send(send)
 
@@ -140,10 +142,10 @@ class ServerWorld(tcp.Driver):
         runner = await self._runner()
         return [await runner.ask(*request) for request in requests]
 
-    async def _runner(self) -> tcp.Connection:
-        if not self.connections[tcp.RUNNER]:
-            self.connections[tcp.RUNNER].append(await tcp.Connection.to(self.host, self.port))
-        return self.connections[tcp.RUNNER][0]
+    async def _runner(self) -> AnyConnection:
+        if not self.connections[RUNNER]:
+            self.connections[RUNNER].append(await connect(self.host, self.port))
+        return self.connections[RUNNER][0]
 
 
 class VirtualClock:

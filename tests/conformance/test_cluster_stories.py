@@ -1,0 +1,20 @@
+"""All stories on three brokers, in one process and in three over a database: what Kafka's one broker told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.stories_on import cluster, differences, nodes
+from tests.e2e.test_stories import STORIES
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_nodes_of_one_process_tell_the_same(tmp_path: Path) -> None:
+    assert differences(STORIES, nodes(tmp_path)) == []
+
+
+def test_nodes_over_a_database_tell_the_same(tmp_path: Path, postgres: str) -> None:
+    assert differences(STORIES, cluster(tmp_path, postgres)) == []

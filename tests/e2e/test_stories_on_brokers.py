@@ -1,0 +1,23 @@
+"""Some stories on three brokers, in one process and in three over a database; `make conformance-cluster` plays all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import BOOTSTRAP, SERVER
+from tests.e2e.stories_on import cluster, differences, nodes, quick
+
+pytestmark = [
+    pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own"),
+    pytest.mark.timeout(180),
+]
+
+
+def test_nodes_of_one_process_tell_the_same(tmp_path: Path) -> None:
+    assert differences(quick(every=12), nodes(tmp_path)) == []
+
+
+def test_nodes_over_a_database_tell_the_same(tmp_path: Path, postgres: str) -> None:
+    assert differences(quick(every=24), cluster(tmp_path, postgres)) == []

@@ -1,0 +1,215 @@
+"""A connection to a cluster, in place of one to a broker: each request goes to who leads or coordinates, as clients do
+it, and is asked again when that moves. See `routing` for what is for whom.
+
+Standard library only, and no part of the product, so that it can judge either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from tests.stories import routing
+from tests.stories.connection import RUNNER, Connection, codes
+from tests.stories.story import Body, Reply, Send
+
+Address = tuple[str, int]
+
+AGAIN_S = 0.02
+MOST_TRIES = 500
+"""So often somebody else is looked for, 20 ms apart."""
+CONNECT_S = 10.0
+
+
+class BrokersConnection:
+    """As `Connection`: requests wait in line on it, replies come in order."""
+
+    def __init__(self, addresses: Sequence[Address], on_reply: Callable[[Reply], object]) -> None:
+        self.on_reply = on_reply
+        self.open: collections.deque[tuple[Send, float, asyncio.Future[Body] | None]] = collections.deque()
+        self._addresses = list(addresses)
+        self._links: dict[Address, Connection] = {}
+        self._coordinators: dict[tuple[int, str], Address] = {}
+        self._leaders: dict[routing.Place, Address] = {}
+        self._names: dict[uuid.UUID, str] = {}
+        self._news = asyncio.Event()
+        self._task = asyncio.create_task(self._work())
+
+    def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
+        self.open.append((send, time.monotonic(), future))
+        self._news.set()
+
+    async def ask(self, api: str, version: int, body: Body) -> Body:
+        future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
+        self.send(Send(RUNNER, api, version, RUNNER, body, None), future)
+        return await asyncio.wait_for(future, 20)
+
+    async def close(self) -> None:
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        for link in self._links.values():
+            await link.close()
+
+    async def _work(self) -> None:
+        while True:
+            while not self.open:
+                self._news.clear()
+                await self._news.wait()
+            send, sent, future = self.open[0]
+            try:
+                body = await self._answer(send, send.body)
+            except Exception as error:
+                self.open.popleft()
+                if future is None:
+                    raise
+                future.set_exception(error)
+                continue
+            self.open.popleft()
+            if future is None:
+                took_ms = (time.monotonic() - sent) * 1000
+                self.on_reply(Reply(send.actor, send.api, send.version, send.body, body, took_ms))
+            elif not future.done():
+                future.set_result(body)
+
+    # ---- one request
+
+    async def _answer(self, send: Send, body: Body) -> Body:
+        """Of all brokers whom it concerns; each part is asked again on its own, so that no other is done twice."""
+        for _ in range(MOST_TRIES):
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                parts = await self._parts(send.api, body)
+                if len(parts) > 1 and not _is_for_all(send.api):
+                    told = [await self._answer(send, part) for _, part in parts]
+                    return routing.joined(send.api, body, told, self._names)
+                answers = [await self._of(address, send, part) for address, part in parts]
+                if not _is_to_be_asked_again(send.api, body, answers):
+                    return routing.joined(send.api, body, answers, self._names)
+            self._coordinators.clear()
+            self._leaders.clear()
+            await asyncio.sleep(AGAIN_S)
+        raise ConnectionError(f"nobody answers {send.api}")
+
+    async def _parts(self, api: str, body: Body) -> list[tuple[Address, Body]]:
+        """To whom which part of the request goes."""
+        if _is_for_all(api):
+            return [(address, body) for address in await self._living()]
+        names = routing.coordinated(api, body)
+        if names:
+            found = {name: await self._coordinator(*name) for name in names}
+            there = dict.fromkeys(found.values())
+            if len(there) == 1:
+                return [(address, body) for address in there]
+            kind = names[0][0]
+            return [
+                (address, routing.only_names(api, body, lambda name, at=address: found[kind, name] == at))  # type: ignore[misc]
+                for address in there
+            ]
+        places = routing.places(api, body, self._names)
+        if places:
+            leaders = await self._led_by(places)
+            there = dict.fromkeys(leaders.values())
+            if len(there) == 1:
+                return [(address, body) for address in there]
+            return [
+                (
+                    address,
+                    routing.only_places(api, body, self._names, lambda place, at=address: leaders[place] == at),  # type: ignore[misc]
+                )
+                for address in there
+            ]
+        return [((await self._living())[0], body)]
+
+    async def _of(self, address: Address, send: Send, body: Body) -> Body:
+        link = await self._link(address)
+        future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
+        link.send(Send(send.actor, send.api, send.version, send.client_id, body, None), future)
+        return await self._first(link, future)
+
+    async def _first(self, link: Connection, future: asyncio.Future[Body]) -> Body:
+        """The answer; ConnectionError when the broker hangs up instead."""
+        await asyncio.wait([future, link.task], return_when=asyncio.FIRST_COMPLETED)
+        if not future.done():
+            raise ConnectionError("hung up")
+        return future.result()
+
+    # ---- who it is
+
+    async def _link(self, address: Address) -> Connection:
+        link = self._links.get(address)
+        if link is None or link.task.done():
+            link = self._links[address] = await asyncio.wait_for(Connection.to(*address), CONNECT_S)
+        return link
+
+    async def _living(self) -> list[Address]:
+        found = []
+        for address in self._addresses:
+            with contextlib.suppress(OSError):
+                await self._link(address)
+                found.append(address)
+        if not found:
+            raise ConnectionError("no broker is there")
+        return found
+
+    async def _asked(self, api: str, version: int, body: Body) -> Body:
+        """Of any broker."""
+        address = (await self._living())[0]
+        return await self._of(address, Send(RUNNER, api, version, RUNNER, body, None), body)
+
+    async def _coordinator(self, kind: int, name: str) -> Address:
+        known = self._coordinators.get((kind, name))
+        if known is None:
+            found = await self._asked("FindCoordinator", 4, {"KeyType": kind, "CoordinatorKeys": [name]})
+            row = found["Coordinators"][0]
+            if row["ErrorCode"] in routing.NOT_HERE:
+                raise ConnectionError("no coordinator yet")
+            if row["ErrorCode"]:  # of a name that is none: any broker says so
+                return (await self._living())[0]
+            known = self._coordinators[kind, name] = (row["Host"], row["Port"])
+        return known
+
+    async def _led_by(self, places: Sequence[routing.Place]) -> dict[routing.Place, Address]:
+        if not all(place in self._leaders for place in places):
+            topics = [{"TopicId": uuid.UUID(int=0), "Name": name} for name in dict.fromkeys(one for one, _ in places)]
+            found = await self._asked("Metadata", 12, {"Topics": topics, "AllowAutoTopicCreation": False})
+            where = {row["NodeId"]: (row["Host"], row["Port"]) for row in found["Brokers"]}
+            for topic in found["Topics"]:
+                self._names[topic["TopicId"]] = topic["Name"]
+                for row in topic["Partitions"]:
+                    if row["LeaderId"] in where:
+                        self._leaders[topic["Name"], row["PartitionIndex"]] = where[row["LeaderId"]]
+        # a partition that is not there has no leader: with the others, or to anybody
+        others = [self._leaders[place] for place in places if place in self._leaders]
+        anybody = others[0] if others else (await self._living())[0]
+        return {place: self._leaders.get(place, anybody) for place in places}
+
+
+AnyConnection = Connection | BrokersConnection
+
+
+def _is_for_all(api: str) -> bool:
+    return api in routing.OF_ALL or api in routing.SEEN_BY_ALL
+
+
+def _is_to_be_asked_again(api: str, body: Body, answers: Sequence[Body]) -> bool:
+    if api in routing.SEEN_BY_ALL:
+        told = [
+            sorted((topic["Name"] or "", topic["ErrorCode"], len(topic["Partitions"])) for topic in one["Topics"])
+            for one in answers
+        ]
+        return any(one != told[0] for one in told)
+    if routing.coordinated(api, body) or api in routing.OF_LEADERS or api in routing.OF_ALL:
+        return any(not routing.NOT_HERE.isdisjoint(codes(one)) for one in answers)
+    return False
+
+
+async def connect(host: str, port: int, on_reply: Callable[[Reply], object] = lambda reply: None) -> AnyConnection:
+    """To a broker, or to all that are named in the place of a host: `A:1,B:2`, with the port 0."""
+    if "," not in host:
+        return await Connection.to(host, port, on_reply)
+    pairs = [one.rsplit(":", 1) for one in host.split(",")]
+    return BrokersConnection([(name, int(number)) for name, number in pairs], on_reply)

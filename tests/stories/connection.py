@@ -1,0 +1,84 @@
+"""One socket to one broker.
+
+Standard library only, and no part of the product, so that it can judge either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import struct
+import time
+from collections.abc import Callable, Iterator
+
+from tests.stories import kafka_codec as codec
+from tests.stories.story import Body, Reply, Send
+
+RUNNER = "runner"
+"""The actor that is none of the story's."""
+
+
+def codes(body: object) -> Iterator[int]:
+    """Every error code in a body."""
+    if isinstance(body, dict):
+        for key, value in body.items():
+            if key.endswith("ErrorCode"):
+                yield value
+            else:
+                yield from codes(value)
+    elif isinstance(body, list):
+        for one in body:
+            yield from codes(one)
+
+
+class Connection:
+    """One socket; requests may wait in line on it, replies come in order."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        on_reply: Callable[[Reply], object],
+    ) -> None:
+        self.on_reply = on_reply
+        self.open: collections.deque[tuple[Send, float, asyncio.Future[Body] | None]] = collections.deque()
+        self.correlation = 0
+        self.reader, self.writer = reader, writer
+        self.task = asyncio.create_task(self.read())
+
+    @classmethod
+    async def to(cls, host: str, port: int, on_reply: Callable[[Reply], object] = lambda reply: None) -> Connection:
+        return cls(*await asyncio.open_connection(host, port), on_reply)
+
+    async def read(self) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, OSError):
+            while True:
+                (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+                frame = await self.reader.readexactly(size)
+                send, sent, future = self.open.popleft()
+                _, body = codec.decode_response(send.api, send.version, frame)
+                if future is not None:
+                    future.set_result(body)
+                else:
+                    took_ms = (time.monotonic() - sent) * 1000
+                    self.on_reply(Reply(send.actor, send.api, send.version, send.body, body, took_ms))
+
+    def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
+        self.correlation += 1
+        frame = codec.encode_request(send.api, send.version, self.correlation, send.client_id, send.body)
+        self.open.append((send, time.monotonic(), future))
+        self.writer.write(struct.pack(">i", len(frame)) + frame)
+
+    async def ask(self, api: str, version: int, body: Body) -> Body:
+        future: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
+        self.send(Send(RUNNER, api, version, RUNNER, body, None), future)
+        return await asyncio.wait_for(future, 10)
+
+    async def close(self) -> None:
+        self.task.cancel()
+        self.writer.close()
+        with contextlib.suppress(asyncio.CancelledError, ConnectionError, OSError):
+            await self.task
+        with contextlib.suppress(ConnectionError, OSError):
+            await self.writer.wait_closed()

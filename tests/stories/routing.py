@@ -1,0 +1,185 @@
+"""Which broker of several a request is for, and one answer of several: as clients do it, so that a story that is told
+of one broker can be played on a cluster.
+
+Standard library only, and no part of the product, so that it can judge either.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tests.stories.story import Body
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators, as FindCoordinator has them."""
+
+OF_ONE_GROUP = frozenset(
+    {
+        "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "OffsetCommit", "OffsetFetch", "OffsetDelete",
+        "ConsumerGroupHeartbeat", "TxnOffsetCommit",
+    }
+)  # fmt: skip
+OF_ONE_TRANSACTION = frozenset({"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn"})
+OF_ALL = {"ListGroups": "Groups", "ListTransactions": "TransactionStates"}
+"""Each broker knows its own: the rows of the answer."""
+SEEN_BY_ALL = frozenset({"Metadata"})
+"""What every broker must say alike before it is true: of a cluster each hears of it when it hears of it."""
+NOT_HERE = frozenset({5, 6, 14, 15, 16})
+"""Look again who it is: LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, COORDINATOR_LOAD_IN_PROGRESS,
+COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+"""
+
+
+class Rows(NamedTuple):
+    """A request about several things, of which each has a row in the answer: field, its key, field of the answer, its
+    key there. No key: the rows are the keys.
+    """
+
+    asked: str
+    key: str
+    told: str
+    told_key: str
+
+
+OF_COORDINATORS: Mapping[str, tuple[int, Rows]] = {
+    "DescribeGroups": (GROUP, Rows("Groups", "", "Groups", "GroupId")),
+    "ConsumerGroupDescribe": (GROUP, Rows("GroupIds", "", "Groups", "GroupId")),
+    "DeleteGroups": (GROUP, Rows("GroupsNames", "", "Results", "GroupId")),
+    "OffsetFetch": (GROUP, Rows("Groups", "GroupId", "Groups", "GroupId")),
+    "DescribeTransactions": (TRANSACTION, Rows("TransactionalIds", "", "TransactionStates", "TransactionalId")),
+    "AddPartitionsToTxn": (
+        TRANSACTION, Rows("Transactions", "TransactionalId", "ResultsByTransaction", "TransactionalId"),
+    ),
+}  # fmt: skip
+
+
+class Partitions(NamedTuple):
+    """A request about partitions: fields of topics, of their partitions, of an index; the same in the answer."""
+
+    topics: str
+    partitions: str
+    number: str
+    told_topics: str
+    told_partitions: str
+    told_number: str
+
+
+OF_LEADERS: Mapping[str, Partitions] = {
+    "Produce": Partitions("TopicData", "PartitionData", "Index", "Responses", "PartitionResponses", "Index"),
+    "Fetch": Partitions("Topics", "Partitions", "Partition", "Responses", "Partitions", "PartitionIndex"),
+    "ListOffsets": Partitions("Topics", "Partitions", "PartitionIndex", "Topics", "Partitions", "PartitionIndex"),
+    "DescribeProducers": Partitions("Topics", "PartitionIndexes", "", "Topics", "Partitions", "PartitionIndex"),
+    "WriteTxnMarkers": Partitions("Topics", "PartitionIndexes", "", "Topics", "Partitions", "PartitionIndex"),
+}
+
+Place = tuple[str, int]
+"""Topic, partition."""
+
+
+def key_of(row: Any, key: str) -> Any:
+    """Of a row that is a value or has fields."""
+    return row[key] if key else row
+
+
+def name_of(topic: Body, names: Mapping[uuid.UUID, str]) -> str:
+    """Of a topic in a request or an answer, by name or id."""
+    name = topic.get("Name") or topic.get("Topic") or names.get(topic.get("TopicId", uuid.UUID(int=0)), "")
+    return str(name)
+
+
+def coordinated(api: str, body: Body) -> list[tuple[int, str]] | None:
+    """Whose coordinators a request is for; None: it is for none."""
+    if api in OF_COORDINATORS:
+        kind, rows = OF_COORDINATORS[api]
+        if body.get(rows.asked) is not None:
+            return [(kind, key_of(row, rows.key)) for row in body[rows.asked]]
+    if api in OF_ONE_GROUP:
+        return [(GROUP, body["GroupId"])]
+    if api in OF_ONE_TRANSACTION:
+        name = body.get("TransactionalId") or body.get("V3AndBelowTransactionalId")
+        return [(TRANSACTION, name)] if name else None
+    return None
+
+
+def places(api: str, body: Body, names: Mapping[uuid.UUID, str]) -> list[Place] | None:
+    """The partitions whose leaders a request is for."""
+    if api not in OF_LEADERS:
+        return None
+    spec = OF_LEADERS[api]
+    return [
+        (name_of(topic, names), key_of(row, spec.number))
+        for part in _parts(api, body)
+        for topic in part[spec.topics]
+        for row in topic[spec.partitions]
+    ]
+
+
+def _parts(api: str, body: Body) -> list[Body]:
+    parts: list[Body] = body["Markers"] if api == "WriteTxnMarkers" else [body]
+    return parts
+
+
+def only_names(api: str, body: Body, wanted: Callable[[Any], bool]) -> Body:
+    """The part of the request that is about these groups, or transactions."""
+    rows = OF_COORDINATORS[api][1]
+    return {**body, rows.asked: [row for row in body[rows.asked] if wanted(key_of(row, rows.key))]}
+
+
+def only_places(api: str, body: Body, names: Mapping[uuid.UUID, str], wanted: Callable[[Place], bool]) -> Body:
+    """The part of the request that is about these partitions."""
+    spec = OF_LEADERS[api]
+
+    def less(part: Body) -> Body:
+        topics = [
+            {
+                **topic,
+                spec.partitions: [
+                    row for row in topic[spec.partitions] if wanted((name_of(topic, names), key_of(row, spec.number)))
+                ],
+            }
+            for topic in part[spec.topics]
+        ]
+        return {**part, spec.topics: [topic for topic in topics if topic[spec.partitions]]}
+
+    if api == "WriteTxnMarkers":
+        return {**body, "Markers": [part for part in map(less, body["Markers"]) if part["Topics"]]}
+    return less(body)
+
+
+def joined(api: str, body: Body, answers: Sequence[Body], names: Mapping[uuid.UUID, str]) -> Body:
+    """One answer of those of several brokers; rows in the order in which they were asked for."""
+    if len(answers) == 1 or api in SEEN_BY_ALL:
+        return answers[0]
+    if api in OF_ALL:
+        field = OF_ALL[api]
+        codes = [answer["ErrorCode"] for answer in answers if answer["ErrorCode"]]
+        return {**answers[0], "ErrorCode": codes[0] if codes else 0, field: _all(answers, field)}
+    if api in OF_COORDINATORS:
+        rows = OF_COORDINATORS[api][1]
+        order = [key_of(row, rows.key) for row in body[rows.asked]]
+        found = sorted(_all(answers, rows.told), key=lambda row: order.index(row[rows.told_key]))
+        return {**answers[0], rows.told: found}
+    if api == "WriteTxnMarkers":
+        merged: dict[int, Body] = {}
+        for marker in _all(answers, "Markers"):
+            known = merged.setdefault(marker["ProducerId"], {**marker, "Topics": []})
+            known["Topics"] = _topics(api, [known, marker], names)
+        return {**answers[0], "Markers": list(merged.values())}
+    return {**answers[0], OF_LEADERS[api].told_topics: _topics(api, answers, names)}
+
+
+def _all(answers: Iterable[Body], field: str) -> list[Any]:
+    return [row for answer in answers for row in answer[field]]
+
+
+def _topics(api: str, answers: Sequence[Body], names: Mapping[uuid.UUID, str]) -> list[Body]:
+    spec = OF_LEADERS[api]
+    found: dict[str, Body] = {}
+    for topic in _all(answers, spec.told_topics):
+        known = found.setdefault(name_of(topic, names), {**topic, spec.told_partitions: []})
+        known[spec.told_partitions] = sorted(
+            [*known[spec.told_partitions], *topic[spec.told_partitions]], key=lambda row: row[spec.told_number]
+        )
+    return list(found.values())

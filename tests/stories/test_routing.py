@@ -1,0 +1,59 @@
+"""Which broker of several a request is for, and one answer of several."""
+
+from __future__ import annotations
+
+import uuid
+
+from tests.stories import routing
+
+NAMES = {uuid.UUID(int=7): "o"}
+
+
+def test_whose_coordinators() -> None:
+    assert routing.coordinated("Heartbeat", {"GroupId": "g"}) == [(routing.GROUP, "g")]
+    assert routing.coordinated("DescribeGroups", {"Groups": ["g", "h"]}) == [(routing.GROUP, "g"), (routing.GROUP, "h")]
+    assert routing.coordinated("OffsetFetch", {"GroupId": "g", "Topics": None}) == [(routing.GROUP, "g")]
+    assert routing.coordinated("EndTxn", {"TransactionalId": "t"}) == [(routing.TRANSACTION, "t")]
+    assert routing.coordinated("InitProducerId", {"TransactionalId": None}) is None
+    assert routing.coordinated("FindCoordinator", {"Key": "g"}) is None
+
+
+def test_parts_of_a_request_about_groups_are_joined_as_they_were_asked_for() -> None:
+    body = {"Groups": ["a", "b", "c"]}
+    assert routing.only_names("DescribeGroups", body, lambda name: name != "b") == {"Groups": ["a", "c"]}
+    answers = [{"Groups": [{"GroupId": "a"}, {"GroupId": "c"}]}, {"Groups": [{"GroupId": "b"}]}]
+    told = routing.joined("DescribeGroups", body, answers, NAMES)
+    assert [row["GroupId"] for row in told["Groups"]] == ["a", "b", "c"]
+
+
+def test_parts_of_a_request_about_partitions() -> None:
+    rows = [{"Index": 0}, {"Index": 1}]
+    body = {"Acks": -1, "TopicData": [{"TopicId": uuid.UUID(int=7), "PartitionData": rows}]}
+    assert routing.places("Produce", body, NAMES) == [("o", 0), ("o", 1)]
+    part = routing.only_places("Produce", body, NAMES, lambda place: place == ("o", 1))
+    assert part["Acks"] == -1
+    assert part["TopicData"][0]["PartitionData"] == [{"Index": 1}]
+    answers = [
+        {"Responses": [{"Name": "o", "PartitionResponses": [{"Index": 1, "BaseOffset": 5}]}]},
+        {"Responses": [{"Name": "o", "PartitionResponses": [{"Index": 0, "BaseOffset": 9}]}]},
+    ]
+    (topic,) = routing.joined("Produce", body, answers, NAMES)["Responses"]
+    assert [row["BaseOffset"] for row in topic["PartitionResponses"]] == [9, 5]
+
+
+def test_markers_go_to_those_who_lead() -> None:
+    topics = [{"Name": "o", "PartitionIndexes": [0]}, {"Name": "p", "PartitionIndexes": [3]}]
+    body = {"Markers": [{"ProducerId": 1, "Topics": topics}]}
+    part = routing.only_places("WriteTxnMarkers", body, NAMES, lambda place: place == ("p", 3))
+    assert part == {"Markers": [{"ProducerId": 1, "Topics": topics[1:]}]}
+    answers = [
+        {"Markers": [{"ProducerId": 1, "Topics": [{"Name": name, "Partitions": [{"PartitionIndex": index}]}]}]}
+        for name, index in (("o", 0), ("p", 3))
+    ]
+    (marker,) = routing.joined("WriteTxnMarkers", body, answers, NAMES)["Markers"]
+    assert [topic["Name"] for topic in marker["Topics"]] == ["o", "p"]
+
+
+def test_an_error_of_any_broker_is_one_of_all() -> None:
+    answers = [{"ErrorCode": 0, "Groups": [{"GroupId": "a"}]}, {"ErrorCode": 14, "Groups": []}]
+    assert routing.joined("ListGroups", {}, answers, NAMES)["ErrorCode"] == 14

@@ -1,0 +1,97 @@
+"""Three processes of `muster serve --cluster` over one database, as one server under test.
+
+May not import the product: here a server is its command line.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support.servers import MusterServer, ServerError, free_port_pair
+
+NODES = 3
+
+
+class ClusterNode(MusterServer):
+    """One of them; `begin` does not wait until it is ready."""
+
+    def begin(self) -> None:
+        """Run it."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.workdir)
+
+    def until_ready(self) -> None:
+        """It serves. Raises `ServerError`."""
+        assert self._process is not None
+        self.wait_until_ready(self._process)
+
+
+class ClusterNodes:
+    """See the module. `database`: an empty one, which this makes a cluster of."""
+
+    name = "muster"
+
+    def __init__(
+        self, workdir: Path, properties: Mapping[str, str], database: str, *, arguments: Sequence[str] = ()
+    ) -> None:
+        self._database = database
+        self._nodes = []
+        for number in range(NODES):
+            node = ClusterNode(
+                workdir / f"node-{number + 1}", properties, arguments=["--cluster", database, *arguments]
+            )
+            node.bootstrap = f"127.0.0.1:{free_port_pair()}"
+            self._nodes.append(node)
+
+    @property
+    def bootstrap(self) -> str:
+        """All of them."""
+        return ",".join(node.bootstrap for node in self._nodes)
+
+    @property
+    def running(self) -> bool:
+        """Whether any of them is."""
+        return any(node.running for node in self._nodes)
+
+    @property
+    def start_timeout_s(self) -> float:
+        """Of each."""
+        return self._nodes[0].start_timeout_s
+
+    @start_timeout_s.setter
+    def start_timeout_s(self, seconds: float) -> None:
+        for node in self._nodes:
+            node.start_timeout_s = seconds
+
+    def start(self) -> None:
+        """Make the cluster, and start its nodes. Raises `ServerError`, `CalledProcessError`."""
+        muster = Path(sys.executable).parent / "muster"
+        subprocess.run([muster, "cluster", "init", self._database], check=True, capture_output=True)
+        try:
+            for node in self._nodes:  # one after the other, so that the ids are in the order of the addresses
+                node.begin()
+                node.until_ready()
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        """All of them, as an operator would. Raises `ServerError` when one does not end as it should."""
+        failed = []
+        for node in self._nodes:
+            try:
+                node.stop()
+            except ServerError as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
+
+    def kill(self) -> None:
+        """All of them, as by SIGKILL."""
+        for node in self._nodes:
+            with suppress(AssertionError):
+                node.kill()
