@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 
+from tests.stories import kafka_codec as codec
 from tests.stories import routing
 from tests.stories.connection import RUNNER, Connection, codes
 from tests.stories.story import Body, Reply, Send
@@ -40,6 +41,8 @@ class BrokersConnection:
         self._task = asyncio.create_task(self._work())
 
     def send(self, send: Send, future: asyncio.Future[Body] | None = None) -> None:
+        """Raises ValueError for what cannot be said."""
+        codec.encode_request(send.api, send.version, 0, send.client_id, send.body)
         self.open.append((send, time.monotonic(), future))
         self._news.set()
 

@@ -6,6 +6,7 @@ is what one broker promises: see `world`.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from typing import Any, Final
 
@@ -16,7 +17,8 @@ from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STA
 from muster.protocol.hashing import group_partition
 from muster.protocol.message import Message
 from muster.protocol.messages.list_transactions import ListTransactionsRequest
-from muster.simulation.actor import Script
+from muster.protocol.messages.metadata import MetadataRequest
+from muster.simulation.actor import Actor, Script
 from muster.simulation.network import Network
 from muster.simulation.process import PORT
 from tests.simulation.scenario import NO_ANSWER_FOR_MS
@@ -30,6 +32,8 @@ LATE: Final = 0.03
 CHANGES_MS: Final = 3_000
 STILL_MS: Final = 5_000
 READ_MS: Final = 300
+ANSWERS_MS: Final = 3_000
+"""So soon a broker answers that has gone on."""
 
 
 class Reader(Judge):
@@ -46,14 +50,42 @@ class Reader(Judge):
             yield from self._judge_offsets()
 
 
+class Knock(Actor):
+    """Asks one broker, which has gone on after it stood still: somebody has to answer."""
+
+    def __init__(self, world: Brokers, node: int) -> None:
+        super().__init__(world, f"knock-{node}")
+        self.answered = False
+        self._node_id = node
+        self._brokers = world
+
+    def live(self) -> Script:
+        while True:
+            request = MetadataRequest([])
+            self._brokers.knocks[id(request)] = self._node_id
+            try:
+                response = yield request
+            finally:
+                del self._brokers.knocks[id(request)]
+            if response is not None:
+                self.answered = True
+                return
+            yield 100
+
+
 class Brokers(World):
-    """See the module. `changes`: how often something was done to a broker."""
+    """See the module. `changes`: how often something was done to a broker; `knocks`: the broker that a request is for,
+    by the identity of the request.
+    """
 
     brokers = NODES
 
     def __init__(self, seed: int, intercept: Intercept = NO_INTERCEPT) -> None:
         super().__init__(seed, intercept)
         self.changes = 0
+        self.knocks: dict[int, int] = {}
+        self.told: Counter[int] = Counter()
+        """How often a broker was told to do something."""
         self._asked = 0
         self.network = Network(self, lambda: self.process, self, patience_ms=NO_ANSWER_FOR_MS, port=self._port)
 
@@ -68,6 +100,9 @@ class Brokers(World):
         if process is None or not process.up:
             return PORT
         nodes = process.server.cluster.states
+        knocked_at = self.knocks.get(id(request))
+        if knocked_at is not None:
+            return PORT + [*nodes].index(knocked_at)
         if isinstance(request, ListTransactionsRequest):  # each knows its own
             self._asked += 1
             return PORT + self._asked % NODES
@@ -101,15 +136,38 @@ class Brokers(World):
         self.later(1 + int(self.random() * CHANGES_MS), lambda _: self._change(process))
 
     def _change(self, process: Any) -> None:
-        if self.calm or process is not self.process or not process.up or process.stopping:
+        if process is not self.process or not process.up or process.stopping:
+            return
+        self._look_at_offices(process)
+        if self.calm:
             return
         if not self.judging:  # what it is told is to be true when it has seen the rest
             cluster = process.server.cluster
             node = self.rng.choice([*cluster.states])
             what = self.rng.choice(("stop", "kill", "pause", "return", "return"))
             self.note(f"{what} of broker {node}, which is {cluster.states[node].value}")
+            self.told[node] += 1
             process.does(lambda: process.loop.create_task(self._do(process, what, node)))
         self._later(process)
+
+    def _look_at_offices(self, process: Any) -> None:
+        """Who is in office leads, in that epoch: the image and the offices change in one turn."""
+        cluster = process.server.cluster
+        for node_id, node in cluster.nodes.items():
+            if cluster.states[node_id] is not State.UP:
+                continue
+            for topic, offices in (
+                (GROUP_OFFSETS_TOPIC, node.offices),
+                (TRANSACTION_STATE_TOPIC, node.transactions.offices),
+            ):
+                held = {} if offices is None else offices.held
+                leaders = cluster.leaders.get(topic, ())
+                for partition, epoch in held.items():
+                    if leaders[partition] != (node_id, epoch):
+                        self.fault(
+                            f"broker {node_id} is in office for {topic}-{partition} in epoch {epoch}, "
+                            f"which {leaders[partition]} leads"
+                        )
 
     async def _do(self, process: Any, what: str, node: int) -> None:
         cluster = process.server.cluster
@@ -137,6 +195,21 @@ class Brokers(World):
             pass  # it was killed meanwhile
         except ApiError:
             self.later(STILL_MS, lambda _: self._go_on(process, node))  # the disk
+        else:
+            self._knock(process, node)
+
+    def _knock(self, process: Any, node: int) -> None:
+        """It goes on, so it answers soon, unless something befalls it, or the process stands still."""
+        changes, knock = self.told[node], Knock(self, node)
+        knock.start()
+
+        def look(_: None) -> None:
+            knock.kill()
+            spared = self.scenario.pauses or process is not self.process or not process.up or process.stopping
+            if not knock.answered and not spared and self.told[node] == changes:
+                self.fault(f"broker {node} was told to go on, and answers nobody")
+
+        self.later(ANSWERS_MS, look)
 
 
 def _place(request: Any) -> tuple[str, Any]:
