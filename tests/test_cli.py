@@ -269,7 +269,7 @@ def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT,SSL:SSL\n"
         f"ssl.keystore.type=PEM\nssl.keystore.location={key}\nssl.client.auth=required\n"
     )
-    file.chmod(0o600)
+    file.chmod(0o644)  # there are no passwords in it
     said = run("serve", "--check", "--config", str(file))
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.splitlines() == [
@@ -287,6 +287,23 @@ def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
         "the system",
         f"warning: {key} has the server's key and can be read by every user of this machine; chmod o-r {key}",
     ]
+
+
+def test_check_warns_of_passwords_that_all_may_read(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "listeners=SASL_PLAINTEXT://127.0.0.1:1\nsasl.enabled.mechanisms=PLAIN\n"
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config="
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="hush";\n'
+    )
+    file.chmod(0o644)
+    warning = f"warning: {file} has passwords and can be read by every user of this machine; chmod o-r {file}"
+    said = run("serve", "--check", "--config", str(file))
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.splitlines()[-1] == warning
+    file.chmod(0o600)
+    assert warning not in run("serve", "--check", "--config", str(file)).stdout
+
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def files_of_others(config: Config, file: Path | None) -> list[str]:
     users = config.value("muster.sasl.jaas.file")
     if users is not None:
         paths[str(users)] = "passwords"
-    if file is not None and config.has_secrets:
+    if file is not None and config.has_passwords_in_file:
         paths[str(file)] = "passwords"
     return [
         f"warning: {path} has {what} and can be read by every user of this machine; chmod o-r {path}"

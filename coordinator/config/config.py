@@ -156,6 +156,12 @@ class Config:
         return any("ssl." in name or "sasl." in name or name == TOKEN_SECRET for name in self._given)
 
     @property
+    def has_passwords_in_file(self) -> bool:
+        """The file that was read has values that are never shown."""
+        names = [base for name, found in self._given.items() if found.origin == "file" for base in _bases(name)]
+        return any(prop.sensitive for prop in map(_known, names) if prop is not None)
+
+    @property
     def asked(self) -> frozenset[str]:
         """Every property that does something, as far as rooms have asked for their settings."""
         return frozenset(self._asked)
@@ -256,8 +262,12 @@ def _told(name: str, config: Config, addresses: Iterable[tuple[str, str, int]]) 
     return Given(",".join(words), words, config.origin(name))
 
 
+def _known(name: str) -> Property | None:
+    return BROKER.get(name) or MUSTER.get(name)
+
+
 def _definition(name: str) -> Property:
-    found = BROKER.get(name) or MUSTER.get(name)
+    found = _known(name)
     if found is None:
         raise LookupError(f"there is no property {name}")
     return found
