@@ -305,7 +305,6 @@ def test_check_warns_of_passwords_that_all_may_read(tmp_path: Path) -> None:
     assert warning not in run("serve", "--check", "--config", str(file)).stdout
 
 
-
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [

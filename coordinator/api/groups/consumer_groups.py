@@ -11,7 +11,7 @@ from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
-from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
+from muster.coordinator.groups.consumer.heartbeat import distinct_names
 from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
 from muster.coordinator.slices import Job, Later
@@ -67,13 +67,13 @@ def _refusal(
     if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id, log_denied=log_denied):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if names:
-        distinct_names = [*dict.fromkeys(names)]
-        if len(distinct_names) > MOST_NAMES:
+        distinct = distinct_names(names)
+        if distinct is None:
             return 0  # the group refuses so many, whoever names them
         allowed = authorizer.allowed(
-            context, Operation.DESCRIBE, ResourceType.TOPIC, distinct_names, log_denied=log_denied
+            context, Operation.DESCRIBE, ResourceType.TOPIC, [*distinct], log_denied=log_denied
         )
-        if not all(name in allowed for name in distinct_names):
+        if not all(name in allowed for name in distinct):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return 0
 

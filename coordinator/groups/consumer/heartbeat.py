@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from itertools import islice
 from sys import intern
 from typing import Final, NamedTuple
 
@@ -69,9 +70,20 @@ def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
     them, and more than a member may subscribe to. `besides`: bytes that stand in the record with them. Raises Refused.
     """
     if len(names) > FEW_NAMES or sum(map(len, names)) > step.most_bytes:
-        distinct = set(names)
-        if len(distinct) > MOST_NAMES or 3 * (besides + sum(map(len, distinct)) + len(distinct)) > step.most_bytes:
+        distinct = distinct_names(names)
+        if distinct is None or 3 * (besides + sum(map(len, distinct)) + len(distinct)) > step.most_bytes:
             raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+
+def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
+    """Each name once, in their order. None: a member may not subscribe to so many, and not all were looked at."""
+    found: dict[str, None] = {}
+    rest = iter(names)
+    while piece := dict.fromkeys(islice(rest, MOST_NAMES)):
+        found |= piece
+        if len(found) > MOST_NAMES:
+            return None
+    return found
 
 
 def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
