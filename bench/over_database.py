@@ -1,0 +1,210 @@
+"""What nodes over one PostgreSQL cost, beside one with the embedded log: `make bench-cluster`, written to
+over_database.md.
+
+CPU time, which a busy machine does not change much; of several runs the least. What is not CPU says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import platform
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench import measure
+from bench.load.frameload import FrameLoad
+from muster.coordinator.database import administration
+from muster.coordinator.database.store import Identity
+from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from tests.support import wire
+from tests.support.muster import Client
+from tests.support.postgres import own_database, running_postgres
+from tests.support.servers import MusterServer
+
+RESULTS: Final = Path(__file__).with_name("over_database.md")
+LEASE_MS: Final = 3_000
+PARTITIONS: Final = 100
+TOPIC: Final = "orders"
+PROPERTIES: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "muster.offsets.durability": "commit",
+    "broker.session.timeout.ms": str(LEASE_MS),
+}
+IDLE_S: Final = 10
+ERROR_AT: Final = 4 + 4 + 4 + 4 + 2 + len(TOPIC) + 4 + 4
+"""Of the one partition of an answer to OffsetCommit v7, behind its size."""
+
+
+class Cost(NamedTuple):
+    """Of commits: CPU of all nodes for one, and how many there were in a second of wall time."""
+
+    cpu_us: float
+    per_s: float
+
+
+class _Fixed(MusterServer):
+    """A node at an address that is known before it runs."""
+
+    def __init__(self, workdir: Path, arguments: Sequence[str]) -> None:
+        super().__init__(workdir, PROPERTIES, arguments=[*arguments, "--topic", f"{TOPIC}:{PARTITIONS}"])
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            self.bootstrap = f"127.0.0.1:{held.getsockname()[1]}"
+
+
+@contextmanager
+def running(workdir: Path, postgres: str, nodes: int) -> Iterator[list[MusterServer]]:
+    """So many nodes over a database; 0: one with the embedded log."""
+    with ExitStack() as ends:
+        arguments: list[str] = []
+        if nodes:
+            url = ends.enter_context(own_database(postgres))
+            asyncio.run(administration.init(url, "muster", Identity("of-the-bench", "AAAAAAAAAAAAAAAAAAAAAQ")))
+            arguments = ["--cluster", url]
+        made: list[MusterServer] = []
+        for number in range(max(nodes, 1)):
+            node = _Fixed(workdir / f"node-{number}", arguments)
+            node.start()
+            ends.callback(lambda node=node: node.stop() if node.running else None)  # type: ignore[misc]
+            made.append(node)
+        yield made
+
+
+async def connect(port: int) -> Client:
+    return Client(*await asyncio.open_connection("127.0.0.1", port), "bench")
+
+
+async def coordinators(port: int, groups: Sequence[str]) -> dict[str, int]:
+    """The port of the coordinator of each group, where there is one."""
+    client = await connect(port)
+    answer = await client.ask(FindCoordinatorRequest(coordinator_keys=list(groups)))
+    client.writer.close()
+    return {one.key: one.port for one in answer.coordinators if not one.error_code}
+
+
+async def spread(nodes: Sequence[MusterServer], groups: Sequence[str]) -> dict[int, list[str]]:
+    """The groups of each node, by its port, once all nodes have some, for good."""
+    ports = {node.address[1] for node in nodes}
+    while True:
+        found = [await coordinators(port, groups) for port in ports]
+        if all(one == found[0] for one in found) and len(found[0]) == len(groups) and {*found[0].values()} == ports:
+            return {port: [group for group, at in found[0].items() if at == port] for port in ports}
+        await asyncio.sleep(0.2)
+
+
+def commits(workdir: Path, nodes: Sequence[MusterServer], connections: int, seconds: float) -> Cost:
+    """Commits of groups without members, at all nodes at the same time."""
+    shared = asyncio.run(spread(nodes, [f"g{number}" for number in range(connections)]))
+
+    def load(node: MusterServer) -> tuple[float, int, float]:
+        frames = [wire.frame(wire.offset_commit(group, -1, "", TOPIC, 0, 7)) for group in shared[node.address[1]]]
+        own = workdir / f"load-{node.address[1]}"
+        own.mkdir()
+        frameload = FrameLoad(own)
+        found = frameload.run(node.address[1], node.pid, frames, connections=len(frames), seconds=seconds,
+                              error_at=ERROR_AT)  # fmt: skip
+        return found.server_cpu_us, found.requests, found.requests_per_s
+
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        found = list(threads.map(load, nodes))
+    return Cost(sum(cpu for cpu, _, _ in found) / sum(count for _, count, _ in found), sum(one for *_, one in found))
+
+
+def idle(nodes: Sequence[MusterServer]) -> float:
+    """CPU of one node that has nothing to do, in % of a core."""
+    before = [measure.cpu_s(node.pid) for node in nodes]
+    time.sleep(IDLE_S)
+    return max(measure.cpu_s(node.pid) - was for node, was in zip(nodes, before, strict=True)) / IDLE_S * 100
+
+
+async def taken_over(nodes: Sequence[MusterServer], offsets: int) -> tuple[float, float]:
+    """Kill a node that coordinates so many offsets: CPU of the others, and seconds until the last group was served."""
+    names = [f"t{number}" for number in range(len(nodes) * 2 * offsets // PARTITIONS)]
+    victim = nodes[-1]
+    mine = (await spread(nodes, names))[victim.address[1]][: offsets // PARTITIONS]
+    client = await connect(victim.address[1])
+    for group in mine:
+        rows = [OffsetCommitRequestPartition(index, 7, -1, "") for index in range(PARTITIONS)]
+        request = OffsetCommitRequest(group, -1, "", None, topics=[OffsetCommitRequestTopic(TOPIC, partitions=rows)])
+        answer = await client.ask(request, 8)
+        assert not any(row.error_code for row in answer.topics[0].partitions)
+    client.writer.close()
+    others = nodes[:-1]
+    before, began = sum(measure.cpu_s(node.pid) for node in others), time.monotonic()
+    victim.kill()
+    left = set(mine)
+    while left:
+        await asyncio.sleep(0.1)
+        found = await coordinators(others[0].address[1], sorted(left))
+        for node in others:
+            asked = [group for group, port in found.items() if port == node.address[1]]
+            if asked:
+                client = await connect(node.address[1])
+                # one partition of each: it is not the answers that are measured
+                what = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, None, -1, []) for group in asked])
+                left.difference_update(row.group_id for row in (await client.ask(what, 9)).groups if not row.error_code)
+                client.writer.close()
+    return sum(measure.cpu_s(node.pid) for node in others) - before, time.monotonic() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.over_database", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--connections", type=int, default=1_000)
+    parser.add_argument("--offsets", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    options = parser.parse_args()
+    costs: dict[int, list[Cost]] = {0: [], 1: [], 3: []}
+    with running_postgres() as postgres, tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+        for turn in range(options.rounds):
+            for count, found in costs.items():
+                place = Path(folder) / f"{turn}-{count}"
+                with running(place, postgres, count) as nodes:
+                    found.append(commits(place, nodes, options.connections, options.seconds))
+        with running(Path(folder) / "takeover", postgres, 3) as nodes:
+            spent = idle(nodes)
+            cpu_s, wall_s = asyncio.run(taken_over(nodes, options.offsets))
+    best = {count: min(found) for count, found in costs.items()}
+    fast = {count: max(one.per_s for one in found) for count, found in costs.items()}
+    rows = [
+        ("a commit with the embedded log, CPU us", "", f"{best[0].cpu_us:.1f}"),
+        ("one node over PostgreSQL, x that", "≤ 2", f"{best[1].cpu_us / best[0].cpu_us:.2f}"),
+        ("three nodes, x that", "≤ 2", f"{best[3].cpu_us / best[0].cpu_us:.2f}"),
+        ("commits in a second with the embedded log (wall time)", "", f"{fast[0]:,.0f}"),
+        ("one node over PostgreSQL (wall time)", "", f"{fast[1]:,.0f}"),
+        ("three nodes (wall time)", "≥ 20,000", f"{fast[3]:,.0f}"),
+        ("a node that has nothing to do, % of a core", "", f"{spent:.1f}"),
+        (f"takeover of {options.offsets:,} offsets, CPU s of the others", "≤ 2", f"{cpu_s:.2f}"),
+        ("the same until all groups are served, less the lease (wall time), s", "", f"{wall_s - LEASE_MS / 1000:.1f}"),
+    ]
+    lines = [
+        "# What nodes over one PostgreSQL cost",
+        "",
+        f"Written by `make bench-cluster`: CPython {platform.python_version()}, {options.connections:,} connections,",
+        "each with a group of its own, 50 partitions of `__consumer_offsets`, PostgreSQL on the same machine without",
+        "fsync; CPU is that of the nodes, the least of several runs. The load, the database and the nodes share the",
+        "machine's cores: wall time is that of a machine that does other things as well.",
+        "",
+        "| figure | to reach | measured |",
+        "|---|---:|---:|",
+        *(f"| {figure} | {wanted} | {found} |" for figure, wanted, found in rows),
+    ]
+    RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
