@@ -80,6 +80,9 @@ def judge(before: State, after: State, habits: Habits) -> Verdict:
 def _told(change: _Change) -> Told:
     if _is_second_round(change):
         return Told(events.METADATA_CHANGED, _gave_up(change.before), 0.8 if change.gone or change.new else 0.9)
+    parted = [one for one in change.gone if one.member.member_id in change.before.parted]
+    if parted:
+        return _departed(parted)
     if change.gone and change.new:
         return _first_of(_EXCHANGED, change)
     if change.gone:

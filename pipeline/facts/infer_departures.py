@@ -58,6 +58,9 @@ class Gone(NamedTuple):
 
 def departures(before: State, after: State, habits: Habits) -> list[Gone]:
     """How those of `before` went that are not in `after`."""
+    if before.ends_ms is not None:
+        # what was told of them ends with the record that began the rebalance
+        after = after._replace(joined_ms=before.ends_ms)
     stayed = {member.key for member in after.members}
     went = [member for member in before.members if member.key not in stayed]
     came = len(after.members) > len(before.members) - len(went)

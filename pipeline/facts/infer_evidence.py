@@ -78,6 +78,10 @@ class State(NamedTuple):
     """How many partitions of each topic are assigned."""
     activity: Mapping[str, Activity] = NOTHING
     """By member id, until the next record."""
+    ends_ms: int | None = None
+    """When the next rebalance began, where a record says so: it made a KIP-848 group classic."""
+    parted: frozenset[str] = frozenset()
+    """The ids of the `members` that were gone by that record."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -99,6 +103,26 @@ def continued(before: State, after: State) -> State:
         if then is not None:
             activity[member.member_id] = then if now is None else joined_activity(then, now)
     return after._replace(at_ms=before.at_ms, joined_ms=before.joined_ms, activity=activity)
+
+
+def taken_over(epoch: State, record: State) -> State:
+    """A KIP-848 group's last epoch goes on as a generation of a classic group, by this record. The server writes it
+    when the last member that speaks the new protocol goes, or comes back with the old one, and begins a rebalance.
+    """
+    keys, ids = {member.key for member in record.members}, {member.member_id for member in record.members}
+    parted = [one for one in epoch.members if one.key not in keys and one.member_id not in ids]
+    ids_before = {member.key: member.member_id for member in epoch.members}
+    members = [one._replace(member_id=ids_before.get(one.key, one.member_id)) for one in record.members]
+    counts = {topic: max(epoch.counts.get(topic, 0), count) for topic, count in record.counts.items()}
+    return record._replace(
+        members=(*members, *parted),
+        counts={**epoch.counts, **counts},
+        activity=epoch.activity,
+        ends_ms=record.at_ms,
+        parted=frozenset(one.member_id for one in parted),
+        at_ms=min(epoch.at_ms, record.at_ms),
+        joined_ms=min(epoch.at_ms, record.at_ms),
+    )
 
 
 def joined_activity(then: Activity, now: Activity) -> Activity:

@@ -107,6 +107,9 @@ def start_of(one: Seen, hearing: Hearing) -> Start | None:
     """When it began; None: nothing tells it."""
     if one.before is None:
         return None
+    if one.before.ends_ms is not None:
+        known_ms = min(one.before.ends_ms, one.after.joined_ms)
+        return Start(known_ms, known_ms, known_ms, is_seen=True)
     # another broker's clock may be behind
     before = one.before._replace(at_ms=min(one.before.at_ms, one.after.joined_ms))
     return _start(_Case(before, one.after, one.verdict, one.habits, one.formed_ms), hearing)

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_type
 
+from muster.pipeline.defaults import EPOCH_SESSION_MS, REBALANCE_TIMEOUT_MS
 from muster.pipeline.facts import epoch_values
 from muster.pipeline.facts.commit_activity import activity
 from muster.pipeline.facts.infer_departures import EXPIRED, REPLACED, Gone
-from muster.pipeline.facts.infer_evidence import Activity, Member, State
+from muster.pipeline.facts.infer_evidence import Activity, Member, State, taken_over
 from muster.pipeline.facts.infer_history import Rebalance, rebalances
 from muster.pipeline.facts.infer_start import last_life_ms
 from muster.pipeline.facts.inputs import HOLDER, Inputs, states
@@ -41,11 +42,19 @@ def inferred(inputs: Inputs, commits: DataFrame) -> DataFrame:
 
 
 def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
-    known = states(inputs).where(~F.col("is_epoch"))
+    known = states(inputs)
+    # of a KIP-848 group only its last epoch before it becomes a classic one
+    next_but_one = Window.partitionBy("group").orderBy("state")
+    goes_on = ~F.lead("is_epoch", 2).over(next_but_one) & F.lead("is_tombstone", 1).over(next_but_one)
+    goes_on &= F.col("is_epoch") & F.lead("is_epoch", 1).over(next_but_one)
+    goes_on &= F.lead("generation", 2).over(next_but_one) == F.col("generation")
+    known = known.withColumn("goes_on", F.coalesce(goes_on, F.lit(False))).where("goes_on or not is_epoch")
     members = F.transform(
         "members",
         lambda one: F.struct(
-            *(one[name].alias(name) for name in (*HOLDER, "session_timeout_ms", "rebalance_timeout_ms")),
+            *(one[name].alias(name) for name in HOLDER),
+            F.coalesce(one["session_timeout_ms"], F.lit(EPOCH_SESSION_MS)).alias("session_timeout_ms"),
+            F.coalesce(one["rebalance_timeout_ms"], F.lit(REBALANCE_TIMEOUT_MS)).alias("rebalance_timeout_ms"),
             F.when(one.topics.isNotNull(), F.xxhash64(F.array_sort(one.topics))).alias("topics"),
             _count(one.owned).alias("owned"),
             _count(one.assigned).alias("assigned"),
@@ -60,7 +69,7 @@ def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
         lambda share: F.struct(share.topic.alias("topic"), F.size(share.partitions).alias("count")),
     )
     small = known.select(
-        *("group", "state", "is_tombstone", "generation", "at_ms"),
+        *("group", "state", "is_epoch", "is_tombstone", "generation", "at_ms"),
         F.coalesce("state_timestamp_ms", "at_ms").alias("joined_ms"),
         "protocol",
         "leader",
@@ -76,7 +85,20 @@ def _count(shares: Any) -> Any:
 
 
 def _infer(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    return (row_of(group, one) for one in rebalances(map(state_of, rows)))
+    # the record that made a KIP-848 group classic is of the same generation
+    return (row_of(group, one) for one in rebalances(_generations(rows)) if one.after.ends_ms is None)
+
+
+def _generations(rows: Iterable[dict[str, Any]]) -> Iterator[State | None]:
+    """The states of a classic group; one that was of KIP-848 until then begins with what it was."""
+    epoch: State | None = None
+    for row in rows:
+        state = state_of(row)
+        if row["is_epoch"]:
+            epoch = state
+            continue
+        yield state if state is None or epoch is None else taken_over(epoch, state)
+        epoch = None
 
 
 def state_of(row: dict[str, Any]) -> State | None:

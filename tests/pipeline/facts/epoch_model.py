@@ -123,6 +123,13 @@ class Server:
         for name, one in self.members.items():
             self._have(at_ms, name, one["target"], [], STABLE)
 
+    def downgrade(self, at_ms: int) -> None:
+        """It becomes a classic group; whose record comes next."""
+        for name in list(self.members):
+            self._remove(at_ms, name)
+        self._write(at_ms, TARGET_EPOCH, "", None)
+        self._write(at_ms, EPOCH, "", None)
+
     # ---- how
 
     def _tell(self, at_ms: int, name: str) -> None:
