@@ -19,7 +19,9 @@ ZOMBIE: Final = "zombie"
 _ON_PURPOSE: Final = {
     "reset": ("reset of offsets", "resets of offsets"),
     "deleted": ("new start without offsets", "new starts without offsets"),
+    "topic_recreated": ("new start in a topic made anew", "new starts in topics made anew"),
     "rewind": ("rewind",),
+    "unknown": ("step back", "steps back"),
 }
 _NAMED: Final = 3
 

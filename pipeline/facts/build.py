@@ -116,7 +116,7 @@ _TABLES: Final[_Plans] = {
     "rebalances": _rebalances,
     "moves": lambda of: moves(of["changed"], of["rebalances"]),
     "balance": lambda of: balance(of["generations"]),
-    "regressions": lambda of: keep(regressions(of["placed"], of.fenced())),
+    "regressions": lambda of: keep(regressions(of["placed"], of.fenced(), of.inputs.ends)),
     "stalls": lambda of: keep(stalls(of["commits"], of.inputs.ends, of["ownership"])),
     "lag": lambda of: lag(of["commits"], of.inputs.ends),
     "progress": lambda of: progress(of["commits"], of.inputs.ends),

@@ -41,8 +41,9 @@ def in_order(placed_rows: DataFrame) -> DataFrame:
 
 
 def placed(inputs: Inputs) -> DataFrame:
-    """The columns of the table `commits`; `state`: in which state (`inputs.states`) its group was, null: none; and the
-    producer that committed it in a transaction, null: it was none, or the source does not tell.
+    """The columns of the table `commits`; `state`: in which state (`inputs.states`) its group was, null: none;
+    `topic_id`: of the topic then, null: not told; and the producer that committed it in a transaction, null: it was
+    none, or the source does not tell.
     """
     found = table(inputs.decoded, OFFSET_COMMIT).withColumn("mark", F.lit(None).cast(f"struct<{_MARK}>"))
     marks = _state_marks(inputs).unionByName(_epoch_marks(inputs))
@@ -76,7 +77,7 @@ def placed(inputs: Inputs) -> DataFrame:
     }
     return rows.select(
         *(known.get(name, F.col(name)).alias(name) for name in TABLES["commits"].names),
-        "state",
+        *("state", "topic_id"),
         *(F.when(F.col("is_transactional"), F.col(name)).alias(name) for name in PRODUCER),
     )
 

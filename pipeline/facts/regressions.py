@@ -5,6 +5,7 @@ transaction says which producer made it.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
@@ -19,6 +20,9 @@ DELETED: Final = "deleted"
 REWIND: Final = "rewind"
 ZOMBIE: Final = "zombie"
 SECOND_APPLICATION: Final = "second_application"
+RECREATED: Final = "topic_recreated"
+UNKNOWN: Final = "unknown"
+"""Of a group that never had members: its consumer went back, or a tool reset it; the log does not tell which."""
 
 ZOMBIE_MS: Final = 600_000
 """So long a former owner may go on with what it had fetched: twice the default of max.poll.interval.ms."""
@@ -33,6 +37,13 @@ _HAPPENING_MS: Final = 15_000
 """What goes back within such a time for one cause is one happening."""
 _MOMENT_MS: Final = 3_000
 
+_LIKE: Final = 0.25
+"""Two times between commits that differ by no more than such a part are of one beat."""
+_LATER: Final = 2.5
+"""What comes after so many intervals is of no beat."""
+
+_WHOSE: Final = ("producer_id", "fenced_ms", "topic_id")
+
 _RECENT: Final = 5
 """A former owner's late commit is not lower than so many of its last ones."""
 
@@ -43,15 +54,25 @@ def fenced(transactions: DataFrame) -> DataFrame:
     return rows.groupBy(*PRODUCER).agg(F.min("fenced_ms").alias("fenced_ms"))
 
 
-def regressions(commits: DataFrame, replaced: DataFrame | None = None) -> DataFrame:
-    """Rows of the table `regressions` out of those of `commits` (`commits.placed`). `replaced`: rows of `fenced`."""
+def regressions(
+    commits: DataFrame, replaced: DataFrame | None = None, topic_ends: DataFrame | None = None
+) -> DataFrame:
+    """Rows of the table `regressions` out of those of `commits` (`commits.placed`). `replaced`: rows of `fenced`;
+    `topic_ends`: how far the logs of the topics reach (`sources.ends`).
+    """
     rows = _with_neighbours(_with_producers(commits, replaced)).where(
         ~F.col("is_deleted") & (F.col("committed_offset") < F.col("before.offset"))
     )
+    rows = rows.withColumn("was_recreated", _is_of_another_topic())
+    if topic_ends is not None:
+        rows = rows.join(F.broadcast(_reached(topic_ends)), ["topic", "partition"], "left")
+        rows = rows.withColumn("was_recreated", F.col("was_recreated") | _was_beyond()).drop("reach")
     # one request of one member is logged with one time
     together = Window.partitionBy("group", "log_partition", "time_ms")
     near = Window.partitionBy(*PLACE).orderBy("time_ms").rangeBetween(-SERIES_MS, SERIES_MS)
-    rows = rows.withColumn("returns", _fell_back_and_returned() | (_step_back_up() > _back() / 2))
+    rows = rows.withColumn(
+        "returns", F.coalesce(_fell_back_and_returned() | (_step_back_up() > _back() / 2), F.lit(False))
+    )
     rows = rows.select(
         "*",
         F.count("*").over(together).alias("at_once"),
@@ -72,10 +93,18 @@ def _happenings(rows: DataFrame) -> DataFrame:
     # nor does each partition of a second application go on for long
     of_empty = Window.partitionBy("group", "generation")
     is_second = F.count_if((F.col("cause") == SECOND_APPLICATION) & (F.col("members") == 0)).over(of_empty) > 0
-    was_empty = (F.col("members") == 0) & ~F.col("deleted_before")
+    is_same = ~F.col("was_recreated")
+    was_empty = (F.col("members") == 0) & ~F.col("deleted_before") & is_same
     rows = rows.withColumn("cause", F.when(is_second & was_empty, SECOND_APPLICATION).otherwise(F.col("cause")))
-    is_rewound = F.count_if((F.col("cause") == REWIND) & F.col("is_first")).over(Window.partitionBy("group", "moment"))
-    rows = rows.withColumn("cause", F.when(F.col("is_first") & (is_rewound > 0), REWIND).otherwise(F.col("cause")))
+    of_moment = Window.partitionBy("group", "moment")
+    is_rewound = F.count_if((F.col("cause") == REWIND) & F.col("is_first")).over(of_moment)
+    rows = rows.withColumn(
+        "cause", F.when(F.col("is_first") & is_same & (is_rewound > 0), REWIND).otherwise(F.col("cause"))
+    )
+    # nor does each partition of a consumer without a group show that it went on
+    went_on = F.col("is_alone") & (F.count_if((F.col("cause") == REWIND) & F.col("is_alone")).over(of_moment) > 0)
+    as_others = went_on & F.col("cause").isin(RESET, UNKNOWN) & ~F.col("returns")
+    rows = rows.withColumn("cause", F.when(as_others, REWIND).otherwise(F.col("cause")))
     of_cause = Window.partitionBy("group", "cause").orderBy("time_ms", "log_partition", "log_offset")
     apart_ms = F.when(F.col("cause") == SECOND_APPLICATION, SERIES_MS).otherwise(_HAPPENING_MS)
     is_new = F.coalesce(F.col("time_ms") - F.lag("time_ms").over(of_cause) > apart_ms, F.lit(True))
@@ -88,7 +117,7 @@ def _happenings(rows: DataFrame) -> DataFrame:
         _back().alias("back"),
         *(
             F.when(by_former, F.coalesce(f"takeover.{name}", name))
-            .when(F.col("cause") != SECOND_APPLICATION, F.col(name))
+            .when(~F.col("cause").isin(SECOND_APPLICATION, RECREATED), F.col(name))
             .alias(name)
             for name in ("member_id", "client_id")
         ),
@@ -122,7 +151,9 @@ def _happenings(rows: DataFrame) -> DataFrame:
 
 
 def _with_producers(commits: DataFrame, replaced: DataFrame | None) -> DataFrame:
-    """Each commit with its producer, and when that was replaced (null: never, or not known)."""
+    """Each commit with its producer, and when that was replaced (null: never, or not known); and its topic's id."""
+    if "topic_id" not in commits.columns:
+        commits = commits.withColumn("topic_id", F.lit(None).cast("string"))
     for name, kind in zip(PRODUCER, ("bigint", "int"), strict=True):
         if name not in commits.columns:
             commits = commits.withColumn(name, F.lit(None).cast(kind))
@@ -134,21 +165,22 @@ def _with_producers(commits: DataFrame, replaced: DataFrame | None) -> DataFrame
 def _with_neighbours(commits: DataFrame) -> DataFrame:
     """Each commit with what was before and after it in its partition:
 
-    `before`: offset, time_ms and producer of the last commit, deletions passed over; `deleted_before`: there is a
-    deletion between; `two_before`: the offset before that (null: none, or a deletion between); `next_1` to `next_5`:
+    `before`: offset, time_ms, producer and topic_id of the last commit, deletions passed over; `deleted_before`: there
+    is a deletion between; `is_alone`: its group never had members; `goes_on_alone`: whoever made it goes on (null: that
+    cannot be told); `two_before`: the offset before that (null: none, or a deletion between); `next_1` to `next_5`:
     the offsets after it; `takeover`: when the present owner's first commit came, what the last one before it was and
     whose, its producer, and the `least` of the last ones.
     """
     rows = commits.select(
         *PLACE,
         *("log_offset", "time_ms", "committed_offset", "is_deleted", "generation", "members", "member_id", "client_id"),
-        *("producer_id", "fenced_ms"),
+        *("producer_id", "fenced_ms", "topic_id"),
         F.coalesce("instance_id", "member_id").alias("owner"),
     )
     in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
     until_before = in_order.rowsBetween(Window.unboundedPreceding, -1)
     live = ~F.col("is_deleted")
-    position = F.when(live, F.struct(F.col("committed_offset").alias("offset"), "time_ms", "producer_id", "fenced_ms"))
+    position = F.when(live, F.struct(F.col("committed_offset").alias("offset"), "time_ms", *_WHOSE))
     owner = F.when(live & F.col("owner").isNotNull(), F.struct("owner", "member_id", "client_id"))
     rows = rows.select(
         "*",
@@ -162,6 +194,8 @@ def _with_neighbours(commits: DataFrame) -> DataFrame:
             | F.coalesce(F.lag("owner").over(in_order) != F.col("owner"), F.lit(False))
         ).alias("is_first"),
         _goes_on_empty(in_order).alias("goes_on_empty"),
+        (F.col("generation").isNull() & (F.col("members") == 0)).alias("is_alone"),
+        _goes_on_alone(in_order).alias("goes_on_alone"),
         F.lag("committed_offset", 2).over(in_order).alias("two_before"),
         *(F.lead("committed_offset", step).over(in_order).alias(f"next_{step}") for step in range(1, _AHEAD + 1)),
     )
@@ -191,6 +225,41 @@ def _goes_on_empty(in_order: WindowSpec) -> Column:
     return F.coalesce(same[0] & same[1], F.lit(False))
 
 
+def _goes_on_alone(in_order: WindowSpec) -> Column:
+    """The next three commits of the partition, without members, are as far apart as this one and the next: whoever made
+    this one goes on. False: nothing comes after it, or not for long. Null: that cannot be told.
+    """
+    times = [F.col("time_ms")]
+    for step in (1, 2, 3):
+        no_members = (F.lead("members", step).over(in_order) == 0) & ~F.lead("is_deleted", step).over(in_order)
+        times.append(F.when(no_members, F.lead("time_ms", step).over(in_order)))
+    first, second, third = (later - earlier for earlier, later in pairwise(times))
+    longest, least = F.greatest(first, second, third), F.least(first, second, third)
+    is_beat = (second.isNotNull() & third.isNotNull()) & (longest - least <= _LIKE * longest)
+    is_late = first > _LATER * F.greatest(second, third)
+    return F.when(times[1].isNull() | is_late, F.lit(False)).when(is_beat, F.lit(True))
+
+
+def _is_of_another_topic() -> Column:
+    """The commit before it was for a topic of the same name with another id."""
+    return F.coalesce(F.col("topic_id") != F.col("before.topic_id"), F.lit(False))
+
+
+def _reached(topic_ends: DataFrame) -> DataFrame:
+    """topic, partition, reach: how far the log goes in the end, and since when."""
+    known = topic_ends.where(F.col("end_offset").isNotNull() & F.col("time_ms").isNotNull())
+    return known.groupBy("topic", "partition").agg(F.max(F.struct("end_offset", "time_ms")).alias("reach"))
+
+
+def _was_beyond() -> Column:
+    """What was committed before lies beyond the end of the log, though that came to its end later: it is another log.
+    One such commit alone may be a tool's.
+    """
+    is_beyond = F.least("before.offset", "two_before") > F.col("reach.end_offset")
+    is_beyond &= F.col("two_before").isNotNull()
+    return F.coalesce(is_beyond & (F.col("reach.time_ms") > F.col("before.time_ms")), F.lit(False))
+
+
 def _back() -> Column:
     return minus(F.col("before.offset"), F.col("committed_offset"))
 
@@ -201,9 +270,12 @@ def _cause() -> Column:
     is_empty = F.col("members") == 0
     had_members = F.col("generation").isNotNull()
     return (
-        F.when(F.col("deleted_before"), DELETED)
+        F.when(F.col("was_recreated"), RECREATED)
+        .when(F.col("deleted_before"), DELETED)
         .when(F.col("is_series") & ~_is_of_same_producer(), SECOND_APPLICATION)
         .when(is_empty & F.col("goes_on_empty") & had_members, SECOND_APPLICATION)
+        .when(F.col("is_alone") & F.col("goes_on_alone") & ~F.col("returns"), REWIND)
+        .when(F.col("is_alone") & F.coalesce("goes_on_alone", ~F.col("returns")), UNKNOWN)
         .when(is_empty, RESET)
         .when(_is_of_former_producer(), ZOMBIE)
         .when(_was_fenced_before(), ZOMBIE)

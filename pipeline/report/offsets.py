@@ -15,6 +15,8 @@ REGRESSIONS: Final = {
     "deleted": "its offset was deleted or had expired, and it began anew",
     "rewind": "its consumer went back",
     "zombie": "a member that had lost the partition",
+    "topic_recreated": "its topic was deleted and made again",
+    "unknown": "its consumer went back, or a tool reset it: the log does not tell",
     "second_application": "a second application commits under this group id",
 }
 STATUSES: Final = {

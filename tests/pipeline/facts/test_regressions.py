@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from muster.pipeline.facts.regressions import regressions
-from tests.pipeline.facts.rows import Commits, ms, table_of
+from tests.pipeline.facts.rows import Commits, ends_of, ms, table_of
 
 Found = dict[str, list[dict[str, Any]]]
 
@@ -51,6 +51,26 @@ HISTORIES = {
     "seek-soon-after": Commits("seek-soon-after").by("a", (0, 100)).by("b", (10, 130), (15, 300), (20, 275), (25, 320)),
     "new-owner-in-an-epoch": Commits("new-owner-in-an-epoch").by("a", (0, 90), generation=1)
     .by("a", (5, 100), generation=2).by("b", (10, 85), (15, 120), generation=2),
+    "alone-restarted": Commits("alone-restarted")
+    .by(None, (0, 90), (5, 100), (30, 60), (35, 65), (40, 71), (45, 78), members=0),
+    "alone-reset": Commits("alone-reset")
+    .by(None, (0, 90), (5, 100), (30, 60), (60, 65), (65, 70), (70, 75), members=0),
+    "alone-reset-meanwhile": Commits("alone-reset-meanwhile")
+    .by(None, (0, 90), (5, 100), (8, 60), (10, 105), (15, 110), (20, 115), members=0),
+    "alone-not-known": Commits("alone-not-known")
+    .by(None, (0, 90), (5, 100), (30, 60), (38, 65), (43, 70), (48, 75), members=0),
+    "alone-cut-off": Commits("alone-cut-off").by(None, (0, 90), (5, 100), (30, 60), (35, 65), members=0),
+    "alone-all-at-once": Commits("alone-all-at-once")
+    .by(None, (0, 90), (5, 100), (10, 60), (15, 105), (20, 110), (25, 115), members=0),
+    "made-again": Commits("made-again").by("a", (0, 100), topic_id="one").by("a", (60, 7), (65, 9), topic_id="two"),
+    "made-again-by-tombstones": Commits("made-again-by-tombstones").by("a", (0, 100), topic_id="one").deleted(10)
+    .by("a", (60, 7), topic_id="two"),
+    "made-again-and-empty": Commits("made-again-and-empty").by("a", (0, 100), topic_id="one")
+    .by("a", (60, 7), topic_id="two", members=0),
+    "same-topic": Commits("same-topic").by("a", (0, 100), topic_id="one").by("a", (60, 7), (65, 9), topic_id="one"),
+    "beyond-the-end": Commits("beyond-the-end", "short").by("a", (0, 90), (5, 100), (60, 7), (65, 9)),
+    "once-beyond-the-end": Commits("once-beyond-the-end", "short").by("a", (0, 20), (5, 100), (60, 7), (65, 9)),
+    "beyond-an-old-end": Commits("beyond-an-old-end", "old").by("a", (0, 90), (5, 100), (60, 7), (65, 9)),
     "twice": Commits("twice").by("a", (0, 100), (5, 50), (10, 300), (100, 200), (105, 310)),
 }  # fmt: skip
 """Each a group of its own."""
@@ -59,6 +79,8 @@ SEVERAL = (
     # a moment after the rebalance each of two members is back at its own place, one of them at the beginning
     Commits("own-places").by("a", (0, 15), generation=1).by("b", (0, 150), partition=1, generation=1)
     .by("a", (9, 0), (15, 30), generation=2).by("b", (10, 110), (15, 170), partition=1, generation=2),
+    Commits("alone-partitions").by(None, (0, 90), (5, 100), (30, 60), (35, 65), (40, 71), (45, 78), members=0)
+    .by(None, (5, 50), (31, 30), partition=1, members=0),
     Commits("at-once").by("a", (0, 100)).by("b", (0, 100), partition=1).by("a", (9, 50)).by("b", (9, 50), partition=1),
     Commits("at-once-unknown").by(None, (0, 100), (9, 50)).by(None, (0, 100), (9, 50), partition=1),
     Commits("at-once-by-one").by("a", (0, 100), (9, 50)).by("a", (0, 100), (9, 50), partition=1),
@@ -69,7 +91,15 @@ SEVERAL = (
 def found(spark: SparkSession) -> Found:
     """By group."""
     commits = [row for one in (*HISTORIES.values(), *SEVERAL) for row in one.rows]
-    rows = [row.asDict() for row in regressions(table_of(spark, "commits", commits)).collect()]
+    ends = ends_of(spark, ("short", 0, 40, 90), ("old", 0, 40, 3))
+    ids = spark.createDataFrame(
+        [(one["group"], one["log_offset"], one["topic_id"]) for one in commits if "topic_id" in one],
+        "group string, log_offset long, topic_id string",
+    )
+    told = ({name: value for name, value in one.items() if name != "topic_id"} for one in commits)
+    placed = table_of(spark, "commits", told)
+    placed = placed.join(ids, ["group", "log_offset"], "left")
+    rows = [row.asDict() for row in regressions(placed, None, ends).collect()]
     by_group: Found = {}
     for row in sorted(rows, key=lambda row: (row["log_offset"], row["partition"])):
         by_group.setdefault(row["group"], []).append(row)
@@ -107,6 +137,20 @@ def found(spark: SparkSession) -> Found:
         ("own-places", [("rewind", 150, 110)]),
         ("seek-soon-after", [("rewind", 300, 275)]),
         ("new-owner-in-an-epoch", [("rewind", 100, 85)]),
+        ("alone-restarted", [("rewind", 100, 60)]),
+        ("alone-reset", [("reset", 100, 60)]),
+        ("alone-reset-meanwhile", [("reset", 100, 60)]),
+        ("alone-not-known", [("unknown", 100, 60)]),
+        ("alone-cut-off", [("unknown", 100, 60)]),
+        ("alone-all-at-once", [("unknown", 100, 60)]),
+        ("alone-partitions", [("rewind", 100, 60)]),
+        ("made-again", [("topic_recreated", 100, 7)]),
+        ("made-again-by-tombstones", [("topic_recreated", 100, 7)]),
+        ("made-again-and-empty", [("topic_recreated", 100, 7)]),
+        ("same-topic", [("rewind", 100, 7)]),
+        ("beyond-the-end", [("topic_recreated", 100, 7)]),
+        ("once-beyond-the-end", [("rewind", 100, 7)]),
+        ("beyond-an-old-end", [("rewind", 100, 7)]),
         ("twice", [("rewind", 100, 50), ("rewind", 300, 200)]),
     ],
 )
@@ -118,6 +162,10 @@ def test_a_commit_that_went_back_and_why(found: Found, group: str, wanted: list[
 
 def test_equal_and_higher_commits_are_none_and_neither_is_the_first_one_after_a_deletion(found: Found) -> None:
     assert not found.keys() & {"forward", "deleted-and-on", "first-after-deletion"}
+
+
+def test_nobody_did_it_where_a_topic_was_made_again(found: Found) -> None:
+    assert [(row["member_id"], row["client_id"]) for row in found["made-again"]] == [(None, None)]
 
 
 def test_a_zombie_is_the_former_owner_and_anything_else_the_present_one(found: Found) -> None:
