@@ -43,7 +43,7 @@ class Half:
         self, name: str, address: tuple[str, int], story: Story, suffix: str, ids: Mapping[str, uuid.UUID]
     ) -> None:
         self.name, self.address = name, address
-        self._moves = not address[1]  # several brokers: each move counts epochs on, by one or by more
+        self._moves = not address[1]  # several brokers: the ids of each lie on other partitions, of other epochs
         self.driver = tcp.Driver(*address)
         self.stage = Stage(story, suffix, dict(ids))
         self._ids = {"TransactionalIds": [f"{name}{suffix}" for name in ("tx", "ty")]}
