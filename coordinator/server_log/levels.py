@@ -23,6 +23,7 @@ LOGGERS: Final = (
     "muster.log",
     "muster.net",
     "muster.nodes",
+    "muster.rehearsal",
     "muster.server",
     "muster.shard",
     "muster.topics",
