@@ -76,7 +76,8 @@ def test_server_properties() -> None:
 
 
 def test_every_example_is_run() -> None:
-    """Here, or beside the analysis that the notebook is about."""
-    places = [Path(__file__), ROOT / "tests" / "pipeline" / "test_analyze.py"]
+    """Here, beside the analysis that the notebook is about, or with the tools of its language."""
+    elsewhere = ("pipeline/test_analyze.py", "conformance/test_languages.py")
+    places = [Path(__file__), *(ROOT / "tests" / place for place in elsewhere)]
     tests = "".join(place.read_text(encoding="utf-8") for place in places)
     assert [name for name in os.listdir(EXAMPLES) if name not in tests and not name.startswith("__")] == []

@@ -66,6 +66,7 @@ class Worker:
             self._said(self.name, line.strip())
         process.stdout.close()
         process.wait()
+        _close(process.stdin)  # one that ends by itself is started anew, and nobody else has this one's
         if process is self._process:
             self._said(self.name, f"ended {process.returncode}")
 

@@ -24,6 +24,7 @@ BOUNDED = {
     ("facts/log_times.py", "_suspect", "collect"): "MOST_DAYS, and then the number of partitions of the log",
     ("facts/epoch_states.py", "topic_names", "collect"): "the number of topics",
     ("facts/rebalances.py", "_from_empty", "broadcast"): "one row",
+    ("facts/regressions.py", "regressions", "broadcast"): "the number of partitions in the cluster",
     ("facts/stalls.py", "stalls", "broadcast"): "one row",
     ("facts/episodes.py", "_groups", "broadcast"): "one row",
     ("facts/episodes.py", "_moments", "broadcast"): "one row",
