@@ -9,6 +9,7 @@ import http.client
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from muster.coordinator.cli.cluster import Cluster
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault
 from muster.coordinator.rehearsal.nodes import NodeView
+from muster.coordinator.rehearsal.views import GroupView
 from muster.coordinator.rehearsal.virtual_time import RanInVain, TimeView
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.against import AdminGroups, AdminNodes, ClusterVerbs
@@ -63,6 +65,17 @@ class ControlledGroups(AdminGroups):
             return self._control.ask(method, f"/v1/groups/{quote(group_id, safe='')}/{verb}", body)
         except NoSuchFault as missing:
             raise CannotBeDone(str(missing)) from missing
+
+    def describe(self, group_id: str) -> GroupView:
+        """With the generation of a classic group, which Kafka's own requests do not tell."""
+        view = super().describe(group_id)
+        if view.kind != "classic" or view.generation >= 0:
+            return view
+        try:
+            told = self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")
+        except NoSuchFault:
+            return view
+        return replace(view, generation=told["generation"])
 
     def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # here there are some
         """See `Groups`, as all below."""

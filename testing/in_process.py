@@ -72,7 +72,7 @@ class InProcess(Runner):
         """Raises OSError when it does not start, with what it said."""
         if self._process is not None:
             raise CannotBeDone("the server runs already")
-        given, words = self._given, [sys.executable, "-m", "muster.coordinator.cli", "serve"]
+        given, words = self._given, [sys.executable, "-m", "muster.testing.beside", "serve"]
         words += ["--control", "127.0.0.1:0"]
         words += ["--in-memory"] if self._directory is None else ["--data-dir", str(self._directory)]
         words += ["--listen", self._listen] if self._listen is not None else []
@@ -81,7 +81,8 @@ class InProcess(Runner):
             words += ["--topic", topic]
         for name, value in given.properties.items():
             words += ["--override", f"{name}={value}"]
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        # the process ends when its stdin does: see muster.testing.beside
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE)
         assert process.stdout is not None
         assert process.stderr is not None
         before = self._lines.count
@@ -143,7 +144,7 @@ class InProcess(Runner):
             process.wait()
         if self._reader is not None:
             self._reader.join()
-        for stream in (process.stdout, process.stderr):
+        for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
 

@@ -46,7 +46,9 @@ def uses_of_time(tree: ast.AST) -> Iterator[tuple[int, str]]:
             last = called.rpartition(".")[2]
             owner = called.rpartition(".")[0].rpartition(".")[2].strip("_")
             of_asyncio = called in ("asyncio.sleep", "asyncio.wait_for", "asyncio.timeout", "asyncio.timeout_at")
-            of_loop = (last in LOOP_TIMERS and owner not in ("clock", "machine")) or (last == "time" and owner in ("loop", "?"))
+            of_loop = (last in LOOP_TIMERS and owner not in ("clock", "machine")) or (
+                last == "time" and owner in ("loop", "?")
+            )
             if of_asyncio or of_loop:
                 yield node.lineno, called
 

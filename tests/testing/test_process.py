@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -27,6 +30,7 @@ def test_groups(server: Muster) -> None:
             group.wait_stable(timeout=0.2)
         group.release()
         view = group.wait_stable(members=1, partitions="orders")
+        assert view.generation == 1
         assert group.wait_consumed("orders").total_lag == 0
         group.rebalance()
         group.wait_until(lambda one: one.is_stable)
@@ -98,3 +102,17 @@ def test_scenarios(server: Muster) -> None:
             assert scenario.is_done in (True, False)
     with pytest.raises(NoSuchFault):
         server.scenario("no-such")
+
+
+def test_a_server_ends_with_the_process_that_started_it() -> None:
+    """Also where that is ended by SIGKILL, as a run of tests that takes too long is."""
+    program = (
+        "import sys\nfrom muster.testing import Muster\n"
+        "with Muster(process=True) as muster:\n    print(muster.bootstrap_servers, flush=True)\n    sys.stdin.read()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as test:
+        assert test.stdout is not None
+        host, port = test.stdout.readline().decode().strip().split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            test.kill()
+            assert connection.recv(1) == b""  # the server hangs up
