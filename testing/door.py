@@ -21,6 +21,7 @@ T = TypeVar("T")
 
 PATIENCE_S: Final = 60.0
 """How long a verb that waits for nothing may take; more, and the server hangs."""
+ENDED: Final = "the server was stopped or killed while this waited for it"
 
 
 class Door:
@@ -57,6 +58,13 @@ class Door:
             return future.result(patience_s)
         except WaitFailed as failure:
             raise failure.with_traceback(None) from None  # where in the server it was raised tells a test nothing
+        except concurrent.futures.CancelledError:
+            raise CannotBeDone(ENDED) from None
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                raise  # the verb's own
+            future.cancel()
+            raise CannotBeDone(f"the server has not answered for {patience_s:g} s") from None
         except BaseException:
             future.cancel()
             raise
@@ -87,6 +95,8 @@ class Door:
                 return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)  # type: ignore[no-any-return]  # no types
             except WaitFailed as failure:
                 raise failure.with_traceback(None) from None
+            except concurrent.futures.CancelledError:
+                raise CannotBeDone(ENDED) from None
             except BaseException:
                 future.cancel()
                 raise
@@ -94,6 +104,11 @@ class Door:
             return await asyncio.wrap_future(future)
         except WaitFailed as failure:
             raise failure.with_traceback(None) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # it is the test that is cancelled
+            raise CannotBeDone(ENDED) from None
 
 
 async def _run(verb: Callable[[], T | Awaitable[T]]) -> T:

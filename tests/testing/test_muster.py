@@ -324,3 +324,47 @@ def test_what_it_is_called_in_a_report(server: Muster) -> None:
         "Node(1)",
     ]
     assert repr(server.aio.group("g")) == "AsyncGroup('g')"
+
+
+def test_a_wait_on_a_server_that_is_killed_says_so() -> None:
+    with Muster() as server:
+        waits = threading.Event()
+
+        def kill() -> None:
+            waits.wait()
+            server.kill()
+
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with pytest.raises(CannotBeDone, match="stopped or killed"):
+            server.group("g").wait_until(lambda _: waits.set(), timeout=30)
+        killer.join()
+
+    async def awaited() -> None:
+        async with Muster() as other:
+            begun = threading.Event()
+            waiting = asyncio.create_task(other.group("g").wait_until(lambda _: begun.set(), timeout=30))
+            await asyncio.to_thread(begun.wait)
+            await other.kill()
+            with pytest.raises(CannotBeDone, match="stopped or killed"):
+                await waiting
+
+    asyncio.run(awaited())
+
+
+def test_a_wait_that_the_test_cancels_is_cancelled() -> None:
+    async def cancelled() -> None:
+        async with Muster() as server:
+            begun = threading.Event()
+            waiting = asyncio.create_task(server.group("g").wait_until(lambda _: begun.set(), timeout=30))
+            await asyncio.to_thread(begun.wait)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+    asyncio.run(cancelled())
+
+
+def test_a_verb_that_hangs_says_so() -> None:
+    with Muster() as server, pytest.raises(CannotBeDone, match=r"not answered for 0\.05 s"):
+        server._runner.door.call(lambda: asyncio.sleep(30), patience_s=0.05)
