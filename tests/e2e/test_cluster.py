@@ -331,7 +331,8 @@ def test_a_node_that_is_unregistered_comes_back(nodes: list[ClusterNode]) -> Non
     load.run(60)
     for broker_id in (3, 2, 1):
         assert asyncio.run(unregister(broker_id)) == ErrorCode.NONE
-    load.run(60)
+        load.run(20)
+        until_led_by(nodes, {1, 2, 3})
     assert sorted(load.read, key=int) == [b"%d" % number for number in range(load.sent)]
     until_led_by(nodes, {1, 2, 3})
     for node in nodes:
