@@ -25,7 +25,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
 from tests.e2e.nodes_story import PARTITIONS, RECONNECT_MS, WORKERS, Progress, in_thread
-from tests.e2e.test_cluster import ClusterNode, end, free_port
+from tests.e2e.test_cluster import end, free_port
+from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database, running_postgres
 from tests.support.servers import QUICK
 

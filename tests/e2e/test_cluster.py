@@ -24,6 +24,7 @@ from muster.coordinator.database.store import Identity
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.e2e.conftest import BOOTSTRAP, SERVER
+from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database
 from tests.support.servers import QUICK, MusterServer
 from tests.torture.clients import connected
@@ -31,24 +32,6 @@ from tests.torture.clients import connected
 pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
 PARTITIONS = 6
 LEASE_MS = 2_500
-
-
-class ClusterNode(MusterServer):
-    """A node."""
-
-    def begin(self) -> None:
-        """Run it."""
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.workdir)
-
-    def until_ready(self) -> None:
-        """It serves."""
-        assert self._process is not None
-        assert self.wait_until_ready(self._process) == self.bootstrap
-
-    def signal(self, number: signal.Signals) -> None:
-        assert self._process is not None
-        self._process.send_signal(number)
 
 
 def free_port() -> int:

@@ -5,6 +5,7 @@ May not import the product: here a server is its command line.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,12 @@ class ClusterNode(MusterServer):
     def until_ready(self) -> None:
         """It serves. Raises `ServerError`."""
         assert self._process is not None
-        self.wait_until_ready(self._process)
+        assert self.wait_until_ready(self._process) == self.bootstrap
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it this one."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
 
 class ClusterNodes:
