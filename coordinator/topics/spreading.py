@@ -114,13 +114,18 @@ def _wishes(topic: TopicState, live: Sequence[int], *, prefers: bool) -> list[Wi
 
 
 def _spread(wanted: list[Wish], led: dict[int, int], live: Sequence[int]) -> None:
-    """Let those who lead few take from those who lead many, until none leads two more than another."""
+    """Let those who lead few take from those who lead many, until none leads two more than another; the last
+    partitions go first. Who has taken one never gives one: then it would have taken from who led no more than it.
+    """
+    theirs: dict[int, list[int]] = {node: [] for node in live}
+    for index, (leader, _) in enumerate(wanted):
+        theirs[leader].append(index)
     while True:
         poor = min(live, key=lambda node: (led[node], node))
         rich = max(live, key=lambda node: (led[node], node))
         if led[rich] - led[poor] < 2:
             return
-        index = max(index for index, (leader, _) in enumerate(wanted) if leader == rich)
+        index = theirs[rich].pop()
         others = [one for one in wanted[index][1] if one != poor]
         wanted[index] = poor, (poor, *others)[: max(len(wanted[index][1]), 1)]
         led[rich] -= 1
