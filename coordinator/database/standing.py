@@ -82,7 +82,7 @@ class Standing:
                     return seat, asked_ms
                 if told != "taken" and self._node_id is not None:
                     told = "taken"
-                    what = "this one waits until it stops: give each a node.id of its own, or none"
+                    what = "this one waits for the end of its lease; if it lives, give each its own node.id, or none"
                     _logger.warning("another node has this id", node=self._node_id, what=what)
             await self._pause(stop)
         return None
