@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.node import Node
 from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader
 from muster.coordinator.slices import at_once
@@ -18,8 +19,8 @@ from muster.protocol.messages.describe_topic_partitions import DescribeTopicPart
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from muster.protocol.messages.metadata import MetadataRequest
-from tests.coordinator.api.data_plane import ask_one, data_node, fetch_request, topic_id
-from tests.coordinator.api.harness import FakeTopics, ask, make_group_node
+from tests.coordinator.api.data_plane import ask_one, data_node, fetch_request, send, topic_id
+from tests.coordinator.api.harness import FakeTopics, ask, make_context, make_group_node
 from tests.coordinator.topics.support import batch
 
 THERE = Endpoint("there.example", 9999)
@@ -92,6 +93,19 @@ def requests(node: Node) -> list[Message]:
             ],
         ),
     ]
+
+
+@pytest.mark.parametrize(("partition", "errors"), [(0, []), (1, ["NOT_LEADER_OR_FOLLOWER"])], ids=["leader", "other"])
+def test_who_does_not_lead_ends_the_connection_of_a_producer_without_acks(
+    node: Node, partition: int, errors: list[str]
+) -> None:
+    context = make_context(0, 13)
+    ended: list[CloseConnection] = []
+    context.channel.ended_by(ended.append)
+    rows = [produce.PartitionProduceData(partition, batch(b"x"))]
+    data = [produce.TopicProduceData(topic_id=topic_id(node, "t"), partition_data=rows)]
+    assert send(node, produce.ProduceRequest(acks=0, topic_data=data), context=context).all == [None]
+    assert [refused.facts["error"] for refused in ended] == errors
 
 
 @pytest.mark.parametrize(
