@@ -70,8 +70,11 @@ async def play_groups(
 async def play_transactions(
     servers: Mapping[str, Address], story: Story, topic_ids: Mapping[str, Mapping[str, uuid.UUID]]
 ) -> Outcome:
-    """One history of transactions, with fresh ids and topics."""
-    halves = [Half(name, address, story, _suffix(), topic_ids[name]) for name, address in servers.items()]
+    """One history of transactions, with fresh ids and topics: the same ids on both, so that both hash them to the same
+    partitions, and a coordinator that moves takes the same ids along on each.
+    """
+    suffix = _suffix()
+    halves = [Half(name, address, story, suffix, topic_ids[name]) for name, address in servers.items()]
     return await Pair(halves).play(story)
 
 
