@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.clock import Clock
+from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.cluster.image import NO_BROKER, Broker, ClusterImage, Endpoint, Leader
 from muster.coordinator.database.holdings import Holdings
 from muster.coordinator.database.mailbox import Mailbox
@@ -87,6 +87,7 @@ class Membership:
         """Somebody has written since the last look began."""
         self._due_ms = self._clean_ms = 0
         self._wake: asyncio.Future[None] | None = None
+        self._guarding: Timer | None = None
 
     # -- joining
 
@@ -134,6 +135,7 @@ class Membership:
     def begin(self, nodes: Iterable[Any]) -> None:
         """This is the node, which is about to serve."""
         self._nodes = list(nodes)
+        self._guard()
         self.peers.begin(self._nodes[0].node)
         self.moved()
 
@@ -223,6 +225,21 @@ class Membership:
             if not (self._stopped or self._is_hinted):
                 await self._pause()
 
+    def _guard(self) -> None:
+        """Give up when it is not known for too long what others decide, although the turns of the shipper go on: by
+        then this node would answer out of what was true once.
+        """
+        most_ms = self._settings.broker_session_timeout_ms
+
+        def look() -> None:
+            for_ms = self._clock.mono_ms() - self.keeper.followed_ms
+            if for_ms >= most_ms:
+                self._shipper.failed(f"what other nodes decide could not be read for {for_ms} ms")
+            elif not self._stopped:
+                self._guard()
+
+        self._guarding = self._clock.call_at(self.keeper.followed_ms + most_ms, look)
+
     async def _pause(self) -> None:
         wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wake = wake
@@ -305,4 +322,6 @@ class Membership:
     def stop(self) -> None:
         """Follow no more."""
         self._stopped = True
+        if self._guarding is not None:
+            self._guarding.cancel()
         self.look()

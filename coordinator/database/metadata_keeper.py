@@ -53,6 +53,9 @@ class MetadataKeeper:
         self.began = 0
         """What is known before there are topics."""
         self._following = asyncio.Lock()
+        self.followed_ms = clock.mono_ms()
+        """When the database last told, by the monotonic clock, what this node then lived by, or that there is no more.
+        """
         self._stopped = False
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -139,6 +142,8 @@ class MetadataKeeper:
                 for row in rows:
                     if not self._stopped:
                         await self._take_in(row)
+                        self.followed_ms = self._clock.mono_ms()
+                self.followed_ms = self._clock.mono_ms()
                 if not rows:
                     return
 

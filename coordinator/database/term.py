@@ -5,7 +5,7 @@ it leads, whose appends count when the database has them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from copy import copy as shallow_copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -167,11 +167,10 @@ class Term:
         """Give up: let others lead (`hands_over`), stop serving, bring what is left; whether all that was acknowledged,
         and all else, is there.
         """
-        if hands_over and not self._shipper.failure:
-            await self.membership.leave()
-        self.membership.stop()
+        await self._while_held(self._stop_following(hands_over=hands_over))
         if self._following is not None:
-            await self._following
+            self._following.cancel()
+            await asyncio.wait([self._following])
         await self._keeper.stop()
         await self.membership.stop_fetching()
         if self.server is not None:
@@ -181,3 +180,23 @@ class Term:
         whole = await self._shipper.drain()
         self._files.close()
         return whole
+
+    async def _stop_following(self, *, hands_over: bool) -> None:
+        if hands_over:
+            await self.membership.leave()
+        self.membership.stop()
+        if self._following is not None:
+            await asyncio.wait([self._following])
+
+    async def _while_held(self, work: Coroutine[None, None, None]) -> None:
+        """Do it unless the seat is lost, or until it is: it may wait long for the database, and this node would answer
+        meanwhile, and take what its successor leads, under the same id, for its own.
+        """
+        tasks = [asyncio.create_task(one) for one in (work, self.lost.wait())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.membership.stop()
+        for task in tasks:
+            task.cancel()
+        for found in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(found, Exception):
+                raise found

@@ -35,18 +35,20 @@ class Node:
         self.loop.set_exception_handler(self._met)
         self._fault = fault
         self._held: list[Callable[[], object]] | None = None
-        self.store = FaultyStore(world, tables, self.does, world.rng, timeout_ms=lease_ms // 3)
+        self.store, self.questions = [
+            FaultyStore(world, tables, self.does, world.rng, timeout_ms=lease_ms // 3) for _ in range(2)
+        ]
         self.machine = NodeMachine(self)
         self.clock = self.machine.clock()
         self.server: Any = None
         config = load(listen="127.0.0.1:9092", in_memory=True)
         holder = uuids.draw_uuid_text(world.rng.randbytes)
-        standing = Standing(self.store, self.clock, holder, name, None, lease_ms)
+        standing = Standing(self.questions, self.clock, holder, name, None, lease_ms)
         self._stop = asyncio.Event()
 
         def make_term() -> Term:
             opens = self._open(open_server)
-            return Term(config, self.store, self.store, self.machine, self.clock, None, open_server=opens)
+            return Term(config, self.store, self.questions, self.machine, self.clock, None, open_server=opens)
 
         self._task = self.loop.create_task(standing.live(make_term, self._stop))
         self.turns()
@@ -100,6 +102,10 @@ class Node:
         held, self._held = self._held or [], None
         for what in held:
             self.does(what)
+
+    def cut(self, is_cut: bool) -> None:
+        """Nothing gets through to the database, or all does again."""
+        self.store.is_cut = self.questions.is_cut = is_cut
 
     def stop(self) -> None:
         """SIGTERM."""

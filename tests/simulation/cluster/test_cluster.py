@@ -11,7 +11,7 @@ from muster.coordinator.database.lease import Outcome
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
 from muster.simulation.cluster.database import FaultyStore
 from tests.simulation.cluster.run import play_clusters
-from tests.simulation.cluster.world import play
+from tests.simulation.cluster.world import LEASE_MS, ClusterWorld, play
 
 SEEDS = 6
 
@@ -23,6 +23,31 @@ def test_some_histories() -> None:
     assert played.counts["terms"] > 2 * SEEDS
     assert played.counts["moves"] > 10 * SEEDS
     assert played.counts["acknowledged"] > 500 * SEEDS
+
+
+@pytest.mark.parametrize("seed", [5012, 5072])
+def test_who_has_lost_its_seat_does_not_take_what_its_successor_leads_for_its_own(seed: int) -> None:
+    """Its successor has the same id. In these histories it followed the metadata log to its end, for half a minute,
+    before it stopped.
+    """
+    assert not play(seed).faults
+
+
+def test_who_does_not_hear_what_others_decide_gives_up_although_its_turns_go_on() -> None:
+    world = ClusterWorld(1)
+    try:
+        world.make_calm()
+        assert world.run(lambda: all(node.server is not None and node.server.is_up for node in world.nodes), 10_000)
+        node, server = world.nodes[0], world.nodes[0].server
+        node.questions.is_cut = True
+        since_ms = world.ms
+        assert world.run(lambda: not server.is_up, 3 * LEASE_MS)
+        assert LEASE_MS - 100 <= world.ms - since_ms < LEASE_MS + 500
+        node.questions.is_cut = False
+        assert world.run(lambda: node.server is not server and node.server.is_up, 2 * LEASE_MS)
+        assert not world.faults
+    finally:
+        world.end()
 
 
 def test_a_history_is_its_seed() -> None:

@@ -2,8 +2,8 @@
 
 Each node appends to the partitions that it leads, moves their starts, rolls and compacts them, gives some to other
 nodes, makes and deletes topics. Checked: each leader finds all that those of earlier epochs have acknowledged, where it
-was and as it was; nothing is there twice; no two leaders acknowledge in one epoch; when the faults are over, each
-partition has a leader again.
+was and as it was; nothing is there twice; no two leaders acknowledge in one epoch; who has lost its seat serves no
+more; when the faults are over, each partition has a leader again.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ SETTINGS = LogSettings(log_cleaner_backoff_ms=3_000, log_cleaner_min_cleanable_r
 PLAIN = {"segment.bytes": "1048576", "retention.ms": "-1", "segment.ms": "20000"}
 COMPACTED = {**PLAIN, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
 KEYS = 5
+MOST_ACTS_WITHOUT_SEAT = 10
+"""A node that has lost its seat ends what it does; it does not wait for the database first."""
 TOPICS = {"plain": (PLAIN, 4), "compacted": (COMPACTED, 2)}
 
 
@@ -100,8 +102,10 @@ class ClusterWorld(World):
         self._set_faults(node)
 
     def _set_faults(self, node: Node) -> None:
-        node.store.faults = 0 if self.calm else self.rng.choice((0, 10, 50, 200))
-        node.store.slow_ms = 3 if self.calm else self.rng.choice((3, 30, 1_000, 4_000))
+        faults = 0 if self.calm else self.rng.choice((0, 10, 50, 200))
+        slow_ms = 3 if self.calm else self.rng.choice((3, 30, 1_000, 4_000))
+        for store in (node.store, node.questions):
+            store.faults, store.slow_ms = faults, slow_ms
 
     def _open_server(self, node: Node, machine: Machine, membership: Membership, node_id: int) -> ToyServer:
         self.terms += 1
@@ -122,8 +126,8 @@ class ClusterWorld(World):
         elif what == "pause":
             node.stand_still(rng.choice((100, 5_000, 12_000, 30_000)))
         elif what == "cut":
-            node.store.is_cut = True
-            self.later(rng.choice((500, 5_000, 15_000)), lambda _: setattr(node.store, "is_cut", False))
+            node.cut(True)
+            self.later(rng.choice((500, 5_000, 15_000)), lambda _: node.cut(False))
         elif what.endswith("outage"):
             self.tables.is_down = True
             self.later(15_000 if what[0] == "l" else 2_000, lambda _: setattr(self.tables, "is_down", False))
@@ -141,7 +145,7 @@ class ClusterWorld(World):
         self.calm = True
         self.tables.is_down = False
         for number, node in enumerate(self.nodes):
-            node.store.is_cut = False
+            node.cut(False)
             self._set_faults(node)
             if not node.alive:
                 self._begin(number)
@@ -189,6 +193,7 @@ class ToyServer:
     def __init__(self, world: ClusterWorld, node: Node, machine: Machine, membership: Membership, node_id: int) -> None:
         self.world, self.node, self.machine, self.membership, self.node_id = world, node, machine, membership, node_id
         self.is_up = False
+        self.acts_without_seat = 0
         self.seen: dict[int, Any] = {}
         self.bound = ("nowhere", 0)
 
@@ -231,6 +236,9 @@ class ToyServer:
     def _act(self) -> None:
         if not self.is_up:
             return
+        self.acts_without_seat += bool(self.membership._shipper.failure)
+        if self.acts_without_seat == MOST_ACTS_WITHOUT_SEAT:
+            self.fault(AssertionError("it has lost its seat, and still serves"))
         rng = self.world.rng
         name, (_, count) = rng.choice(list(TOPICS.items()))
         index = rng.randrange(count)
