@@ -388,9 +388,22 @@ def test_check_says_who_comes_in(tmp_path: Path) -> None:
         "  PLAIN knows 1 user.",
         "  They say so again after 5 ms at most.",
         "Who is connected may do everything: there is no authorizer.class.name.",
-        "warning: listener SASL_PLAINTEXT: all can be read on the way that clients send, passwords of PLAIN too; use TLS, "
-        "or listen on 127.0.0.1",
     ]
+    # such a server starts, as Kafka does; who asks is told that it is a mistake
+    assert (said.returncode, said.stderr) == (
+        2,
+        "muster serve: listener SASL_PLAINTEXT at :1: the passwords of PLAIN would be sent in the clear; use SASL_SSL, "
+        "or listen on 127.0.0.1\n",
+    )
+
+
+def test_check_warns_where_only_records_can_be_read_on_the_way(tmp_path: Path) -> None:
+    overrides = ["listeners=SASL_PLAINTEXT://:1", "sasl.enabled.mechanisms=SCRAM-SHA-512"]
+    said = run("serve", "--check", *[word for one in overrides for word in ("--override", one)], cwd=tmp_path)
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.splitlines()[-1] == (
+        "warning: listener SASL_PLAINTEXT: all can be read on the way that clients send; use TLS, or listen on 127.0.0.1"
+    )
 
 
 BEARER = "org.apache.kafka.common.security.oauthbearer"

@@ -129,7 +129,8 @@ def build_parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--check",
         action="store_true",
-        help="only say what this configuration opens to whom; exit status 0, or 2 when it cannot be used",
+        help="only say what this configuration opens to whom; exit status 0, or 2 when it cannot be used, or would "
+        "send passwords in the clear",
     )
     serve.add_argument(
         "--started-lines",

@@ -108,11 +108,14 @@ def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | str |
 
 
 def _check(config: Config, options: argparse.Namespace) -> int:
-    from muster.coordinator.cli.serve_check import sentences
+    from muster.coordinator.cli.serve_check import mistakes, sentences
 
     for line in sentences(config, options.config):
         print(line)
-    return 0
+    found = list(mistakes(config))
+    for line in found:
+        print(f"muster serve: {line}", file=sys.stderr)
+    return 2 if found else 0
 
 
 def _load(options: argparse.Namespace) -> Config:

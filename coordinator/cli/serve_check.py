@@ -1,4 +1,6 @@
-"""`muster serve --check`: what a configuration opens to whom, in sentences. Nothing is opened."""
+"""`muster serve --check`: what a configuration opens to whom, in sentences, and what in it is a mistake. Nothing is
+opened.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,8 @@ def sentences(config: Config, file: Path | None) -> Iterator[str]:
             yield "  It is not encrypted, and clients are not known: each is User:ANONYMOUS."
         if listener.has_sasl:
             yield from _sasl(listener, live, warnings)
-        if not listener.has_tls and not _is_loopback(listener.host):
-            who = "all can be read on the way that clients send, passwords of PLAIN too"
+        if not listener.has_tls and not _is_loopback(listener.host) and not _in_the_clear(listener, live):
+            who = "all can be read on the way that clients send"
             if not listener.has_sasl:
                 who = "it is open to all who reach it, and all they send can be read on the way"
             warnings.append(f"warning: listener {listener.name}: {who}; use TLS, or listen on 127.0.0.1")
@@ -48,6 +50,29 @@ def sentences(config: Config, file: Path | None) -> Iterator[str]:
             warnings.append(f"warning: {TOKEN_SECRET} is given, but no listener has SCRAM: no token can be shown")
     warnings += files_of_others(config, file)
     yield from warnings
+
+
+def mistakes(config: Config) -> Iterator[str]:
+    """What serves, as on Kafka, and what nobody can have meant: passwords that everybody on the way can read."""
+    live = Live(config)
+    for listener in config.listeners:
+        if kinds := _in_the_clear(listener, live):
+            where = show(listener.host, listener.port)
+            yield (
+                f"listener {listener.name} at {where}: {' and '.join(kinds)} would be sent in the clear; use SASL_SSL, "
+                "or listen on 127.0.0.1"
+            )
+
+
+def _in_the_clear(listener: Listener, live: Live) -> list[str]:
+    """Which secrets its clients send over the network so that others can use them. SCRAM shows none."""
+    if not listener.has_sasl or listener.has_tls or _is_loopback(listener.host):
+        return []
+    from muster.coordinator.config.sasl import sasl_settings
+
+    mechanisms = sasl_settings(listener, live).mechanisms
+    kinds = {"PLAIN": "the passwords of PLAIN", "OAUTHBEARER": "the tokens of OAUTHBEARER"}
+    return [what for mechanism, what in kinds.items() if mechanism in mechanisms]
 
 
 def _has_scram(listener: Listener, live: Live) -> bool:
