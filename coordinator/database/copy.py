@@ -33,6 +33,8 @@ class Copied(NamedTuple):
     end_offset: int
     is_whole: bool
     """Whether its batches hold together."""
+    leader_epoch: int = -1
+    """The newest in which something was written; -1: nothing was."""
 
 
 class CopyRefused(Exception):
@@ -101,6 +103,10 @@ class _Writing:
                 self._epochs.append((header.leader_epoch, header.base_offset))
             self.end_offset = header.next_offset
             at += header.size
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._epochs[-1][0] if self._epochs else -1
 
     def close(self) -> None:
         if self._file is not None:
@@ -172,4 +178,4 @@ async def fetch(
         log.end()
     finally:
         log.close()
-    return Copied(row, segments, log.end_offset, log.is_whole)
+    return Copied(row, segments, log.end_offset, log.is_whole, log.leader_epoch)

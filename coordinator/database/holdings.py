@@ -6,7 +6,7 @@ knows already.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
 import structlog
@@ -53,8 +53,11 @@ class Holdings:
         clock: Clock,
         topics: Topics,
         arrived: Callable[[str, int], object],
+        follow: Callable[[], Awaitable[object]],
     ) -> None:
-        """`arrived(topic, partition)` is called when a partition can be served."""
+        """`arrived(topic, partition)` is called when a partition can be served; `follow()` lives by all that was
+        decided, and raises the errors of the store.
+        """
         self._node_id = node_id
         self._store = store
         self._storage = storage
@@ -62,6 +65,7 @@ class Holdings:
         self._clock = clock
         self._topics = topics
         self._arrived = arrived
+        self._follow = follow
         self._coming: dict[tuple[bytes, int], _Wanted] = {}
         self._damaged: dict[tuple[bytes, int], _Wanted] = {}
         """What does not hold together in the database: it is not tried again in this term of leadership."""
@@ -149,6 +153,10 @@ class Holdings:
             found = await copy.fetch(
                 self._store, self._storage, wanted.topic, wanted.partition, wanted.topic_id, self._pause
             )
+            if found.leader_epoch > wanted.leader_epoch:
+                # Others have led it since, and this node has not heard of it: it would lead a part of the log, in an
+                # epoch that is to be another's.
+                await self._follow()
             if self._shipper.has_ended:
                 return False
             topic = self._topics.state.topics_by_id.get(wanted.topic_id)

@@ -104,7 +104,9 @@ class Membership:
         self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew
         self.keeper.topics, self.keeper.slices = topics, slices
         node_id = self.seat.node_id
-        self.holdings = Holdings(node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived)
+        self.holdings = Holdings(
+            node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived, self.keeper.follow
+        )
         topics.moved = self.moved
         state = topics.state
         while not state.features:

@@ -33,6 +33,12 @@ def test_who_has_lost_its_seat_does_not_take_what_its_successor_leads_for_its_ow
     assert not play(seed).faults
 
 
+@pytest.mark.parametrize("seed", [10698, 10712])
+def test_who_fetches_a_log_that_others_have_led_since_does_not_lead_a_part_of_it(seed: int) -> None:
+    """It has not heard of them yet, and finds their epoch in what it has fetched."""
+    assert not play(seed).faults
+
+
 def test_who_does_not_hear_what_others_decide_gives_up_although_its_turns_go_on() -> None:
     world = ClusterWorld(1)
     try:
