@@ -1,10 +1,11 @@
 """The same histories over TCP and on the core beside: Muster's handlers, shards and sockets change nothing. Histories
-of transactions, which have no core beside them, are played on one server twice at the same time.
+of transactions, which have no core beside them, are played on two servers at the same time.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from pathlib import Path
 
 from tests.stories.random.__main__ import NOT_TOLD, OF_CONSUMERS, OF_TRANSACTIONS
@@ -56,20 +57,25 @@ def test_histories_over_tcp_are_what_the_core_says(tmp_path: Path) -> None:
 
 
 def test_histories_of_transactions_are_told_twice_the_same(tmp_path: Path) -> None:
-    server = MusterServer(tmp_path, {**OF_TRANSACTIONS, **NOT_TOLD}, in_memory=True)
-    server.start()
+    # one server each: the same ids are used on both
+    servers = {
+        name: MusterServer(tmp_path / name, {**OF_TRANSACTIONS, **NOT_TOLD}, in_memory=True)
+        for name in ("kafka", "muster")
+    }
 
     async def compare() -> list[Outcome]:
-        session = Session({"kafka": server.address, "muster": server.address}, OF_TRANSACTIONS, TRANSACTIONS)
+        addresses = {name: server.address for name, server in servers.items()}
+        session = Session(addresses, OF_TRANSACTIONS, TRANSACTIONS)
         await session.prepare()
         stories = [TRANSACTIONS.history(number, OF_TRANSACTIONS) for number in OF_TRANSACTIONS_PLAYED]
         outcomes = await asyncio.gather(*map(session.play, stories))
         return [one if one.difference is None else await session.play(one.story) for one in outcomes]
 
-    try:
+    with ExitStack() as started:
+        for server in servers.values():
+            server.start()
+            started.callback(server.stop)
         outcomes = asyncio.run(compare())
-    finally:
-        server.stop()
     assert [one.difference for one in outcomes] == [None] * len(OF_TRANSACTIONS_PLAYED)
     assert sum(one.alike for one in outcomes) > 15 * len(OF_TRANSACTIONS_PLAYED)
 
