@@ -129,7 +129,7 @@ class TestGroups:
     ) -> None:
         async with running(data_dir=tmp_path, topics=["t:1"]) as server, connected(server) as client:
             await client.ask(commit(7), 9)
-        monkeypatch.setattr("muster.coordinator.server.LOAD_BEFORE_LISTENING_MS", -1)
+        monkeypatch.setattr("muster.coordinator.server.server.LOAD_BEFORE_LISTENING_MS", -1)
         held: list[Loader] = []
         monkeypatch.setattr(Loader, "_turn", lambda self: held.append(self))
         async with running(data_dir=tmp_path) as server, connected(server) as client:

@@ -229,9 +229,9 @@ def test_the_log_of_the_server_is_kept_and_nobody_else_s(server: Muster, capsys:
     log = structlog.get_logger("mine")
     with structlog.testing.capture_logs() as lines:
         log.warning("of the test")
-        import muster.coordinator.server as of_server
+        from muster.coordinator.server import process
 
-        of_server.log.warning("of a server in this thread")
+        process.log.warning("of a server in this thread")
     assert [line["event"] for line in lines] == ["of the test", "of a server in this thread"]
     assert str(server.lines.since(0)[0]).startswith("info muster.server: listening")
     assert server.lines.since(server.lines.count) == []

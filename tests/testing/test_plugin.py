@@ -162,8 +162,8 @@ async def test_before(muster, muster_topic, muster_group):
 
 async def test_it(muster, muster_topic):
     def warn():
-        from muster.coordinator import server
-        server.log.warning("something is wrong", what="it")
+        from muster.coordinator.server import process
+        process.log.warning("something is wrong", what="it")
     await muster.door.awaited(warn)
     async with consuming(muster, muster_topic.name, "billing", client_id="lonely"):
         await muster.aio.group("billing").wait_stable(members=2, timeout=0.2)

@@ -1,0 +1,9 @@
+"""The composition root: the rooms put together to a server, and the process that it is.
+
+The only place that knows all rooms. `Server` can be used in a test's own event loop; `run` is the whole process.
+"""
+
+from muster.coordinator.server.process import SWITCH_S, Serve, run, serve, stopping_at_signals
+from muster.coordinator.server.server import THIS_MACHINE, Server
+
+__all__ = ["SWITCH_S", "THIS_MACHINE", "Serve", "Server", "run", "serve", "stopping_at_signals"]

@@ -1,0 +1,75 @@
+"""The data of a server while it runs: the logs, in their directory or in memory, and who looks after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.config import Config
+from muster.coordinator.file_limits import PROCESS_FILES
+from muster.coordinator.log import FilesystemSync, LogManager, LogSettings
+from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.log.directory_monitor import monitoring
+from muster.coordinator.log.maintenance import Maintenance
+from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
+from muster.coordinator.machine import Machine
+
+log = structlog.get_logger("muster.server")
+
+SYNC_THREADS: Final = 4
+"""Threads that wait for the disk."""
+
+
+class Data:
+    """Open from the beginning; `close` once. `logs`: all of them; `identity`: of the cluster and the node."""
+
+    def __init__(
+        self, config: Config, machine: Machine, clock: Clock, post: Callable[[Callable[[], object]], object]
+    ) -> None:
+        """`post`: runs a callable on the event loop soon, from any thread. Raises OSError and the errors of
+        `log.LogManager.open`.
+        """
+        self._clock = clock
+        self._machine = machine
+        self._post = post
+        self._maintenance: Maintenance | None = None
+        self._cleaner: Cleaner | None = None
+        self.is_bounded = PROCESS_FILES.ask()
+        """Whether the process may have so many files only."""
+        OF_THIS_PROCESS.most = PROCESS_FILES.most_logs if self.is_bounded else None
+        sync = None if config.data_dir is None else machine.workers(post, SYNC_THREADS)
+        storage, settings = machine.storage(config.data_dir), config.settings(LogSettings)
+        self.logs = LogManager(storage, settings, sync=sync, engine=machine.engine())
+        self.identity = self.logs.open(
+            cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=machine.draw_uuid
+        )
+        if self.logs.needs_recovery:
+            log.warning("the last stop was not clean: logs are checked from their recovery points on",
+                        directory=str(config.data_dir))  # fmt: skip
+        self._filesystem: FilesystemSync | None = machine.whole_disk(config.data_dir)
+        self._stop_watching = monitoring(self.logs, clock.machine, sync)
+        if self._filesystem is not None:
+            self.logs.share_sync(self._filesystem.sync, clock.machine)
+
+    def look_after(self) -> None:
+        """From now on logs are synced, deleted and compacted as their settings say."""
+        logs, clock, machine = self.logs, self._clock, self._machine
+        self._maintenance = Maintenance(logs, clock)
+        self._maintenance.start()
+        cleaners = machine.workers(self._post, max(logs.settings.log_cleaner_threads, 1))
+        self._cleaner = Cleaner(logs, clock, cleaners, cpu_share=machine.cleaner_cpu_share)
+        self._cleaner.start()
+
+    def close(self, *, clean: bool) -> None:
+        """`clean`: what is left to write is written, and the next start need not check it."""
+        if self._maintenance is not None:
+            self._maintenance.stop()
+        if self._cleaner is not None:
+            self._cleaner.stop()
+        self._stop_watching()
+        self.logs.close(clean=clean)
+        if self._filesystem is not None:
+            self._filesystem.close()

@@ -1,0 +1,115 @@
+"""The process that a server is: from its start to the signal that ends it, on the event loop that is there."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, Final, Protocol
+
+import structlog
+
+from muster.coordinator import collector
+from muster.coordinator.config import Config
+from muster.coordinator.net.listener import WILDCARDS
+from muster.coordinator.server.server import Server
+
+log = structlog.get_logger("muster.server")
+
+SWITCH_S: Final = 0.001
+"""How long a thread that computes may keep the event loop waiting at each of its turns; Python's default is 5 ms."""
+
+
+class Beside(Protocol):
+    """What runs beside a server, from before it is ready to its stop."""
+
+    async def start(self) -> None:
+        """The server listens. Raises OSError."""
+
+    async def stop(self) -> None:
+        """The server is about to stop; harmless when it was not started."""
+
+
+async def serve(
+    config: Config, ready: Callable[[str, int], None], server: Server | None = None, *, beside: Beside | None = None
+) -> None:
+    """Start, call `ready(host, port)` with the address of the first listener, and stop at SIGTERM, SIGINT or SIGHUP.
+
+    `server`: the one of this configuration, when it was made already.
+    """
+    # before the start, for it may be long; the first process of a container has no other handlers
+    stop = stopping_at_signals()
+    # what was loaded lives as long as the process: the collector need not walk through it again and again
+    server = Server(config, loaded=gc.freeze) if server is None else server
+    await server.start()
+    if beside is not None:
+        try:
+            await beside.start()
+        except OSError:
+            await server.stop()
+            raise
+    sys.setswitchinterval(SWITCH_S)
+    collector.begin()
+    first = server.bound[0]
+    if not stop.is_set():
+        ready("localhost" if first.host in WILDCARDS else first.host, first.port)
+    await stop.wait()
+    if beside is not None:
+        await beside.stop()
+    await server.stop()
+    log.info("stopped")
+
+
+def stopping_at_signals() -> asyncio.Event:
+    """Have the running event loop log its faults, and set the event at SIGTERM, SIGINT or SIGHUP."""
+    loop, stop, signals = asyncio.get_running_loop(), asyncio.Event(), _signals_to_stop()
+    loop.set_exception_handler(_log_exception)
+    for number in signals:
+        loop.add_signal_handler(number, _on_signal, loop, number, stop, signals)
+    return stop
+
+
+def _signals_to_stop() -> list[signal.Signals]:
+    """SIGTERM, SIGINT, and SIGHUP unless it is ignored (nohup) or not known (Windows)."""
+    stopping = [signal.SIGTERM, signal.SIGINT]
+    hangup = getattr(signal, "SIGHUP", None)
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:
+        stopping.append(hangup)
+    return stopping
+
+
+def _on_signal(
+    loop: asyncio.AbstractEventLoop, number: int, stop: asyncio.Event, signals: Iterable[signal.Signals]
+) -> None:
+    log.info("stopping", signal=signal.Signals(number).name)
+    stop.set()
+    for one in signals:
+        # a second signal ends the process at once
+        loop.remove_signal_handler(one)
+
+
+def _log_exception(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    log.error(context.get("message", "a fault in the event loop"), exc_info=context.get("exception"))
+
+
+Serve = Callable[[Config, Callable[[str, int], None]], Coroutine[Any, Any, None]]
+
+
+def run(config: Config, ready: Callable[[str, int], None], serve: Serve = serve) -> int:
+    """The whole process, on uvloop where it is installed. Returns the exit status; raises as `Server.start`. `serve`:
+    what is run, from its start to its end.
+    """
+    try:
+        import uvloop
+    except ImportError:
+        # not the other loop that Windows has: it knows no sockets that are ready, which the listener asks for
+        factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
+    else:
+        factory = uvloop.new_event_loop
+    # until it is up nothing is worth collecting, and a walk through all that was imported takes 20 ms
+    gc.disable()
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(serve(config, ready))
+    return 0
