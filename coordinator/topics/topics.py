@@ -1,44 +1,38 @@
-"""The topics of this node: the catalogue and the partitions that it says there are.
+"""The topics of this node, as other rooms see them: found, changed by jobs, and told of.
 
-`Topics` puts the modules of this room together: it writes changes through the catalogue, opens and deletes logs as its
-records say, and gives every subscriber the new immutable image. It knows no request and no socket.
+`Topics` puts the modules of this room together: it decides what a change is to write, has it written by the catalogue,
+and gives every subscriber the new immutable image. It knows no request and no socket.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
-from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
+from muster.coordinator.log import Identity, LogManager
 from muster.coordinator.log.storage.shared_sync import Waiter
 from muster.coordinator.slices import Job, OneByOne
 from muster.coordinator.topics import leadership
-from muster.coordinator.topics.adopt import ADOPTED, adopted, before_take_over, on_disk, take_over
+from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
-from muster.coordinator.topics.creation import USE_DEFAULT, Home, NewTopic, check_name, decide_creation, decide_growth
-from muster.coordinator.topics.dynamic_configs import DynamicConfigs
+from muster.coordinator.topics.creation import USE_DEFAULT, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.internal_topics import internal_topic
 from muster.coordinator.topics.keeper import Keeper
-from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog, encode
+from muster.coordinator.topics.metadata_log import MetadataLog
 from muster.coordinator.topics.metadata_state import MetadataState, TopicState
 from muster.coordinator.topics.names import (
     EVENTS_OF,
     GROUP_OFFSETS_TOPIC,
     INTERNAL_TOPICS,
-    METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
 )
-from muster.coordinator.topics.offline_retry import Failed, OfflineRetry
-from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
 from muster.coordinator.topics.partition import Partition
-from muster.coordinator.topics.pending_changes import PendingChanges
-from muster.coordinator.topics.rebuild_topics import lost_topics, open_metadata_log, tells_nothing
+from muster.coordinator.topics.partition_maintenance import PartitionMaintenance
 from muster.coordinator.topics.settings import TopicSettings
-from muster.coordinator.topics.stray_folders import Strays
+from muster.coordinator.topics.start import load_own, load_shared
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -65,9 +59,6 @@ _OF_LEADERS = frozenset(
     )
 )  # fmt: skip
 _OF_ACLS = frozenset(("AccessControlEntryRecord", "RemoveAccessControlEntryRecord"))
-
-CLOSED_AT_ONCE = 20
-"""Partitions of a deleted topic whose logs are closed and renamed in one step."""
 
 
 class Topics:
@@ -98,18 +89,15 @@ class Topics:
         self.logs = logs
         self.configs = configs
         self.draw_uuid = draw_uuid
-        self.open = OpenTopics(logs, self._config_of, self._waits_for_sync)
+        self._catalogue = Catalogue(clock, logs, identity, configs, racks, draw_uuid, self._waits_for_sync)
+        self.open = self._catalogue.open
         self.by_name: Mapping[str, Topic] = self.open.by_name
         self.by_id: Mapping[bytes, Topic] = self.open.by_id
-        self.dynamic_configs = DynamicConfigs(configs, clock, identity.node_id, self.open)
-        self.metadata_log: MetadataLog
-        self._pending: PendingChanges
-        self.racks: Mapping[int, str | None] = {identity.node_id: None} if racks is None else racks
-        directory_id = base64.urlsafe_b64decode(identity.directory_id + "==")
-        self.home = Home(identity.node_id, directory_id, dict(self.racks), draw=self._draw_below)
+        self.dynamic_configs = self._catalogue.dynamic_configs
+        self.racks = self._catalogue.racks
+        self.home = self._catalogue.home
         self._partitions_are_given = partitions_are_given
         self.image = TopicsImage({}, 0)
-        self._strays: Strays
         self._subscribers: list[Callable[[TopicsImage], object]] = []
         self._acl_subscribers: list[Callable[[Iterable[Message]], object]] = []
         self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
@@ -123,16 +111,15 @@ class Topics:
         """Called with each partition that this process leads no more, when all know that; before its log goes."""
         self._producer_ids = range(0)
 
-    def _draw_below(self, number: int) -> int:
-        return int.from_bytes(self.draw_uuid()) % number
-
     @property
     def state(self) -> MetadataState:
         """What the metadata log says."""
-        return self.metadata_log.state
+        return self._catalogue.metadata_log.state
 
-    def _config_of(self, name: str) -> LogConfig:
-        return self.configs.log_config(self.state.topic_configs(name))
+    @property
+    def metadata_log(self) -> MetadataLog:
+        """The log itself; none before `load`."""
+        return self._catalogue.metadata_log
 
     def _waits_for_sync(self, name: str) -> bool:
         return name in _OF_COORDINATORS and self.settings.muster_offsets_durability == "commit"
@@ -140,95 +127,15 @@ class Topics:
     # -- starting
 
     def load(self) -> None:
-        """Replay the metadata log and open the log of every partition; what does not fit is seen to by `strays`."""
-        log, lost = open_metadata_log(self.logs)
-        self.metadata_log = MetadataLog(log)
-        if self._keeper is not None:
-            self._load_kept()
-            return
-        self.metadata_log.load(self.clock.now(), self.configs.broker.static.text(MIN_INSYNC_REPLICAS))
-        self.metadata_log.begin(self.racks, self.draw_uuid, self.clock.now())
-        self._see_brokers()
-        self._begin()
-        lost = lost or tells_nothing(self.logs, self.state)
-        if lost:
-            self._append(
-                lost_topics(self.logs, self.state, self.home, self._internal, self.draw_uuid, self.clock.now().wall_ms)
-            )
-        for name in ADOPTED:
-            self._adopt(name)
-        Strays(self.logs, self.state, lost=lost).look()
-        # whatever was lost, what is made from here on is known
-        self._strays = Strays(self.logs, self.state, lost=False)
-        self._append(leadership.of_strangers(self.state, self.racks))
-        self._see_brokers()
-        self._open_all()
-
-    def _load_kept(self) -> None:
-        """`load` where others write too: what the log says is so, and no partition is here yet."""
-        self.metadata_log.replay()
-        self._see_brokers()
-        self._begin()
-        self._open_all()
-
-    def _begin(self) -> None:
-        self.dynamic_configs.take_in(self.state)
-        self._pending = PendingChanges(
-            lambda: self.state.version, self._when_written, self.state.image, self._publish, self.logs.remove
-        )
-
-    def _open_all(self) -> None:
+        """Read the metadata log and open the log of every partition that this process has."""
+        if self._keeper is None:
+            load_own(self._catalogue, self._publish, self._internal, self._partitions_are_given)
+        else:
+            load_shared(self._catalogue, self._publish)
         for state in self.state.topics.values():
             self.open.open(state)
         self.publish()
-        self._expire_producers_later()
-        OfflineRetry(self.clock, self._offline).start()
-
-    def _see_brokers(self) -> None:
-        """New partitions are placed on the brokers that are registered now."""
-        home, brokers = self.home, self.state.brokers
-        home.racks = {broker_id: brokers[broker_id].rack for broker_id in sorted(brokers)}
-        home.fenced = frozenset(broker_id for broker_id, broker in brokers.items() if broker.fenced)
-
-    def _offline(self) -> Iterator[Failed] | None:
-        """What `OfflineRetry` is to open again; None after the end."""
-        if not self.logs.is_open:
-            return None
-        return self._failed_logs() if self.logs.gone is None else iter(())
-
-    def _failed_logs(self) -> Iterator[Failed]:
-        if self.metadata_log.log.failure is not None:
-            yield METADATA_TOPIC, 0, self._reopen_metadata_log
-        if self.metadata_log.log.failure is None:
-            self._pending.resume()  # what waited while the data directory was away
-        yield from self.open.failed_logs()
-
-    def _reopen_metadata_log(self) -> None:
-        self.metadata_log.use_log(self.logs.reopen(METADATA_TOPIC, 0))
-        self._pending.resume()
-
-    def _expire_producers_later(self) -> None:
-        def expire() -> None:
-            for topic in self.by_name.values():
-                for partition in topic.partitions:
-                    if partition is not None:
-                        partition.expire_producers(self.clock.now(), self.settings.producer_id_expiration_ms)
-            self._expire_producers_later()
-
-        interval_ms = self.settings.producer_id_expiration_check_interval_ms
-        self.clock.call_at(self.clock.now().mono_ms + interval_ms, expire)
-
-    def _adopt(self, name: str) -> None:
-        """The partitions of the coordinators on the disk belong to this node, also those that were copied there."""
-        state = self.state.topics.get(name)
-        if state is not None:
-            place = name, state.topic_id, len(state.partitions)
-            self._write(before_take_over(self.logs, self.state, self.home, *place))
-            take_over(self.logs, *place)
-            return
-        wanted = self._internal(name) if on_disk(self.logs, name) else None
-        if wanted is not None:
-            self._write(adopted(self.logs, self.state, wanted, self.home, self._partitions_are_given(name)))
+        PartitionMaintenance(self._catalogue, lambda: self.settings).start()
 
     def subscribe(self, callback: Callable[[TopicsImage], object]) -> None:
         """Give each new image to `callback`; the present one is `image`."""
@@ -261,7 +168,7 @@ class Topics:
         if not validate_only and self._keeper is not None:
             yield from _deciding(self._keeper, decide)
         elif not validate_only:
-            yield from self._make(topic.name, topic.topic_id, records)
+            yield from self._catalogue.making(topic.name, topic.topic_id, records)
         return len(placed), len(placed[0].replicas)
 
     def ensuring(self, name: str, partitions: int = USE_DEFAULT, charge: Charge | None = None) -> Job[Topic]:
@@ -321,7 +228,7 @@ class Topics:
         if not validate_only and self._keeper is not None:
             yield from _deciding(self._keeper, decide)
         elif not validate_only:
-            yield from self._make(name, self.by_name[name].topic_id, records)
+            yield from self._catalogue.making(name, self.by_name[name].topic_id, records)
 
     def deleting(self, topic: Topic, charge: Charge | None = None) -> Job[None]:
         """Delete a topic, and its records once that is durable. Raises `ApiError` when the metadata log cannot be
@@ -341,24 +248,8 @@ class Topics:
         if self._keeper is not None:
             yield from _deciding(self._keeper, decide)
             return
-        self._append(records)
-        yield from self._forgetting(topic)
-
-    def _forgetting(self, topic: Topic) -> Job[None]:
-        """The records say that the topic is deleted: its logs go."""
-        self.open.forget(topic)
-        doomed: list[str] = []
-        try:
-            for start in range(0, len(topic.partitions), CLOSED_AT_ONCE):
-                indexes = range(start, min(start + CLOSED_AT_ONCE, len(topic.partitions)))
-                for index in indexes:
-                    partition = topic.partitions[index]
-                    if partition is not None:
-                        partition.close()
-                doomed += self.logs.delete(topic.name, *indexes, topic_id=topic.topic_id)
-                yield None
-        finally:
-            self._pending.changed(topics=True, doomed=doomed)
+        self._catalogue.append(records)
+        yield from self._catalogue.forgetting(topic)
 
     def setting_configs(self, resource_type: int, name: str, changes: Mapping[str, str | None]) -> Job[None]:
         """Set (text) or unset (None) checked configs of a resource. Raises `ApiError`."""
@@ -385,7 +276,7 @@ class Topics:
         if self._keeper is not None:
             yield from _deciding(self._keeper, lambda: records)
         else:
-            self._write(records)
+            self._catalogue.write(records)
             self._tell(records)
 
     def _tell(self, records: Sequence[Message]) -> None:
@@ -408,7 +299,7 @@ class Topics:
         ]
         self.dynamic_configs.written(records, state)
         self._tell(records)
-        self._see_brokers()
+        self._catalogue.see_brokers()
         for touched in {state.touched_by(record): None for record in records}:
             if touched is not None:
                 self.open.open(touched)
@@ -421,8 +312,8 @@ class Topics:
         for topic, indexes in moved.items():
             left += self.open.relieve(topic, indexes, self.home.node_id)
         for forgotten in gone:
-            yield from self._forgetting(forgotten)
-        self._pending.changed(topics=True)
+            yield from self._catalogue.forgetting(forgotten)
+        self._catalogue.pending.changed(topics=True)
         if gone or any(type(record).__name__ in _OF_LEADERS for record in records):
             self.moved()
         for partition in left:
@@ -438,8 +329,8 @@ class Topics:
         """
         touched = leadership.places(self.state, records)
         before = {place: place.topic.leader_epoch(place.partition) for place in touched}
-        self._append(records)
-        self._see_brokers()
+        self._catalogue.append(records)
+        self._catalogue.see_brokers()
         moved: dict[TopicState, list[int]] = {}
         for place, epoch in before.items():
             if place.topic.leader_epoch(place.partition) != epoch:
@@ -447,7 +338,7 @@ class Topics:
         left: list[Partition] = []
         for topic, indexes in moved.items():
             left += self.open.hand_over(topic, indexes, anew=anew)
-        self._pending.changed(topics=bool(touched))
+        self._catalogue.pending.changed(topics=bool(touched))
         return left
 
     def drawing_producer_id(self) -> Job[int]:
@@ -457,7 +348,7 @@ class Topics:
             end = start + PRODUCER_ID_BLOCK
             block = [ProducerIdsRecord(broker_id=self.home.node_id, broker_epoch=0, next_producer_id=end)]
             if self._keeper is None:
-                self._write(block)
+                self._catalogue.write(block)
             elif not (yield from self._keeper.writing(block)):
                 continue
             self._producer_ids = range(start, end)
@@ -465,78 +356,15 @@ class Topics:
         self._producer_ids = self._producer_ids[1:]
         return drawn
 
-    def _make(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:
-        """Make the logs of new partitions, and only then write the records that say there are such: of what cannot be
-        made nothing is there. Raises `ApiError`.
-        """
-        given = {record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value}
-        config = self.configs.log_config({**self.state.topic_configs(name), **given})
-        made: dict[int, Partition | None] = {}
-        encoded: list[bytes] = []
-        try:
-            for record in records:
-                encoded.append(encode(record))
-                if isinstance(record, PartitionRecord):
-                    index = record.partition_id
-                    self._strays.clear_way(name, index)
-                    made[index] = None
-                    made[index] = self.open.open_partition(name, topic_id, index, record.leader_epoch, config)
-                yield None
-            self._write(records, encoded, made)
-        except (DamagedLog, LogOffline, OSError, ApiError) as error:
-            for index in made:
-                self.logs.remove(self.logs.delete(name, index))  # nothing was in its place before
-                yield None
-            if isinstance(error, ApiError):
-                raise
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def _append(self, records: Sequence[Message], encoded: Sequence[bytes] | None = None) -> None:
-        """Raises `ApiError` when the metadata log cannot be written."""
-        try:
-            self.metadata_log.write(records, self.clock.now(), encoded)
-        except LogOffline as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
-
-    def _write(
-        self,
-        records: Sequence[Message],
-        encoded: Sequence[bytes] | None = None,
-        made: Mapping[int, Partition | None] = NOTHING_MADE,
-    ) -> None:
-        """`encoded`: the same records, if they were encoded beforehand; `made`: the partitions of which they tell, if
-        these are open already. Raises `ApiError`.
-        """
-        self._append(records, encoded)
-        self.dynamic_configs.written(records, self.state)
-        touched = {self.state.touched_by(record): None for record in records}
-        for state in touched:
-            if state is not None:
-                self.open.open(state, made)
-        self._pending.changed(topics=touched != {None: None})
-
     def publish(self) -> None:
         """Give the present image to all subscribers at once: before the first client comes."""
-        self._pending.publish()
+        self._catalogue.pending.publish()
 
     def when_durable(self, callback: Waiter) -> None:
         """Call `callback(None)` once all changes so far are on the disk and the groups know of them: at once, or soon;
         `callback(error)` when the disk fails. A change is acknowledged after this.
         """
-        self._pending.when_durable(callback)
-
-    def _when_written(self, callback: Waiter) -> None:
-        """Call back when the folders and the records of all changes so far are on the disk. One sync does both."""
-        log = self.metadata_log.log
-        failures: list[LogOffline | None] = []
-
-        def ended(failure: LogOffline | None) -> None:
-            failures.append(failure)
-            if len(failures) == 2:
-                callback(failures[0] or failures[1])
-
-        self.logs.folders.when_folders_durable(ended)
-        log.when_durable(log.end_offset, ended)
+        self._catalogue.pending.when_durable(callback)
 
     def _publish(self, image: TopicsImage) -> None:
         self.image = image

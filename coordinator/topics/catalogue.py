@@ -1,0 +1,180 @@
+"""The catalogue: what the metadata log says there is, and the open partitions that it speaks of.
+
+A change is written here, and in force at once: logs are opened and closed as its records say. Who waits for it to be
+durable, and what then goes to all who want to know, is `pending_changes`. What is to change is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from muster.coordinator.clock import Clock
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
+from muster.coordinator.log.storage.shared_sync import Waiter
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.configs import TopicConfigs
+from muster.coordinator.topics.creation import Home
+from muster.coordinator.topics.dynamic_configs import DynamicConfigs
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_log import MetadataLog, encode
+from muster.coordinator.topics.metadata_state import MetadataState
+from muster.coordinator.topics.names import METADATA_TOPIC
+from muster.coordinator.topics.open_topics import NOTHING_MADE, OpenTopics
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.pending_changes import PendingChanges
+from muster.coordinator.topics.stray_folders import Strays
+from muster.coordinator.topics.topic import Topic
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
+from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+
+CLOSED_AT_ONCE: Final = 20
+"""Partitions of a deleted topic whose logs are closed and renamed in one step."""
+
+
+class Catalogue:
+    """`begin` once, when the metadata log is open; nothing but `home`, `racks` and `logs` is of use before."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        logs: LogManager,
+        identity: Identity,
+        configs: TopicConfigs,
+        racks: Mapping[int, str | None] | None,
+        draw_uuid: Callable[[], bytes],
+        waits_for_sync: Callable[[str], bool],
+    ) -> None:
+        """`racks`: of each broker of this process; None: there is the one of `identity`. `waits_for_sync`: whether the
+        records of a topic count only once they are synced.
+        """
+        self.clock = clock
+        self.logs = logs
+        self.configs = configs
+        self.draw_uuid = draw_uuid
+        self.open = OpenTopics(logs, self._config_of, waits_for_sync)
+        self.dynamic_configs = DynamicConfigs(configs, clock, identity.node_id, self.open)
+        self.racks: Mapping[int, str | None] = {identity.node_id: None} if racks is None else racks
+        directory_id = base64.urlsafe_b64decode(identity.directory_id + "==")
+        self.home = Home(identity.node_id, directory_id, dict(self.racks), draw=self._draw_below)
+        self.metadata_log: MetadataLog
+        self.pending: PendingChanges
+        self.strays: Strays
+        """Clears the way for new partitions."""
+
+    def _draw_below(self, number: int) -> int:
+        return int.from_bytes(self.draw_uuid()) % number
+
+    @property
+    def state(self) -> MetadataState:
+        """What the metadata log says."""
+        return self.metadata_log.state
+
+    def _config_of(self, name: str) -> LogConfig:
+        return self.configs.log_config(self.state.topic_configs(name))
+
+    def begin(self, publish: Callable[[TopicsImage], object]) -> None:
+        """The metadata log is read. `publish` is given each new image of the topics once it is durable."""
+        self.see_brokers()
+        self.dynamic_configs.take_in(self.state)
+        self.pending = PendingChanges(
+            lambda: self.state.version, self._when_written, self.state.image, publish, self.logs.remove
+        )
+
+    def see_brokers(self) -> None:
+        """New partitions are placed on the brokers that are registered now."""
+        home, brokers = self.home, self.state.brokers
+        home.racks = {broker_id: brokers[broker_id].rack for broker_id in sorted(brokers)}
+        home.fenced = frozenset(broker_id for broker_id, broker in brokers.items() if broker.fenced)
+
+    # -- changing
+
+    def append(self, records: Sequence[Message], encoded: Sequence[bytes] | None = None) -> None:
+        """Write records; nothing is opened or closed by them. `encoded`: the same records, if they were encoded
+        beforehand. Raises `ApiError` when the metadata log cannot be written.
+        """
+        try:
+            self.metadata_log.write(records, self.clock.now(), encoded)
+        except LogOffline as error:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def write(
+        self,
+        records: Sequence[Message],
+        encoded: Sequence[bytes] | None = None,
+        made: Mapping[int, Partition | None] = NOTHING_MADE,
+    ) -> None:
+        """Write records, and live by them. `encoded`: as for `append`; `made`: the partitions of which they tell, if
+        these are open already. Raises `ApiError`.
+        """
+        self.append(records, encoded)
+        self.dynamic_configs.written(records, self.state)
+        touched = {self.state.touched_by(record): None for record in records}
+        for state in touched:
+            if state is not None:
+                self.open.open(state, made)
+        self.pending.changed(topics=touched != {None: None})
+
+    def making(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:
+        """Make the logs of new partitions, and only then write the records that say there are such: of what cannot be
+        made nothing is there. Raises `ApiError`.
+        """
+        given = {record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value}
+        config = self.configs.log_config({**self.state.topic_configs(name), **given})
+        made: dict[int, Partition | None] = {}
+        encoded: list[bytes] = []
+        try:
+            for record in records:
+                encoded.append(encode(record))
+                if isinstance(record, PartitionRecord):
+                    index = record.partition_id
+                    self.strays.clear_way(name, index)
+                    made[index] = None
+                    made[index] = self.open.open_partition(name, topic_id, index, record.leader_epoch, config)
+                yield None
+            self.write(records, encoded, made)
+        except (DamagedLog, LogOffline, OSError, ApiError) as error:
+            for index in made:
+                self.logs.remove(self.logs.delete(name, index))  # nothing was in its place before
+                yield None
+            if isinstance(error, ApiError):
+                raise
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    def forgetting(self, topic: Topic) -> Job[None]:
+        """The records say that the topic is deleted: its logs go."""
+        self.open.forget(topic)
+        doomed: list[str] = []
+        try:
+            for start in range(0, len(topic.partitions), CLOSED_AT_ONCE):
+                indexes = range(start, min(start + CLOSED_AT_ONCE, len(topic.partitions)))
+                for index in indexes:
+                    partition = topic.partitions[index]
+                    if partition is not None:
+                        partition.close()
+                doomed += self.logs.delete(topic.name, *indexes, topic_id=topic.topic_id)
+                yield None
+        finally:
+            self.pending.changed(topics=True, doomed=doomed)
+
+    def _when_written(self, callback: Waiter) -> None:
+        """Call back when the folders and the records of all changes so far are on the disk. One sync does both."""
+        log = self.metadata_log.log
+        failures: list[LogOffline | None] = []
+
+        def ended(failure: LogOffline | None) -> None:
+            failures.append(failure)
+            if len(failures) == 2:
+                callback(failures[0] or failures[1])
+
+        self.logs.folders.when_folders_durable(ended)
+        log.when_durable(log.end_offset, ended)
+
+    def reopen_metadata_log(self) -> None:
+        """Open it anew after a failure. Raises a LogError."""
+        self.metadata_log.use_log(self.logs.reopen(METADATA_TOPIC, 0))
+        self.pending.resume()

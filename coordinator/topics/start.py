@@ -1,0 +1,72 @@
+"""What a node makes of its data at a start: the metadata log is read, and what does not fit it is seen to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.topics import leadership
+from muster.coordinator.topics.adopt import ADOPTED, adopted, before_take_over, on_disk, take_over
+from muster.coordinator.topics.catalogue import Catalogue
+from muster.coordinator.topics.creation import NewTopic
+from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog
+from muster.coordinator.topics.rebuild_topics import lost_topics, open_metadata_log, tells_nothing
+from muster.coordinator.topics.stray_folders import Strays
+
+Publish = Callable[[TopicsImage], object]
+
+
+def load_shared(catalogue: Catalogue, publish: Publish) -> None:
+    """Where other processes write the metadata log too: what it says is so, and no partition is here yet."""
+    log, _ = open_metadata_log(catalogue.logs)
+    catalogue.metadata_log = MetadataLog(log)
+    catalogue.metadata_log.replay()
+    catalogue.begin(publish)
+
+
+def load_own(
+    catalogue: Catalogue,
+    publish: Publish,
+    internal: Callable[[str], NewTopic | None],
+    partitions_are_given: Callable[[str], bool],
+) -> None:
+    """Replay the metadata log, and bring the folders of partitions in line with it, or it with them; none is open yet.
+
+    `internal`: how such a topic is made anew; `partitions_are_given`: an operator has said how many there are to be,
+    whatever is on the disk.
+    """
+    logs, clock, draw_uuid = catalogue.logs, catalogue.clock, catalogue.draw_uuid
+    log, lost = open_metadata_log(logs)
+    metadata_log = catalogue.metadata_log = MetadataLog(log)
+    metadata_log.load(clock.now(), catalogue.configs.broker.static.text(MIN_INSYNC_REPLICAS))
+    metadata_log.begin(catalogue.racks, draw_uuid, clock.now())
+    catalogue.begin(publish)
+    lost = lost or tells_nothing(logs, catalogue.state)
+    if lost:
+        catalogue.append(lost_topics(logs, catalogue.state, catalogue.home, internal, draw_uuid, clock.now().wall_ms))
+    for name in ADOPTED:
+        _adopt(catalogue, name, internal, partitions_are_given)
+    Strays(logs, catalogue.state, lost=lost).look()
+    # whatever was lost, what is made from here on is known
+    catalogue.strays = Strays(logs, catalogue.state, lost=False)
+    catalogue.append(leadership.of_strangers(catalogue.state, catalogue.racks))
+    catalogue.see_brokers()
+
+
+def _adopt(
+    catalogue: Catalogue,
+    name: str,
+    internal: Callable[[str], NewTopic | None],
+    partitions_are_given: Callable[[str], bool],
+) -> None:
+    """The partitions of the coordinators on the disk belong to this node, also those that were copied there."""
+    logs, home = catalogue.logs, catalogue.home
+    state = catalogue.state.topics.get(name)
+    if state is not None:
+        place = name, state.topic_id, len(state.partitions)
+        catalogue.write(before_take_over(logs, catalogue.state, home, *place))
+        take_over(logs, *place)
+        return
+    wanted = internal(name) if on_disk(logs, name) else None
+    if wanted is not None:
+        catalogue.write(adopted(logs, catalogue.state, wanted, home, partitions_are_given(name)))
