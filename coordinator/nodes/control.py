@@ -15,7 +15,8 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.config.listeners import show
-from muster.coordinator.nodes.cluster import Cluster, WrongNode
+from muster.coordinator.nodes.cluster import Cluster
+from muster.coordinator.nodes.states import WrongNode
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 

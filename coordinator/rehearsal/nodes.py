@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from muster.coordinator.config.listeners import show
-from muster.coordinator.nodes.cluster import State, WrongNode
+from muster.coordinator.nodes.states import State, WrongNode
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.server import Server
 from muster.coordinator.topics.errors import ApiError

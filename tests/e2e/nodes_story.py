@@ -18,7 +18,7 @@ import confluent_kafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from muster.coordinator.nodes.cluster import State
+from muster.coordinator.nodes.states import State
 from muster.coordinator.server import Server
 from tests.e2e.sync_clients import kafka, kafka_offsets
 from tests.support.muster import running

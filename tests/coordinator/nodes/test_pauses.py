@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from muster.coordinator.clock import GRACE_MS, ManualClock
-from muster.coordinator.nodes.cluster import State, WrongNode
 from muster.coordinator.nodes.node_clock import NodeClock
+from muster.coordinator.nodes.states import State, WrongNode
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.nodes.cluster import WrongNode
+from muster.coordinator.nodes.states import WrongNode
 from muster.coordinator.server import Server
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
@@ -273,7 +273,7 @@ async def test_nobody_is_told_of_a_leader_that_is_not_among_the_brokers() -> Non
     """Found dead, and not yet followed by another one: kafka-python's producer would wait for it and ask nobody."""
     async with three() as cluster:
         before = await cluster.leaders()
-        cluster.server.cluster._fence(3)
+        cluster.server.cluster._changes.fence(3)
         asked = MetadataRequest([MetadataRequestTopic(name="t")])
         answer = await cluster.ask(1, asked)
         assert [row.node_id for row in answer.brokers] == [1, 2]
