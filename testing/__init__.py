@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
+    from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed, WrongValue
     from muster.coordinator.rehearsal.nodes import NodeView
     from muster.coordinator.rehearsal.topics import NewRecord, Record
     from muster.coordinator.rehearsal.views import GroupView, MemberView
@@ -45,6 +45,7 @@ __all__ = [
     "Record",
     "Topic",
     "WaitFailed",
+    "WrongValue",
 ]
 
 # pytest loads the plugin of this package in each run, also where no test needs a server: so nothing is imported before
@@ -67,6 +68,7 @@ _WHERE: Final = {
     "Record": "muster.coordinator.rehearsal.topics",
     "Topic": "muster.testing.sync",
     "WaitFailed": "muster.coordinator.rehearsal.errors",
+    "WrongValue": "muster.coordinator.rehearsal.errors",
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from muster.coordinator.cli.cluster import Cluster, sentence
 from muster.coordinator.log import batches
+from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.topics import NewRecord, Record
 from muster.protocol.api import ApiKey
@@ -41,9 +42,10 @@ class AdminTopics:
         """See `Topics`, as all below."""
         return sorted(self._cluster.topics(None))
 
-    def create(self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> None:
+    def create(self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None) -> None:
         """Returns when all partitions have leaders."""
-        rows = [CreatableTopicConfig(*one) for one in (configs or {}).items()]
+        expected.whole_or_none("partitions", partitions, least=1, most=expected.MOST_COUNT)
+        rows = [CreatableTopicConfig(*one) for one in expected.properties("configs", configs).items()]
         topic = CreatableTopic(name, -1 if partitions is None else partitions, -1, (), rows)
         answer = self._cluster.bootstrap.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], TIMEOUT_MS))
         _check(name, answer.topics[0])
@@ -60,6 +62,7 @@ class AdminTopics:
 
     def grow(self, name: str, partitions: int) -> None:
         """Returns when all partitions have leaders."""
+        expected.whole("partitions", partitions, least=1, most=expected.MOST_COUNT)
         request = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
         _check(name, self._cluster.bootstrap.ask(ApiKey.CREATE_PARTITIONS, request).results[0])
         due_s = time.monotonic() + PATIENCE_S
@@ -115,6 +118,9 @@ class AdminTopics:
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
         """Partition by partition."""
+        expected.whole_or_none("partition", partition)
+        expected.whole("since", since)
+        expected.whole("most", most)
         leaders, ends, starts = self._leaders(name), self.end_offsets(name), self.start_offsets(name)
         found: list[Record] = []
         for index in leaders if partition is None else [partition]:

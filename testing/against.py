@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster
 from muster.coordinator.config.listeners import parse_address
+from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, names
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
 from muster.coordinator.rehearsal.nodes import NodeView
@@ -140,6 +141,7 @@ class AdminGroups:
     ) -> GroupView:
         """The group is stable, with so many members, and somebody owns each partition of these topics."""
         topics = names(partitions)
+        expected.whole_or_none("members", members)
         what = f"is stable with {'members' if members is None else f'{members} members'}, owning {', '.join(topics)}"
 
         def holds(group: GroupView) -> bool:
@@ -152,15 +154,16 @@ class AdminGroups:
         self, group_id: str, predicate: Callable[[GroupView], object], *, what: str, topics: Topics, timeout_s: float
     ) -> GroupView:
         """The predicate is asked again and again."""
-        del topics
-        return await self._wait(group_id, predicate, what, timeout_s)
+        names(topics)
+        expected.function("predicate", predicate)
+        return await self._wait(group_id, predicate, expected.text("what", what), timeout_s)
 
     async def wait_consumed(
         self, group_id: str, topics: Topics = None, *, up_to: Mapping[tuple[str, int], int] | None, timeout_s: float
     ) -> GroupView:
         """It has committed all that is there now, or up to these offsets."""
         if up_to is not None:
-            wanted = dict(up_to)
+            wanted = expected.places("up_to", up_to)
         else:
             of = names(topics) or tuple(self.describe(group_id).end_offsets)
             wanted = {(name, one): end for name in of for one, end in self._topics.end_offsets(name).items()}
@@ -173,6 +176,7 @@ class AdminGroups:
     async def _wait(
         self, group_id: str, holds: Callable[[GroupView], object], what: str, timeout_s: float
     ) -> GroupView:
+        expected.seconds("timeout", timeout_s)
         loop = asyncio.get_running_loop()
         due_s = loop.time() + timeout_s
         while True:
@@ -193,7 +197,7 @@ class AdminGroups:
 
     def reset_offsets(self, group_id: str, to: Any, topics: Topics = None) -> Offsets:
         """As administrators do."""
-        return reset(self._cluster, self._topics, self.describe(group_id), to, names(topics))
+        return reset(self._cluster, self._topics, self.describe(group_id), expected.reset(to), names(topics))
 
     def rebalance(self, _: str) -> NoReturn:
         """Not of Kafka."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from muster.coordinator.rehearsal.expected import text
 from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.topics import Record
 from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
 from muster.testing.door import Door
-from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, records
+from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, name_of, records
 
 __tracebackhide__ = True
 """pytest shows the line of the test instead."""
@@ -22,14 +23,14 @@ class AsyncTopic:
     """One topic by its name, be it there or not."""
 
     def __init__(self, door: Door, behind: Behind, name: str) -> None:
-        self.name = name
+        self.name = text("the name of a topic", name)
         self._door = door
         self._behind = behind
 
     def __repr__(self) -> str:
         return f"AsyncTopic({self.name!r})"
 
-    async def create(self, partitions: int | None = None, *, configs: Mapping[str, str] | None = None) -> AsyncTopic:
+    async def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> AsyncTopic:
         """Make it; `partitions` None: as `num.partitions` says. Raises CannotBeDone, as Kafka refuses it."""
         await self._door.awaited(lambda: self._behind().topics.create(self.name, partitions, configs))
         return self
@@ -76,7 +77,7 @@ class AsyncGroup:
     """One group by its id, be it there or not."""
 
     def __init__(self, door: Door, behind: Behind, group_id: str) -> None:
-        self.id = group_id
+        self.id = text("the id of a group", group_id)
         self._door = door
         self._behind = behind
 
@@ -167,11 +168,11 @@ class AsyncGroup:
         """End the session of a member at once, as if it had been silent for its session timeout. By its member id,
         group.instance.id or client id. Raises CannotBeDone.
         """
-        await self._door.awaited(lambda: self._behind().groups.expire(self.id, _name(member)))
+        await self._door.awaited(lambda: self._behind().groups.expire(self.id, name_of(member)))
 
     async def remove(self, member: str | MemberView) -> None:
         """Remove a member as an administrator does. Raises CannotBeDone."""
-        await self._door.awaited(lambda: self._behind().groups.remove(self.id, _name(member)))
+        await self._door.awaited(lambda: self._behind().groups.remove(self.id, name_of(member)))
 
     async def reset_offsets(self, to: Reset, topics: Topics = None) -> Offsets:
         """Set its committed offsets of these topics (none: of all that it has committed to), and return what was set.
@@ -227,7 +228,3 @@ class AsyncNode:
     async def return_(self) -> None:
         """It starts again after it was stopped or killed, where it listened before. Raises CannotBeDone."""
         await self._door.awaited(lambda: self._behind().nodes.return_(self.id))
-
-
-def _name(member: str | MemberView) -> str:
-    return member if isinstance(member, str) else member.member_id

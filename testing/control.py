@@ -14,8 +14,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.errors import CannotBeDone, WrongValue
+from muster.coordinator.rehearsal.expected import whole
+from muster.coordinator.rehearsal.faults.actions import Call
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault
+from muster.coordinator.rehearsal.faults.rule import Rule
 from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.views import GroupView
 from muster.coordinator.rehearsal.virtual_time import RanInVain, TimeView
@@ -34,7 +37,9 @@ class Control:
         self._address = address
 
     def ask(self, method: str, path: str, body: object = None, *, waits_s: float = 0.0) -> dict[str, Any]:
-        """What is answered. Raises NoSuchFault (not-found), RanInVain (timeout) and CannotBeDone."""
+        """What is answered. Raises WrongValue (bad-request), NoSuchFault (not-found), RanInVain (timeout) and
+        CannotBeDone.
+        """
         connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_S + waits_s)
         try:
             connection.request(method, path, None if body is None else json.dumps(body))
@@ -50,7 +55,11 @@ class Control:
         raise _RAISED.get(code, CannotBeDone)(message)
 
 
-_RAISED: Final[Mapping[str, type[Exception]]] = {"not-found": NoSuchFault, "timeout": RanInVain}
+_RAISED: Final[Mapping[str, type[Exception]]] = {
+    "bad-request": WrongValue,
+    "not-found": NoSuchFault,
+    "timeout": RanInVain,
+}
 
 
 class ControlledGroups(AdminGroups):
@@ -187,10 +196,10 @@ class ControlledTime:
 class ControlledRule:
     """A rule in force, asked when somebody looks."""
 
-    def __init__(self, control: Control, rule_id: str) -> None:
+    def __init__(self, control: Control, rule_id: str, told: Mapping[str, Any]) -> None:
         self.id = rule_id
         self._control = control
-        self._last: dict[str, Any] = {}
+        self._last = dict(told)
 
     def to_json(self) -> dict[str, Any]:
         """As it is now, or was last."""
@@ -220,25 +229,27 @@ class ControlledFaults:
         """See `after`."""
         return self
 
-    def after(self) -> list[dict[str, Any]]:
+    def after(self, number: int = 0) -> list[dict[str, Any]]:
         """What was hit."""
-        found: list[dict[str, Any]] = self._control.ask("GET", "/v1/fault-log")["hits"]
+        found: list[dict[str, Any]] = self._control.ask("GET", f"/v1/fault-log?after={whole('after', number)}")["hits"]
         return found
 
     @property
     def rules(self) -> list[ControlledRule]:
         """Those that there are."""
-        return [ControlledRule(self._control, row["id"]) for row in self._control.ask("GET", "/v1/faults")["rules"]]
+        return [
+            ControlledRule(self._control, row["id"], row) for row in self._control.ask("GET", "/v1/faults")["rules"]
+        ]
 
     def add(self, match: Any, then: Any, when: Any, *, name: str = "") -> ControlledRule:
         """See `Faults`, as all below."""
-        if match.predicate is not None or then.name == "call":
+        wanted = Rule(match, then, when, name)
+        if wanted.match.predicate is not None or wanted.then.name == Call.name:
             raise CannotBeDone("a function in Python cannot be sent to a server in a process of its own")
-        body = {"match": match.to_json(), "then": then.to_json(), "when": when.to_json(), "name": name}
+        shown = wanted.to_json()
+        body = {part: shown[part] for part in ("match", "then", "when", "name")}
         found = self._control.ask("POST", "/v1/faults", body)
-        rule = ControlledRule(self._control, found["id"])
-        rule.to_json()
-        return rule
+        return ControlledRule(self._control, found["id"], found)
 
     def release(self, rule_id: str) -> None:
         """What it holds goes on."""

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
+from muster.coordinator.rehearsal.expected import seconds
 
 __tracebackhide__ = True
 """pytest shows the line of the test, not those of the way through here."""
@@ -70,13 +71,13 @@ class Door:
             raise
 
     def wait(self, verb: Callable[[], T | Awaitable[T]], timeout_s: float) -> T:
-        """`call` of a verb that waits for `timeout_s` at most. Raises RuntimeError on a thread with an event loop that
-        runs: what is waited for could not happen there.
+        """`call` of a verb that waits for `timeout_s` at most. Raises WrongValue, and RuntimeError on a thread with an
+        event loop that runs: what is waited for could not happen there.
         """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return self.call(verb, timeout_s + PATIENCE_S)
+            return self.call(verb, seconds("timeout", timeout_s) + PATIENCE_S)
         raise RuntimeError(
             "this would hold up the event loop, on which your consumers may live: await it (muster.aio.group(…), or "
             "`async with Muster() as muster`)"

@@ -1,14 +1,15 @@
 """Faults on demand, for tests: the rules of `coordinator.rehearsal.faults`, put in force from a test's thread.
 
-from muster.testing.faults import Error, Match, When
+from muster.testing.faults import Error, Match, times
 
-with muster.faults.add(Match(api="OffsetCommit", group="billing"), Error("NOT_COORDINATOR"), When(times=2)) as fault:
+with muster.faults.add(Match(api="OffsetCommit", group="billing"), Error("NOT_COORDINATOR"), times(2)) as fault:
     ...
 assert fault.hits == 2
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,13 +21,22 @@ from muster.coordinator.rehearsal.faults.actions import (
     Error,
     Hold,
     LoseAnswer,
+    Note,
     Throttle,
     Trickle,
 )
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault, WrongFault
 from muster.coordinator.rehearsal.faults.matching import Match, Request
 from muster.coordinator.rehearsal.faults.older_broker import OlderBroker
-from muster.coordinator.rehearsal.faults.when import When
+from muster.coordinator.rehearsal.faults.when import (
+    When,
+    every,
+    on_call,
+    once,
+    times,
+    until_released,
+    with_probability,
+)
 from muster.testing.door import Door
 from muster.testing.verbs import Behind
 
@@ -44,16 +54,30 @@ __all__ = [
     "LoseAnswer",
     "Match",
     "NoSuchFault",
+    "Note",
     "OlderBroker",
     "Request",
     "Throttle",
     "Trickle",
     "When",
     "WrongFault",
+    "every",
+    "on_call",
+    "once",
+    "times",
+    "until_released",
+    "with_probability",
 ]
 
 EVERYTHING = Match()
 ALWAYS = When()
+NOTED = Note()
+Hits = list[dict[str, Any]]
+"""Rows of the log: `number`, `rule`, `name`, `wall_ms`, `node`, `api`, `version`, `client_id`, `principal`, `peer`,
+`group`, `member`, and what the rule `did`.
+"""
+FaultList = list["Fault"]
+AsyncFaultList = list["AsyncFault"]
 
 
 class Fault:
@@ -67,6 +91,18 @@ class Fault:
 
     def __repr__(self) -> str:
         return f"Fault({self._rule.to_json()!r})"
+
+    def describe(self) -> dict[str, Any]:
+        """As it is now: `match`, `then`, `when`, `name`, how many requests it has `seen`, `hits` and `held`, and
+        whether it is `spent`.
+        """
+        found: dict[str, Any] = self._rule.to_json()
+        return found
+
+    def log(self) -> Hits:
+        """Which requests it hit, oldest first."""
+        found: Hits = self._door.call(lambda: self._behind().faults.log.after())
+        return [hit for hit in found if hit["rule"] == self.id]
 
     @property
     def hits(self) -> int:
@@ -106,22 +142,27 @@ class Faults:
         """The same for asynchronous tests."""
         return AsyncFaults(self._door, self._behind)
 
-    def add(
-        self, match: Match = EVERYTHING, then: Action | None = None, when: When = ALWAYS, *, name: str = ""
-    ) -> Fault:
-        """Put a rule in force: which requests, what happens to them (nothing: they are only noted), and when."""
-        action = Call(_nothing) if then is None else then
-        rule = self._door.call(lambda: self._behind().faults.add(match, action, when, name=name))
+    def add(self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = "") -> Fault:
+        """Put a rule in force: which requests, what happens to them (if nothing is said they are only noted), and when.
+        Raises WrongFault.
+        """
+        rule = self._door.call(lambda: self._behind().faults.add(match, then, when, name=name))
         return Fault(self._door, self._behind, rule)
 
-    def log(self) -> list[dict[str, Any]]:
-        """Which rule hit which request, oldest first; the newest thousand are kept."""
-        found: list[dict[str, Any]] = self._door.call(lambda: self._behind().faults.log.after())
+    def log(self, after: int = 0) -> Hits:
+        """Which rule hit which request, oldest first; the newest thousand are kept. `after`: only those of a greater
+        `number`.
+        """
+        found: Hits = self._door.call(lambda: self._behind().faults.log.after(after))
         return found
 
     def clear(self) -> None:
         """Take all rules away."""
         self._door.call(lambda: self._behind().faults.clear())
+
+    def list(self) -> FaultList:
+        """The rules there are, spent ones too, in the order in which they were added; those of scenarios among them."""
+        return [Fault(self._door, self._behind, rule) for rule in self._door.call(lambda: self._behind().faults.rules)]
 
 
 class AsyncFault:
@@ -146,6 +187,15 @@ class AsyncFault:
     def held(self) -> int:
         """Requests and answers that it holds now."""
         return self.sync.held
+
+    def describe(self) -> dict[str, Any]:
+        """See `Fault.describe`."""
+        return self.sync.describe()
+
+    async def log(self) -> Hits:
+        """Which requests it hit, oldest first."""
+        found: Hits = await self._door.awaited(lambda: self._behind().faults.log.after())
+        return [hit for hit in found if hit["rule"] == self.id]
 
     async def release(self) -> None:
         """Let go what it holds; one that is in force until it is released ends. Raises NoSuchFault."""
@@ -173,27 +223,31 @@ class AsyncFaults:
         self._behind = behind
 
     async def add(
-        self, match: Match = EVERYTHING, then: Action | None = None, when: When = ALWAYS, *, name: str = ""
+        self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = ""
     ) -> AsyncFault:
-        """Put a rule in force: which requests, what happens to them (nothing: they are only noted), and when."""
-        action = Call(_nothing) if then is None else then
-        rule = await self._door.awaited(lambda: self._behind().faults.add(match, action, when, name=name))
+        """Put a rule in force: which requests, what happens to them (if nothing is said they are only noted), and when.
+        Raises WrongFault.
+        """
+        rule = await self._door.awaited(lambda: self._behind().faults.add(match, then, when, name=name))
         return AsyncFault(Fault(self._door, self._behind, rule), self._door, self._behind)
 
-    async def log(self) -> list[dict[str, Any]]:
-        """Which rule hit which request, oldest first; the newest thousand are kept."""
-        found: list[dict[str, Any]] = await self._door.awaited(lambda: self._behind().faults.log.after())
+    async def log(self, after: int = 0) -> Hits:
+        """Which rule hit which request, oldest first; the newest thousand are kept. `after`: only those of a greater
+        `number`.
+        """
+        found: Hits = await self._door.awaited(lambda: self._behind().faults.log.after(after))
         return found
 
     async def clear(self) -> None:
         """Take all rules away."""
         await self._door.awaited(lambda: self._behind().faults.clear())
 
+    async def list(self) -> AsyncFaultList:
+        """See `Faults.list`."""
+        rules: Iterable[Any] = await self._door.awaited(lambda: self._behind().faults.rules)
+        return [AsyncFault(Fault(self._door, self._behind, rule), self._door, self._behind) for rule in rules]
+
 
 def _removed(verbs: Any, rule_id: str) -> None:
     if any(rule.id == rule_id for rule in verbs.faults.rules):
         verbs.faults.remove(rule_id)
-
-
-def _nothing(_: object) -> None:
-    pass

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from muster.coordinator.config.listeners import show
+from muster.coordinator.rehearsal import expected
+from muster.coordinator.rehearsal.errors import WrongValue
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
 from muster.testing.door import Door
 from muster.testing.server_lines import ServerLines
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from muster.testing.faults import AsyncFaults, Faults
     from muster.testing.scenarios import Scenario
     from muster.testing.time import AsyncTime, Time
+
+
+MOST_PORT: Final = 65_535
 
 
 class Muster:
@@ -50,8 +55,14 @@ class Muster:
         `process`: as a process of its own, for whoever is to be killed for good. `port` 0: a free one. `runner`: what
         runs it instead of all that.
 
-        Raises ConfigError: there is no such property, or its value is wrong.
+        Raises ConfigError: there is no such property, or its value is wrong; WrongValue: an argument is.
         """
+        expected.whole("nodes", nodes, least=1)
+        expected.whole_or_none("seed", seed)
+        expected.whole("port", port, most=MOST_PORT)
+        expected.text("host", host)
+        if directory is not None and not isinstance(directory, str | Path):
+            raise WrongValue(expected.sentence("directory", directory, "a path"))
         given = Given(merged(properties, keywords), topics, nodes, show(host, port))
         if runner is None:
             runner = _runner(given, None if directory is None else Path(directory), seed, process)
@@ -183,6 +194,7 @@ class Muster:
 
     def coordinator(self, group_id: str) -> Node:
         """The node that coordinates a group."""
+        expected.text("the id of a group", group_id)
         found: int = self.door.call(lambda: self.verbs().nodes.coordinator_of(group_id))
         return Node(self.door, self.verbs, found)
 
@@ -236,6 +248,7 @@ class AsyncMuster:
 
     async def coordinator(self, group_id: str) -> AsyncNode:
         """The node that coordinates a group."""
+        expected.text("the id of a group", group_id)
         found: int = await self.sync.door.awaited(lambda: self.sync.verbs().nodes.coordinator_of(group_id))
         return AsyncNode(self.sync.door, self.sync.verbs, found)
 
@@ -275,7 +288,7 @@ def _runner(given: Given, directory: Path | None, seed: int | None, process: boo
         from muster.testing.in_process import InProcess
 
         if seed is not None:
-            raise ValueError("a server in a process of its own draws its ids itself: it takes no seed")
+            raise WrongValue("a server in a process of its own draws its ids itself: it takes no seed")
         return InProcess(given, directory)
     from muster.testing.in_thread import InThread
 

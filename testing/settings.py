@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.coordinator.config import Config, load
+from muster.coordinator.rehearsal import expected
 
 Value = str | int | float | bool
 TopicsGiven = Mapping[str, int] | Iterable[str]
@@ -55,24 +56,31 @@ def property_name(keyword: str) -> str:
     return keyword.replace("_", ".")
 
 
-def text_of(value: Value) -> str:
-    """A value as a properties file has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def merged(properties: Mapping[str, Value] | None, keywords: Mapping[str, Value]) -> dict[str, str]:
-    """All properties by Kafka's names; those given as keywords win."""
-    found = dict(DEFAULTS)
-    found.update({name: text_of(value) for name, value in (properties or {}).items()})
-    found.update({property_name(name): text_of(value) for name, value in keywords.items()})
-    return found
+    """All properties by Kafka's names; those given as keywords win. Raises WrongValue."""
+    named = {property_name(name): value for name, value in keywords.items()}
+    return {
+        **DEFAULTS,
+        **expected.properties("properties", properties),
+        **{name: expected.property_text(name, value) for name, value in named.items()},
+    }
 
 
 def counted(topics: TopicsGiven, default: str) -> list[str]:
-    """Topics as `--topic` takes them. `default`: how many partitions one has of which nothing is said."""
-    if isinstance(topics, str):
-        topics = [topics]
-    rows = topics.items() if isinstance(topics, Mapping) else ((name, None) for name in topics)
+    """Topics as `--topic` takes them. `default`: how many partitions one has of which nothing is said. Raises
+    WrongValue.
+    """
+    rows: Iterable[tuple[str, int | None]]
+    if isinstance(topics, Mapping):
+        rows = [
+            (
+                expected.text("the name of a topic", name),
+                expected.whole(f"topics: {name}", count, least=1, most=expected.MOST_COUNT),
+            )
+            for name, count in topics.items()
+        ]
+    else:
+        rows = ((name, None) for name in expected.texts("topics", topics))
     return [
         f"{name}:{count}" if count is not None else (name if ":" in name else f"{name}:{default}")
         for name, count in rows

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from muster.coordinator.rehearsal.expected import text
 from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.topics import Record
 from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic, Reset
 from muster.testing.door import Door
-from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, records
+from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, name_of, records
 
 __tracebackhide__ = True
 """pytest shows the line of the test instead."""
@@ -20,7 +21,7 @@ class Topic:
     """One topic by its name, be it there or not."""
 
     def __init__(self, door: Door, behind: Behind, name: str) -> None:
-        self.name = name
+        self.name = text("the name of a topic", name)
         self._door = door
         self._behind = behind
 
@@ -32,7 +33,7 @@ class Topic:
         """The same for asynchronous tests."""
         return AsyncTopic(self._door, self._behind, self.name)
 
-    def create(self, partitions: int | None = None, *, configs: Mapping[str, str] | None = None) -> Topic:
+    def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> Topic:
         """Make it; `partitions` None: as `num.partitions` says. Raises CannotBeDone, as Kafka refuses it."""
         self._door.call(lambda: self._behind().topics.create(self.name, partitions, configs))
         return self
@@ -79,7 +80,7 @@ class Group:
     """One group by its id, be it there or not."""
 
     def __init__(self, door: Door, behind: Behind, group_id: str) -> None:
-        self.id = group_id
+        self.id = text("the id of a group", group_id)
         self._door = door
         self._behind = behind
 
@@ -205,11 +206,11 @@ class Group:
         """End the session of a member at once, as if it had been silent for its session timeout. By its member id,
         group.instance.id or client id. Raises CannotBeDone.
         """
-        self._door.call(lambda: self._behind().groups.expire(self.id, _name(member)))
+        self._door.call(lambda: self._behind().groups.expire(self.id, name_of(member)))
 
     def remove(self, member: str | MemberView) -> None:
         """Remove a member as an administrator does. Raises CannotBeDone."""
-        self._door.call(lambda: self._behind().groups.remove(self.id, _name(member)))
+        self._door.call(lambda: self._behind().groups.remove(self.id, name_of(member)))
 
     def reset_offsets(self, to: Reset, topics: Topics = None) -> Offsets:
         """Set its committed offsets of these topics (none: of all that it has committed to), and return what was set.
@@ -275,7 +276,3 @@ class Node:
     def return_(self) -> None:
         """It starts again after it was stopped or killed, where it listened before. Raises CannotBeDone."""
         self._door.call(lambda: self._behind().nodes.return_(self.id))
-
-
-def _name(member: str | MemberView) -> str:
-    return member if isinstance(member, str) else member.member_id

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.virtual_time import LIMIT_MS, SETTLE_MS, RanInVain, TimeView
 from muster.testing.door import Door
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Topics
 
 __all__ = ["AsyncTime", "RanInVain", "Time", "TimeView"]
+
+
+def timeout_ms(timeout: float) -> int:
+    """Seconds as ms. Raises WrongValue."""
+    return round(expected.seconds("timeout", timeout) * 1000)
 
 
 class Time:
@@ -57,9 +63,10 @@ class Time:
         group until none is in a rebalance. Between two deadlines clients have `settle_ms` of the machine's time.
         `limit_ms`: of the server's time; `timeout`: seconds of the machine's. Raises RanInVain, an AssertionError.
         """
+        allowed_ms = timeout_ms(timeout)
         found: TimeView = self._door.wait(
             lambda: self._behind().run_until(
-                group, members, partitions, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=round(timeout * 1000)
+                group, members, partitions, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=allowed_ms
             ),
             timeout,
         )
@@ -104,9 +111,10 @@ class AsyncTime:
         timeout: float = DEFAULT_TIMEOUT,
     ) -> TimeView:
         """See `Time.run_until`."""
+        allowed_ms = timeout_ms(timeout)
         found: TimeView = await self._door.awaited(
             lambda: self._behind().run_until(
-                group, members, partitions, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=round(timeout * 1000)
+                group, members, partitions, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=allowed_ms
             )
         )
         return found

@@ -7,7 +7,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from muster.coordinator.rehearsal import expected
+from muster.coordinator.rehearsal.errors import WrongValue
 from muster.coordinator.rehearsal.topics import NewRecord
+from muster.coordinator.rehearsal.views import MemberView
 from muster.testing.door import Door
 from muster.testing.server_lines import ServerLines
 
@@ -91,11 +94,6 @@ Behind = Callable[[], Verbs]
 """The verbs of the server that runs now. Raises CannotBeDone when none does."""
 
 
-def content(value: Content) -> bytes | None:
-    """A key or a value as bytes."""
-    return value.encode() if isinstance(value, str) else value
-
-
 def records(
     values: Sequence[Content],
     key: Content,
@@ -103,6 +101,19 @@ def records(
     headers: Mapping[str, Content] | None,
     timestamp_ms: int | None,
 ) -> list[NewRecord]:
-    """Records of these values, alike in all else."""
-    named = tuple((name, content(value)) for name, value in (headers or {}).items())
-    return [NewRecord(content(value), content(key), partition, named, timestamp_ms) for value in values]
+    """Records of these values, alike in all else. Raises WrongValue."""
+    if headers is not None and not isinstance(headers, Mapping):
+        raise WrongValue(expected.sentence("headers", headers, "a mapping of names to values"))
+    named = tuple(
+        (expected.text("the name of a header", name), expected.content(f"header {name}", value))
+        for name, value in (headers or {}).items()
+    )
+    at = expected.content("key", key), partition, named, timestamp_ms
+    return [NewRecord(expected.content("a value", value), *at) for value in values]
+
+
+def name_of(member: str | MemberView) -> str:
+    """How a member is called. Raises WrongValue."""
+    if isinstance(member, MemberView):
+        return member.member_id
+    return expected.text("member", member)

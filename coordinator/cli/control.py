@@ -12,12 +12,19 @@ from typing import Any, Final
 from urllib.parse import quote
 
 DEFAULT: Final = "127.0.0.1:9094"
+MOST_PORT: Final = 65_535
+WRONG: Final = 2
+"""The exit status of a command that was given a wrong value, as argparse has it."""
 PATIENCE_S: Final = 30.0
 """How much longer than what is asked for an answer may take."""
 
 
 class ControlFailed(Exception):
-    """The server says no, or there is none; the text says why."""
+    """The server says no, or there is none; the text says why. `status`: the command's exit status."""
+
+    def __init__(self, words: str, status: int = 1) -> None:
+        super().__init__(words)
+        self.status = status
 
 
 def options_of_control() -> argparse.ArgumentParser:
@@ -45,8 +52,8 @@ class Control:
     def __init__(self, options: argparse.Namespace) -> None:
         """Raises ControlFailed."""
         host, _, port = options.control.rpartition(":")
-        if not host or not port.isdigit():
-            raise ControlFailed(f"--control {options.control}: HOST:PORT was expected")
+        if not host or not port.isascii() or not port.isdigit() or int(port) > MOST_PORT:
+            raise ControlFailed(f"--control {options.control}: HOST:PORT was expected", WRONG)
         self._address = options.control
         self._host, self._port = host.strip("[]"), int(port)
         self._headers = {"Content-Type": "application/json"}
@@ -78,12 +85,13 @@ class Control:
         finally:
             connection.close()
         if "error" in answer:
-            raise ControlFailed(answer["error"]["message"])
+            told = answer["error"]
+            raise ControlFailed(told["message"], WRONG if told["code"] == "bad-request" else 1)
         return answer
 
 
 def asking(command: str, options: argparse.Namespace, do: Callable[[Control], int]) -> int:
-    """Run a command that asks the control; exit status 1 when it says no."""
+    """Run a command that asks the control; exit status 1 when it says no, 2 when it does not understand a value."""
     from muster.coordinator.cli.output import printing, say
 
     try:
@@ -92,9 +100,9 @@ def asking(command: str, options: argparse.Namespace, do: Callable[[Control], in
     except ControlFailed as failure:
         for line in str(failure).splitlines():
             say(f"{command}: {line}", sys.stderr)
+        return failure.status
     except KeyboardInterrupt:
         return 130
-    return 1
 
 
 def show(answer: Mapping[str, Any], *, in_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from muster.coordinator.cli.control import Control, asking, options_of_control, path, show
+from muster.coordinator.cli.control import WRONG, Control, ControlFailed, asking, options_of_control, path, show
 
 EXAMPLES: Final = """\
 examples:
@@ -62,6 +62,7 @@ def _add_rule(parser: argparse.ArgumentParser) -> None:
     then.add_argument("--trickle", type=int, metavar="BYTES", help="its answer comes so many bytes at a time")
     then.add_argument("--hold", action="store_true", help="its answer is kept until released; --where before: itself")
     then.add_argument("--throttle", type=int, metavar="MS", help="its answer has this throttle_time_ms")
+    then.add_argument("--note", action="store_true", help="nothing: it is in the log")
     then.add_argument("--older-broker", metavar="RELEASE", help="the broker serves what this release of Kafka did")
     group.add_argument("--where", choices=("before", "middle", "after"), help="before or after the handler")
     group.add_argument("--every-ms", type=int, metavar="MS", help="with --trickle: between two pieces (default: 10)")
@@ -103,11 +104,12 @@ def _then(options: argparse.Namespace) -> dict[str, Any]:
         value = getattr(options, option)
         if value is not None:
             return {"do": action, field: value}
-    return {"do": "lose-answer" if options.lose_answer else "cut" if options.cut else "hold"}
+    plain = ("lose_answer", "cut", "hold", "note")
+    return {"do": next(name for name in plain if getattr(options, name)).replace("_", "-")}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask the control; exit status 1 when it says no."""
+    """Ask the control; exit status 1 when it says no, 2 when a value is wrong."""
     return asking(f"muster faults {options.verb}", options, lambda control: _run(options, control))
 
 
@@ -130,12 +132,31 @@ def _run(options: argparse.Namespace, control: Control) -> int:
     elif verb == "scenarios":
         _scenarios(control.ask("GET", path("scenarios")), in_json=in_json)
     elif verb == "start":
-        given = dict(one.partition("=")[::2] for one in options.parameters)
-        body = {name: int(value) if value.isdigit() else value for name, value in given.items()}
+        body = _parameters(options, control)
         show(control.ask("POST", path("scenarios", options.scenario), body, wait_s=LONG_S), in_json=in_json)
     else:
         control.ask("DELETE", path("scenarios", options.id))
     return 0
+
+
+def _parameters(options: argparse.Namespace, control: Control) -> dict[str, str | int]:
+    """What NAME=VALUE says, of the types that the scenario has: a group may be called 1. Raises ControlFailed."""
+    for one in options.parameters:
+        if "=" not in one:
+            raise ControlFailed(f"{one}: NAME=VALUE was expected", WRONG)
+    given = dict(one.split("=", 1) for one in options.parameters)
+    kinds = control.ask("GET", path("scenarios"))["kinds"]
+    numbers = {
+        parameter["name"]
+        for kind in kinds
+        if kind["name"] == options.scenario
+        for parameter in kind["parameters"]
+        if parameter["type"] == "integer"
+    }
+    return {
+        name: int(value) if name in numbers and value.isascii() and value.isdigit() else value
+        for name, value in given.items()
+    }
 
 
 def _scenarios(answer: dict[str, Any], *, in_json: bool) -> None:

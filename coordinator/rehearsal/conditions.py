@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from muster.coordinator.observe.words import many
-from muster.coordinator.rehearsal import look
+from muster.coordinator.rehearsal import expected, look
 from muster.coordinator.rehearsal.views import GroupView
 from muster.coordinator.server import Server
 
@@ -20,14 +20,13 @@ class Condition(NamedTuple):
 
 
 def names(topics: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Topics by name, of one name, some, or none."""
-    if topics is None:
-        return ()
-    return (topics,) if isinstance(topics, str) else tuple(topics)
+    """Topics by name, of one name, some, or none. Raises WrongValue."""
+    return expected.texts("topics", topics)
 
 
 def stable(server: Server, members: int | None, topics: Collection[str]) -> Condition:
-    """The group is stable, with so many members, and each partition of these topics has an owner."""
+    """The group is stable, with so many members, and each partition of these topics has an owner. Raises WrongValue."""
+    expected.whole_or_none("members", members, most=expected.MOST_COUNT)
     what = "is stable"
     if members is not None:
         what += f" with {members} {many('member', members)}"
@@ -54,9 +53,9 @@ def consumed(
     up_to: Mapping[tuple[str, int], int] | None,
     describe: Callable[[], GroupView],
 ) -> Condition:
-    """The group has committed all that is there now, or up to these offsets."""
+    """The group has committed all that is there now, or up to these offsets. Raises WrongValue."""
     if up_to is not None:
-        wanted = dict(up_to)
+        wanted = expected.places("up_to", up_to)
     elif topics:
         wanted = _ends_now(server, topics)
     else:

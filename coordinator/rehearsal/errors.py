@@ -1,4 +1,4 @@
-"""What a verb raises that cannot be done, and what a wait raises that was in vain."""
+"""What a verb raises that cannot be done or was asked wrongly, and what a wait raises that was in vain."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Sequence
 
 class CannotBeDone(Exception):
     """What was asked for cannot be done now; the text says why."""
+
+
+class WrongValue(ValueError):
+    """A verb was given what it does not take; the text names the value, and what was expected."""
 
 
 class WaitFailed(AssertionError):

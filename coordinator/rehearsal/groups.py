@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.observe.timeline import Timeline
-from muster.coordinator.rehearsal import conditions, forced, look
+from muster.coordinator.rehearsal import conditions, expected, forced, look
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
 from muster.coordinator.rehearsal.joins import HeldJoins
 from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
@@ -100,7 +100,8 @@ class Groups:
         """Wait until `predicate(group)` is true, asked whenever something has happened to the group, or records
         have come to these topics. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
         """
-        condition = conditions.Condition(what, predicate, conditions.names(topics))
+        expected.function("predicate", predicate)
+        condition = conditions.Condition(expected.text("what", what), predicate, conditions.names(topics))
         return await self._wait(group_id, condition, timeout_s)
 
     async def wait_consumed(
@@ -119,10 +120,13 @@ class Groups:
 
     async def wait_held(self, group_id: str, count: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
         """Wait until so many joins of the group are held back. Raises WaitFailed."""
+        expected.whole("joins", count)
         condition = conditions.Condition(f"{count} joins are held", lambda _: self._joins.waiting(group_id) >= count)
         return await self._wait(group_id, condition, timeout_s)
 
     async def _wait(self, group_id: str, condition: conditions.Condition, timeout_s: float) -> GroupView:
+        expected.seconds("timeout", timeout_s)
+
         def look_now() -> GroupView | None:
             group = self.describe(group_id)
             return group if condition.holds(group) else None
@@ -170,12 +174,13 @@ class Groups:
     async def reset_offsets(self, group_id: str, to: Reset, topics: Topics = None) -> Offsets:
         """Set the committed offsets of these topics (none: of all that the group has committed to; of a mapping: of its
         partitions). Returns what was set. Raises CannotBeDone: the group has members, as Kafka demands that it has
-        none; or there is no such topic.
+        none; or there is no such topic. Raises WrongValue.
         """
+        wanted_of = expected.reset(to), conditions.names(topics)
         group = self.describe(group_id)
         if group.members:
             raise CannotBeDone(f"group {group_id} has members: stop its consumers before its offsets are reset")
-        wanted = self._wanted(to, conditions.names(topics) or tuple(group.offsets))
+        wanted = self._wanted(wanted_of[0], wanted_of[1] or tuple(group.offsets))
         request = OffsetCommitRequest(
             group_id,
             topics=[

@@ -16,6 +16,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.log.errors import BatchError
 from muster.coordinator.log.records.compression import allowed
 from muster.coordinator.log.records.headers import read_header
+from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.server import Server
 from muster.coordinator.slices import Job
@@ -51,7 +52,7 @@ class Record:
 @dataclass(frozen=True, slots=True)
 class NewRecord:
     """A record to be appended. `partition` None: by the key as Kafka's clients do it, without one in turn.
-    `timestamp_ms` None: now.
+    `timestamp_ms` None: now. Raises WrongValue.
     """
 
     value: bytes | None
@@ -59,6 +60,11 @@ class NewRecord:
     partition: int | None = None
     headers: tuple[tuple[str, bytes | None], ...] = field(default=())
     timestamp_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Whether a record can have these; keys and values are bytes already."""
+        expected.whole_or_none("partition", self.partition, most=expected.MOST_COUNT)
+        expected.whole_or_none("timestamp_ms", self.timestamp_ms)
 
 
 class Topics:
@@ -79,18 +85,24 @@ class Topics:
             raise CannotBeDone(f"there is no topic {name}")
         return topic
 
-    async def create(self, name: str, partitions: int | None = None, configs: Mapping[str, str] | None = None) -> None:
-        """Make a topic; `partitions` None: `num.partitions`. Raises CannotBeDone, as Kafka refuses it."""
+    async def create(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None
+    ) -> None:
+        """Make a topic; `partitions` None: `num.partitions`. Raises CannotBeDone, as Kafka refuses it, and
+        WrongValue.
+        """
+        expected.whole_or_none("partitions", partitions, least=1, most=expected.MOST_COUNT)
         new = NewTopic(
             name,
             self._server.topics.draw_uuid(),
             USE_DEFAULT if partitions is None else partitions,
-            configs=dict(configs or {}),
+            configs=expected.properties("configs", configs),
         )
         await self._change(self._server.topics.creating(new))
 
     async def grow(self, name: str, partitions: int) -> None:
-        """Have so many partitions, which must be more than there are. Raises CannotBeDone."""
+        """Have so many partitions, which must be more than there are. Raises CannotBeDone, and WrongValue."""
+        expected.whole("partitions", partitions, least=1, most=expected.MOST_COUNT)
         self.topic(name)
         await self._change(self._server.topics.growing(name, partitions, None))
 
@@ -180,8 +192,11 @@ class Topics:
 
     def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
         """What is in a topic, or in one partition of it, from an offset on: partition by partition, `most` in all.
-        Control records are none of them. Raises CannotBeDone.
+        Control records are none of them. Raises CannotBeDone, and WrongValue.
         """
+        expected.whole_or_none("partition", partition, most=expected.MOST_COUNT)
+        expected.whole("since", since)
+        expected.whole("most", most)
         topic = self.topic(name)
         found: list[Record] = []
         for index in range(len(topic.partitions)) if partition is None else [partition]:

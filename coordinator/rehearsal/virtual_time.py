@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.rehearsal import look
+from muster.coordinator.rehearsal import expected, look
 from muster.coordinator.rehearsal.clock import MovableClock
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.waits import pause, turn
@@ -28,6 +28,8 @@ TIMEOUT_MS: Final = 30_000
 """How much of the machine's time that may take in all, if nothing else is said."""
 LOOK_MS: Final = 5
 """How often it is looked at what clients have done."""
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, which is as far as times can be shown."""
 AT_REST: Final = frozenset(("Stable", "Empty", "Dead"))
 """States of groups that are in no rebalance."""
 
@@ -83,10 +85,9 @@ class VirtualTime:
         return self.now()
 
     async def advance(self, ms: int) -> TimeView:
-        """So much time passes at once, whether it stands still or not."""
-        if ms < 0:
-            raise CannotBeDone(f"time does not go backwards: {ms} ms")
+        """So much time passes at once, whether it stands still or not. Raises WrongValue."""
         clock = self._clock
+        expected.whole("ms", ms, most=_LAST_MS - clock.now().wall_ms)
         was_frozen = clock.is_frozen
         clock.freeze()
         try:
@@ -113,6 +114,9 @@ class VirtualTime:
         `limit_ms`: of virtual time; `settle_ms`, `timeout_ms`: of the machine's, between two deadlines and in all.
         Raises `RanInVain`, which says `what` was waited for.
         """
+        expected.whole("limit_ms", limit_ms, most=_LAST_MS)
+        expected.whole("settle_ms", settle_ms, most=expected.MOST_COUNT)
+        expected.whole("timeout_ms", timeout_ms, most=expected.MOST_COUNT)
         clock, machine = self._clock, self._clock.machine
         was_frozen = clock.is_frozen
         clock.freeze()

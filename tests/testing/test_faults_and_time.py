@@ -12,7 +12,19 @@ from aiokafka.errors import KafkaError
 
 from muster.testing import Muster
 from muster.testing.against import Against, OnlyMuster
-from muster.testing.faults import Call, Cut, Error, Hold, LoseAnswer, Match, NoSuchFault, When, WrongFault
+from muster.testing.faults import (
+    Call,
+    Cut,
+    Error,
+    Hold,
+    LoseAnswer,
+    Match,
+    NoSuchFault,
+    WrongFault,
+    once,
+    times,
+    until_released,
+)
 from muster.testing.time import RanInVain
 from tests.e2e.aio import consuming
 from tests.testing.clients import CLIENTS, attempts
@@ -41,7 +53,7 @@ def gets_over_a_move(server: Muster, client: str, group_id: str) -> None:
     match = Match(api=("Heartbeat", "ConsumerGroupHeartbeat"), group=group.id)
     with CLIENTS[client](server.bootstrap_servers, "orders", group.id, "one"):
         group.wait_stable(members=1, partitions="orders")
-        with server.faults.add(match, Error("NOT_COORDINATOR"), When(times=2), name="moved") as fault:
+        with server.faults.add(match, Error("NOT_COORDINATOR"), times(2), name="moved") as fault:
             group.wait_until(lambda _: fault.hits == 2, what="has heard it twice")
         assert group.wait_consumed("orders").total_lag == 0
     hits = [hit for hit in server.faults.log() if hit["group"] == group.id]
@@ -54,7 +66,7 @@ async def test_the_answer_to_a_commit_is_lost(server: Muster) -> None:
     await topic.produce("x")
     async with consuming(server.bootstrap_servers, "lost", group_id="lost") as consumer:
         await consumer.getone()
-        async with await server.aio.faults.add(Match(api="OffsetCommit"), LoseAnswer(), When(once=True)) as fault:
+        async with await server.aio.faults.add(Match(api="OffsetCommit"), LoseAnswer(), once()) as fault:
             # the client asks again, or says that it does not know; the commit counts
             with contextlib.suppress(KafkaError):
                 await consumer.commit()
@@ -68,7 +80,7 @@ async def test_answers_are_held_and_released(server: Muster) -> None:
     faults = server.aio.faults
     async with consuming(server.bootstrap_servers, "orders", group_id="held") as consumer:
         await server.group("held").aio.wait_stable(members=1)
-        fault = await faults.add(Match(api="OffsetCommit", group="held"), Hold(), When(until_released=True))
+        fault = await faults.add(Match(api="OffsetCommit", group="held"), Hold(), until_released())
         noted = await faults.add(
             Match(predicate=lambda request: request.api == "OffsetCommit"),
             Call(lambda request: seen.append(request.client_id)),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster.testing import CannotBeDone, Muster, WaitFailed
-from muster.testing.faults import Call, Error, Match, NoSuchFault, When
+from muster.testing.faults import Call, Error, Match, NoSuchFault, times
 from muster.testing.time import RanInVain
 from tests.testing.clients import CLIENTS
 
@@ -52,7 +52,7 @@ def test_faults(server: Muster) -> None:
     with CLIENTS["aiokafka"](server.bootstrap_servers, "orders", "f", "one"):
         server.group("f").wait_stable(members=1)
         match = Match(api="Heartbeat", group="f")
-        with server.faults.add(match, Error("NOT_COORDINATOR"), When(times=2), name="moved") as fault:
+        with server.faults.add(match, Error("NOT_COORDINATOR"), times(2), name="moved") as fault:
             server.group("f").wait_until(lambda _: fault.hits == 2, what="has heard it twice")
             assert fault.held == 0
         assert fault.hits == 2

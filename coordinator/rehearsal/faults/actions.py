@@ -6,12 +6,13 @@ how to go on, and does so now, later or never.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Protocol
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.exchange import Exchange
+from muster.coordinator.rehearsal.expected import sentence
 from muster.coordinator.rehearsal.faults.errors import WrongFault
 from muster.coordinator.rehearsal.faults.matching import Request
 from muster.coordinator.rehearsal.faults.refusals import refusal
@@ -20,6 +21,17 @@ from muster.protocol.message import Message
 from muster.protocol.messages.error_codes import ERRORS
 
 _CODES: Final = {row[0]: code for code, row in ERRORS.items()}
+
+MOST_MS: Final = 2**31 - 1
+"""What throttle_time_ms has room for; no more for other times and sizes."""
+_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
+    "str": (str, "a text"),
+    "str | None": (str | None, "a text"),
+    "int": (int, "a number"),
+    "bool": (bool, "true or false"),
+    "Callable[[Request], object]": (None, "a function of the request"),
+}
+"""What an action's fields may be: its annotations, and how these are called in a sentence."""
 
 Go = Callable[[], None]
 GoOn = Callable[[Message | None], None]
@@ -45,6 +57,15 @@ class Action:
     """What happens. `name`: as JSON has it in `do`."""
 
     name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault: a field is of another type than it says. What the types do not say, each adds."""
+        for field in fields(self):  # type: ignore[arg-type]  # every action is a dataclass
+            kind, expected = _TYPES.get(str(field.type), (object, ""))
+            value = getattr(self, field.name)
+            fits = callable(value) if kind is None else isinstance(value, kind)
+            if not fits or (isinstance(value, bool) and kind not in (bool, object)):
+                raise WrongFault(sentence(f"then: {field.name}", value, expected))
 
     def before(self, flow: Flow, go: Go) -> None:
         """Before the handler."""
@@ -78,6 +99,7 @@ class Error(Action):
 
     def __post_init__(self) -> None:
         """Raises WrongFault."""
+        super().__post_init__()
         if self.error not in _CODES:
             raise WrongFault(f"then: {self.error} is no error code of Kafka, such as NOT_COORDINATOR")
 
@@ -94,6 +116,17 @@ class Error(Action):
 
 
 @dataclass(frozen=True)
+class Note(Action):
+    """Nothing happens to it; it is in the log."""
+
+    name: ClassVar[str] = "note"
+
+    def words(self) -> str:
+        """See `Action`."""
+        return "noted, and nothing done to it"
+
+
+@dataclass(frozen=True)
 class Delay(Action):
     """It, or its answer, is kept for so long. `where`: before or after the handler."""
 
@@ -103,6 +136,7 @@ class Delay(Action):
 
     def __post_init__(self) -> None:
         """Raises WrongFault."""
+        super().__post_init__()
         _demand(self, "where", ("before", "after"))
         _at_least(self, "ms", 0)
 
@@ -152,6 +186,7 @@ class Cut(Action):
 
     def __post_init__(self) -> None:
         """Raises WrongFault."""
+        super().__post_init__()
         _demand(self, "where", ("before", "middle", "after"))
 
     def _reason(self, flow: Flow) -> CloseConnection:
@@ -190,6 +225,7 @@ class Trickle(Action):
 
     def __post_init__(self) -> None:
         """Raises WrongFault."""
+        super().__post_init__()
         _at_least(self, "size", 1)
         _at_least(self, "every_ms", 1)
 
@@ -223,6 +259,7 @@ class Hold(Action):
 
     def __post_init__(self) -> None:
         """Raises WrongFault."""
+        super().__post_init__()
         _demand(self, "where", ("before", "after"))
 
     def before(self, flow: Flow, go: Go) -> None:
@@ -253,6 +290,7 @@ class Throttle(Action):
 
     def __post_init__(self) -> None:
         """Raises WrongFault."""
+        super().__post_init__()
         _at_least(self, "ms", 0)
 
     def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
@@ -297,10 +335,10 @@ def _frame(flow: Flow, response: Message | None) -> bytes | None:
 def _demand(action: Action, field: str, allowed: tuple[str, ...]) -> None:
     value = getattr(action, field)
     if value not in allowed:
-        raise WrongFault(f"then: {field} is {value!r}; {' or '.join(allowed)} was expected")
+        raise WrongFault(sentence(f"then: {field}", value, " or ".join(allowed)))
 
 
 def _at_least(action: Action, field: str, least: int) -> None:
     value = getattr(action, field)
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise WrongFault(f"then: {field} is {value!r}; a number from {least} on was expected")
+    if not least <= value <= MOST_MS:
+        raise WrongFault(sentence(f"then: {field}", value, f"a number from {least} to {MOST_MS}"))

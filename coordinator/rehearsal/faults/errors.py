@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from muster.coordinator.rehearsal.errors import WrongValue
 
-class WrongFault(ValueError):
+
+class WrongFault(WrongValue):
     """It cannot be understood; the text says which part, and what was expected."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any, Final
 
+from muster.coordinator.rehearsal.expected import whole
 from muster.coordinator.rehearsal.faults.matching import Request
 from muster.coordinator.rehearsal.faults.rule import Rule
 
@@ -42,7 +43,8 @@ class HitLog:
         )
 
     def after(self, number: int = 0) -> list[dict[str, Any]]:
-        """Those with a greater number, oldest first."""
+        """Those with a greater number, oldest first. Raises WrongValue."""
+        whole("after", number)
         return [hit for hit in self._hits if hit["number"] > number]
 
     @property

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any, Final
 
+from muster.coordinator.rehearsal.expected import called, sentence
 from muster.coordinator.rehearsal.faults.actions import (
     Action,
     Cut,
@@ -13,6 +14,7 @@ from muster.coordinator.rehearsal.faults.actions import (
     Error,
     Hold,
     LoseAnswer,
+    Note,
     Throttle,
     Trickle,
 )
@@ -20,27 +22,23 @@ from muster.coordinator.rehearsal.faults.errors import WrongFault
 from muster.coordinator.rehearsal.faults.older_broker import OlderBroker
 
 KINDS: Final[Mapping[str, type[Any]]] = {
-    kind.name: kind for kind in (Error, Delay, LoseAnswer, Cut, Trickle, Hold, Throttle, OlderBroker)
+    kind.name: kind for kind in (Error, Delay, LoseAnswer, Cut, Trickle, Hold, Throttle, OlderBroker, Note)
 }
 
 
 def action_of(given: Mapping[str, Any]) -> Action:
     """As JSON has it. Raises WrongFault."""
-    kind = KINDS.get(str(given.get("do")))
+    do = given.get("do")
+    kind = KINDS.get(do) if isinstance(do, str) else None
     if kind is None:
-        raise WrongFault(f"then: do is {given.get('do')!r}; one of {', '.join(KINDS)} was expected")
+        raise WrongFault(sentence("then: do", do, f"one of {', '.join(KINDS)}"))
     known = {field.name: field for field in fields(kind)}
     values = {name: value for name, value in given.items() if name != "do"}
-    for name, value in values.items():
+    for name in values:
         if name not in known:
-            raise WrongFault(f"then: {name} means nothing to {kind.name}; {', '.join(known) or 'nothing'} does")
-        wanted = str(known[name].type)
-        fits = isinstance(value, bool) if wanted == "bool" else not isinstance(value, bool)
-        if not fits or (wanted.startswith("str") and not isinstance(value, str | None)):
-            raise WrongFault(f"then: {name} is {value!r}; {wanted} was expected")
-    try:
-        made: Action = kind(**values)
-        return made
-    except TypeError:
-        missing = [name for name in known if name not in values]
-        raise WrongFault(f"then: {kind.name} needs {', '.join(missing)}") from None
+            raise WrongFault(f"then: {called(name)} means nothing to {kind.name}; {', '.join(known) or 'nothing'} does")
+    missing = [name for name, field in known.items() if name not in values and field.default is MISSING]
+    if missing:
+        raise WrongFault(f"then: {kind.name} needs {', '.join(missing)}")
+    made: Action = kind(**values)
+    return made

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED
+from muster.coordinator.rehearsal.expected import called, sentence
 from muster.coordinator.rehearsal.faults.errors import WrongFault
 from muster.protocol.api import ApiKey, api
 from muster.protocol.message import ZERO_UUID, Message
@@ -176,6 +175,14 @@ class Match:
 
     def __post_init__(self) -> None:
         """Raises WrongFault."""
+        for name in (*_TEXTS, "node"):
+            object.__setattr__(self, name, _checked(name, getattr(self, name)))
+        for name in ("min_version", "max_version"):
+            value = getattr(self, name)
+            if value is not None and not _is_a(value, int):
+                raise WrongFault(sentence(f"match: {name}", value, "a number"))
+        if self.predicate is not None and not callable(self.predicate):
+            raise WrongFault(sentence("match: predicate", self.predicate, "a function of the request"))
         keys: set[int] = set()
         for name in _several(self.api):
             keys.update(_keys(name))
@@ -187,16 +194,10 @@ class Match:
         known = [field.name for field in fields(Match) if field.name != "predicate"]
         for name, value in given.items():
             if name not in known:
-                raise WrongFault(f"match: {name} is none of {', '.join(known)}")
-            wanted = str if name in _TEXTS else int
-            several = value if isinstance(value, list) and name not in ("min_version", "max_version") else [value]
-            if not several or not all(isinstance(one, wanted) and not isinstance(one, bool) for one in several):
-                what = "a text, or several" if wanted is str else "a number"
-                raise WrongFault(f"match: {name} is {value!r}; {what} was expected")
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
-        }
-        return Match(**values)
+                raise WrongFault(f"match: {called(name)} is none of {', '.join(known)}")
+            if value == [] or value is None:
+                raise WrongFault(sentence(f"match: {name}", value, "a text or a number, or several"))
+        return Match(**given)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it; a predicate is left out."""
@@ -232,6 +233,19 @@ class Match:
         )
 
 
+def _is_a(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _checked(name: str, given: Any) -> Any:
+    """One text or number, or a tuple of some. Raises WrongFault."""
+    kind, expected = (int, "a number, or several") if name == "node" else (str, "a text, or several")
+    is_several = isinstance(given, list | tuple | set | frozenset)
+    if not all(_is_a(one, kind) for one in (given if is_several else (given,))):
+        raise WrongFault(sentence(f"match: {name}", given, expected))
+    return tuple(sorted(given) if isinstance(given, set | frozenset) else given) if is_several else given
+
+
 def _several(given: Any) -> Sequence[Any]:
     return (given,) if isinstance(given, str | int) else given
 
@@ -244,7 +258,7 @@ def _keys(name: str) -> tuple[int, ...]:
     for key in SERVED:
         if api(key).name == name:
             return (key,)
-    raise WrongFault(f"match: api {name} is neither an API that is served nor one of {', '.join(FAMILIES)}")
+    raise WrongFault(f"match: api {called(name)} is neither an API that is served nor one of {', '.join(FAMILIES)}")
 
 
 def _any_fits(patterns: Texts, texts: Iterable[str]) -> bool:
@@ -253,9 +267,17 @@ def _any_fits(patterns: Texts, texts: Iterable[str]) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    return _regex(pattern).fullmatch(text) is not None if "*" in pattern else pattern == text
-
-
-@lru_cache(maxsize=256)
-def _regex(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+    """Whether a text fits a pattern in which * stands for any characters: in one pass, however many there are."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return pattern == text
+    *middle, last = rest
+    at, end = len(first), len(text) - len(last)
+    if at > end or not text.startswith(first) or not text.endswith(last):
+        return False
+    for part in middle:
+        at = text.find(part, at, end)
+        if at < 0:
+            return False
+        at += len(part)
+    return True

@@ -15,6 +15,7 @@ from importlib.resources import files
 from typing import Any, ClassVar, Final
 
 from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.rehearsal.expected import sentence
 from muster.coordinator.rehearsal.faults.actions import Action, Flow, Go, GoOn
 from muster.coordinator.rehearsal.faults.errors import WrongFault
 from muster.protocol.api import ApiKey
@@ -47,8 +48,9 @@ class OlderBroker(Action):
 
     def __post_init__(self) -> None:
         """Raises WrongFault."""
+        super().__post_init__()
         if self.release not in releases():
-            raise WrongFault(f"then: release is {self.release!r}; one of {', '.join(releases())} was expected")
+            raise WrongFault(sentence("then: release", self.release, f"one of {', '.join(releases())}"))
 
     def _most(self, key: int) -> int:
         """The highest version of an API; -1: it was not there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from muster.coordinator.rehearsal.expected import called, sentence
 from muster.coordinator.rehearsal.faults.actions import Action
 from muster.coordinator.rehearsal.faults.errors import WrongFault
 from muster.coordinator.rehearsal.faults.kinds import action_of
@@ -16,6 +17,12 @@ class Rule:
     """A rule in force. `hits`: requests that it happened to; `id` is given by `engine.Faults`."""
 
     def __init__(self, match: Match, then: Action, when: When, name: str = "") -> None:
+        """Raises WrongFault."""
+        _demand("match", match, Match, 'Match(api="Heartbeat")')
+        _demand("then", then, Action, 'Error("NOT_COORDINATOR")')
+        _demand("when", when, When, "once()")
+        if not isinstance(name, str):
+            raise WrongFault(sentence("name", name, "a text"))
         self.id = ""
         self.name = name
         self.match = match
@@ -30,15 +37,13 @@ class Rule:
         """As JSON has it. Raises WrongFault."""
         for name in given:
             if name not in ("match", "then", "when", "name"):
-                raise WrongFault(f"{name} is none of match, then, when, name")
+                raise WrongFault(f"{called(name)} is none of match, then, when, name")
         parts = {name: given.get(name, {}) for name in ("match", "then", "when")}
         for name, part in parts.items():
             if not isinstance(part, dict):
-                raise WrongFault(f"{name} is {part!r}; an object was expected")
-        called = given.get("name", "")
-        if not isinstance(called, str):
-            raise WrongFault(f"name is {called!r}; a text was expected")
-        return Rule(Match.of(parts["match"]), action_of(parts["then"]), When.of(parts["when"]), called)
+                raise WrongFault(sentence(name, part, "an object"))
+        match, then, when = Match.of(parts["match"]), action_of(parts["then"]), When.of(parts["when"])
+        return Rule(match, then, when, given.get("name", ""))
 
     @property
     def is_spent(self) -> bool:
@@ -81,3 +86,8 @@ class Rule:
             "held": self.held,
             "spent": self.is_spent,
         }
+
+
+def _demand(what: str, value: object, kind: type, example: str) -> None:
+    if not isinstance(value, kind):
+        raise WrongFault(sentence(what, value, f"{kind.__name__}, such as {example},"))

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from muster.coordinator.rehearsal.expected import called, sentence
 from muster.coordinator.rehearsal.faults.errors import WrongFault
 
 _KINDS: Final = ("once", "times", "on_call", "every", "with_probability", "until_released")
@@ -14,7 +15,7 @@ _KINDS: Final = ("once", "times", "on_call", "every", "with_probability", "until
 
 @dataclass(frozen=True)
 class When:
-    """At most one of these; none: at each of them.
+    """At most one of these; none: at each of them. A test has `once()`, `times(2)` and so on for it, below.
 
     `once`: the first; `times`: the first so many; `on_call`: only that one, counted from 1; `every`: each so-manieth;
     `with_probability`: each with this chance, as a generator seeded by `seed` draws it; `until_released`: each of them
@@ -34,12 +35,19 @@ class When:
         given = list(self._given())
         if len(given) > 1:
             raise WrongFault(f"when: {' and '.join(given)} are given; give one")
+        for name in ("once", "until_released"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise WrongFault(sentence(f"when: {name}", value, "true or false"))
         for name in ("times", "on_call", "every"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise WrongFault(f"when: {name} is {value}; 1 or more was expected")
-        if self.with_probability is not None and not 0 <= self.with_probability <= 1:
-            raise WrongFault(f"when: with_probability is {self.with_probability}; 0 to 1 was expected")
+            if value is not None and (not _is_a(value, int) or value < 1):
+                raise WrongFault(sentence(f"when: {name}", value, "a number from 1 on"))
+        chance = self.with_probability
+        if chance is not None and (not _is_a(chance, int | float) or not 0 <= chance <= 1):
+            raise WrongFault(sentence("when: with_probability", chance, "a number from 0 to 1"))
+        if not _is_a(self.seed, int):
+            raise WrongFault(sentence("when: seed", self.seed, "a number"))
 
     def _given(self) -> Iterator[str]:
         for name in _KINDS:
@@ -52,20 +60,49 @@ class When:
         """As JSON has it. Raises WrongFault."""
         for name, value in given.items():
             if name not in (*_KINDS, "seed"):
-                raise WrongFault(f"when: {name} is none of {', '.join((*_KINDS, 'seed'))}")
-            wanted: tuple[type, ...] = (int,)
-            if name in ("once", "until_released"):
-                wanted = (bool,)
-            elif name == "with_probability":
-                wanted = (int, float)
-            if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
-                raise WrongFault(f"when: {name} is {value!r}; {wanted[-1].__name__} was expected")
+                raise WrongFault(f"when: {called(name)} is none of {', '.join((*_KINDS, 'seed'))}")
+            if value is None:
+                raise WrongFault(f"when: {name} is null; leave it out, or give it a value")
         return When(**given)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON has it."""
         shown: dict[str, Any] = {name: getattr(self, name) for name in self._given()}
         return shown | ({"seed": self.seed} if "with_probability" in shown else {})
+
+
+def once() -> When:
+    """At the first request that fits."""
+    return When(once=True)
+
+
+def times(n: int) -> When:
+    """At the first `n` of them. Raises WrongFault, as all below."""
+    return When(times=n)
+
+
+def on_call(n: int) -> When:
+    """At the `n`-th only, counted from 1."""
+    return When(on_call=n)
+
+
+def every(n: int) -> When:
+    """At each `n`-th."""
+    return When(every=n)
+
+
+def with_probability(p: float, seed: int = 0) -> When:
+    """At each with this chance, 0 to 1, as a generator seeded by `seed` draws it: the same ones in each run."""
+    return When(with_probability=p, seed=seed)
+
+
+def until_released() -> When:
+    """At each of them, until the rule is released."""
+    return When(until_released=True)
+
+
+def _is_a(value: object, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 class Turns:

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
+from muster.coordinator.rehearsal.expected import MOST_OFFSET, called, sentence
 from muster.coordinator.rehearsal.http.failures import Failure
 
 _WORDS: Final = {int: "a whole number", str: "a text", list: "a list", dict: "an object"}
+
+MOST_NAMED: Final = 5
+"""Fields that mean nothing, of which a refusal tells the names."""
+MOST_DIGITS: Final = 18
+"""Of a number in a query: such a one always fits where Kafka has room for 63 bits."""
 
 T = TypeVar("T")
 
@@ -29,7 +35,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise Failure("bad-request", f"{name} is {value!r}; {_WORDS[kind]} was expected")
+            raise Failure("bad-request", sentence(name, value, _WORDS[kind]))
         return value
 
     def need(self, name: str, kind: type[T]) -> T:
@@ -43,7 +49,9 @@ class Fields:
         """A number that is not less than `least`. Raises Failure."""
         found: int | None = self.take(name, int, default)
         if found is not None and found < least:
-            raise Failure("bad-request", f"{name} is {found}; {least} or more was expected")
+            raise Failure("bad-request", sentence(name, found, f"a whole number from {least} on"))
+        if found is not None and found > MOST_OFFSET:
+            raise Failure("bad-request", sentence(name, found, f"at most {MOST_OFFSET}"))
         return found
 
     def any(self, name: str) -> Any:
@@ -55,7 +63,7 @@ class Fields:
         """Raises Failure when there are other fields than those that were taken."""
         left = sorted(self.given.keys() - self._taken)
         if left:
-            raise Failure("bad-request", f"{', '.join(left)} means nothing here")
+            raise Failure("bad-request", f"{', '.join(map(called, left[:MOST_NAMED]))} means nothing here")
 
 
 def query_number(query: Mapping[str, str], name: str, default: int | None) -> Any:
@@ -63,6 +71,6 @@ def query_number(query: Mapping[str, str], name: str, default: int | None) -> An
     text = query.get(name)
     if text is None:
         return default
-    if not text.isascii() or not text.isdigit():
-        raise Failure("bad-request", f"{name} is {text!r}; {_WORDS[int]} was expected")
+    if not text.isascii() or not text.isdigit() or len(text) > MOST_DIGITS:
+        raise Failure("bad-request", sentence(name, text, _WORDS[int]))
     return int(text)

@@ -16,8 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 import h11
 import structlog
 
-from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
-from muster.coordinator.rehearsal.faults.errors import NoSuchFault, WrongFault
+from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed, WrongValue
+from muster.coordinator.rehearsal.faults.errors import NoSuchFault
 from muster.coordinator.rehearsal.http import shown
 from muster.coordinator.rehearsal.http.body import Fields
 from muster.coordinator.rehearsal.http.failures import Failure
@@ -124,7 +124,7 @@ class ControlServer:
                 return 200, await self._do(request, body)
             except CannotBeDone as refusal:
                 raise Failure("conflict", str(refusal)) from refusal
-            except WrongFault as wrong:
+            except WrongValue as wrong:
                 raise Failure("bad-request", str(wrong)) from wrong
             except NoSuchFault as missing:
                 raise Failure("not-found", str(missing)) from missing
@@ -155,6 +155,8 @@ class ControlServer:
             fields = Fields(json.loads(body) if body.strip() else {})
         except ValueError as error:
             raise Failure("bad-request", f"the body is no JSON: {error}") from error
+        except RecursionError:
+            raise Failure("bad-request", "the body is JSON that is nested too deep") from None
         answer = verb(self._rehearsal, Asked(named, dict(parse_qsl(target.query)), fields))
         return await answer if inspect.isawaitable(answer) else answer
 

@@ -10,7 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal import expected
+from muster.coordinator.rehearsal.errors import CannotBeDone, WrongValue
 from muster.coordinator.rehearsal.faults.rule import Rule
 from muster.coordinator.rehearsal.http import shown
 from muster.coordinator.rehearsal.http.body import Fields, query_number
@@ -81,7 +82,7 @@ async def create_topic(rehearsal: Rehearsal, asked: Asked) -> Answer:
     name, partitions = asked.body.need("name", str), asked.body.number("partitions", least=1)
     configs = asked.body.take("configs", dict, {})
     asked.body.end()
-    await rehearsal.topics.create(name, partitions, {key: str(value) for key, value in configs.items()})
+    await rehearsal.topics.create(name, partitions, configs)
     return shown.topic(rehearsal, name)
 
 
@@ -113,7 +114,7 @@ def _new_record(row: Fields) -> NewRecord:
         _bytes(row, "value"),
         _bytes(row, "key"),
         row.number("partition"),
-        tuple((str(name), str(value).encode()) for name, value in headers.items()),
+        tuple((name, expected.content(f"header {name}", value)) for name, value in headers.items()),
         row.number("timestamp_ms"),
     )
     row.end()
@@ -237,19 +238,21 @@ async def reset_offsets(rehearsal: Rehearsal, asked: Asked) -> Answer:
     partitions = body.take("partitions", list, sorted(ends))
     body.end()
     starts = rehearsal.topics.start_offsets(name)
-    unknown = [one for one in partitions if one not in ends]
+    unknown = [expected.whole("a partition", one, most=expected.MOST_COUNT) for one in partitions]
+    unknown = [one for one in unknown if one not in ends]
     if unknown:
         raise CannotBeDone(f"there is no partition {name}-{unknown[0]}")
     if to == "earliest":
         wanted = {one: starts[one] for one in partitions}
     elif to == "latest":
         wanted = {one: ends[one] for one in partitions}
-    elif isinstance(to, int) and not isinstance(to, bool) and to >= 0:
-        wanted = dict.fromkeys(partitions, to)
-    elif isinstance(to, dict) and list(to) == ["timestamp_ms"] and isinstance(to["timestamp_ms"], int):
-        wanted = {one: _offset_at(rehearsal, name, one, to["timestamp_ms"], ends[one]) for one in partitions}
+    elif isinstance(to, int) and not isinstance(to, bool):
+        wanted = dict.fromkeys(partitions, expected.whole("to", to))
+    elif isinstance(to, dict) and list(to) == ["timestamp_ms"]:
+        stamp_ms = expected.whole("to: timestamp_ms", to["timestamp_ms"])
+        wanted = {one: _offset_at(rehearsal, name, one, stamp_ms, ends[one]) for one in partitions}
     else:
-        raise Failure("bad-request", f"to is {to!r}; earliest, latest, an offset or a timestamp_ms was expected")
+        raise WrongValue(expected.sentence("to", to, "earliest, latest, an offset or a timestamp_ms"))
     await rehearsal.groups.reset_offsets(group_id, {(name, one): offset for one, offset in wanted.items()})
     return offsets(rehearsal, asked)
 

@@ -7,7 +7,7 @@ from typing import Final
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.faults.actions import Action, Call, Delay, Flow, Go, LoseAnswer
 from muster.coordinator.rehearsal.faults.matching import Match, Request
-from muster.coordinator.rehearsal.faults.when import When
+from muster.coordinator.rehearsal.faults.when import every, times
 from muster.coordinator.rehearsal.scenarios.stage import Kind, Parameter, Scenario
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -32,7 +32,7 @@ async def slow_coordinator(scenario: Scenario) -> None:
 async def lost_commit_answers(scenario: Scenario) -> None:
     """Commits are done, and nobody hears of it."""
     match = Match(api=("OffsetCommit", "TxnOffsetCommit"), group=scenario.text("group"))
-    scenario.rule(match, LoseAnswer(), When(times=scenario.number("times")))
+    scenario.rule(match, LoseAnswer(), times(scenario.number("times")))
     scenario.step(f"the next {scenario.number('times')} answers to commits are lost")
 
 
@@ -51,7 +51,7 @@ async def flapping_member(scenario: Scenario) -> None:
                 scenario.step(f"the session of {member_id} ended")
 
     match = Match(api=_HEARTBEATS, group=group_id, client_id=wanted.client_id, predicate=wanted.is_in)
-    scenario.rule(match, Call(expire), When(every=scenario.number("every")))
+    scenario.rule(match, Call(expire), every(scenario.number("every")))
     scenario.step(f"at each {scenario.number('every')}th heartbeat of {wanted.name} its session ends")
 
 

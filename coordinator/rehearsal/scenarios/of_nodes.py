@@ -9,7 +9,7 @@ from muster.coordinator.group_coordinator.helpers import Nobody
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.faults.actions import Cut, Error
 from muster.coordinator.rehearsal.faults.matching import Match
-from muster.coordinator.rehearsal.faults.when import When
+from muster.coordinator.rehearsal.faults.when import times, until_released
 from muster.coordinator.rehearsal.scenarios.stage import Kind, Parameter, Scenario
 from muster.coordinator.slices import Job
 from muster.coordinator.topics import leadership
@@ -33,7 +33,7 @@ async def coordinator_moves(scenario: Scenario) -> None:
         await led_by(scenario, place, lambda: leadership.change(place, target, live))
         scenario.step(f"broker {target} coordinates group {group_id}; it was {was}")
         return
-    when = When(times=scenario.number("times"))
+    when = times(scenario.number("times"))
     scenario.rule(Match(api=("membership", "offsets"), group=group_id), Error("NOT_COORDINATOR"), when)
     scenario.step(f"the next {scenario.number('times')} requests of group {group_id} are told to go elsewhere")
 
@@ -81,7 +81,7 @@ async def network_cut(scenario: Scenario) -> None:
     if not all(one.isdigit() and int(one) in known for one in given):
         raise CannotBeDone(f"nodes is {scenario.text('nodes')!r}; some of {', '.join(map(str, known))} were expected")
     cut = tuple(map(int, given))
-    scenario.rule(Match(node=cut), Cut("before"), When(until_released=True))
+    scenario.rule(Match(node=cut), Cut("before"), until_released())
     for node in scenario.parts.server.nodes:
         if node.node_id in cut and node.limits is not None:
             # answers that wait are not to arrive either

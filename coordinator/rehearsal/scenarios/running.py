@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any, Final
 
+from muster.coordinator.rehearsal.expected import MOST_COUNT, called, sentence, text
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault, WrongFault
 from muster.coordinator.rehearsal.scenarios import of_groups, of_nodes, of_storage
 from muster.coordinator.rehearsal.scenarios.stage import Kind, Parts, Scenario
@@ -32,8 +33,8 @@ class Scenarios:
         return [kind.to_json() for kind in KINDS.values()]
 
     async def start(self, name: str, parameters: Mapping[str, Any] | None = None) -> Scenario:
-        """Start one. Raises NoSuchFault, WrongFault for a parameter, and CannotBeDone."""
-        kind = KINDS.get(name)
+        """Start one. Raises NoSuchFault, WrongValue for a parameter, and CannotBeDone."""
+        kind = KINDS.get(text("scenario", name))
         if kind is None:
             raise NoSuchFault(f"there is no scenario {name}; there are {', '.join(KINDS)}")
         scenario = Scenario(f"s{next(self._ids)}", name, _checked(kind, parameters or {}), self._parts)
@@ -69,11 +70,14 @@ def _checked(kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
     known = {one.name: one for one in kind.parameters}
     for name, value in given.items():
         if name not in known:
-            raise WrongFault(f"{name} means nothing to {kind.name}; {', '.join(known) or 'nothing'} does")
+            raise WrongFault(f"{called(name)} means nothing to {kind.name}; {', '.join(known) or 'nothing'} does")
         wanted = known[name].kind
-        if not isinstance(value, wanted) or isinstance(value, bool) or (wanted is int and int(value) < 0):
-            what = "a text" if wanted is str else "a number from 0 on"
-            raise WrongFault(f"{name} is {value!r}; {what} was expected")
+        if (
+            not isinstance(value, wanted)
+            or isinstance(value, bool)
+            or (wanted is int and not 0 <= int(value) <= MOST_COUNT)
+        ):
+            raise WrongFault(sentence(name, value, "a text" if wanted is str else f"a number from 0 to {MOST_COUNT}"))
     missing = [one.name for one in kind.parameters if one.default is None and one.name not in given]
     if missing:
         raise WrongFault(f"{kind.name} needs {', '.join(missing)}")

@@ -25,7 +25,7 @@ from muster.coordinator.rehearsal.faults.engine import EVERYTHING
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault
 from muster.coordinator.rehearsal.faults.matching import FAMILIES, Match, Request
 from muster.coordinator.rehearsal.faults.older_broker import OlderBroker
-from muster.coordinator.rehearsal.faults.when import When
+from muster.coordinator.rehearsal.faults.when import once, times, until_released
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
@@ -79,7 +79,7 @@ def is_shut(server: Rehearsal) -> bool:
 async def test_an_error_in_place_of_the_handler_and_of_what_is_prepared(server: Rehearsal, client: Client) -> None:
     for offset in range(1, 5):
         assert await commits(client, offset) == 0
-    rule = server.faults.add(Match(api="OffsetCommit", group="g"), Error("NOT_COORDINATOR"), When(times=2), name="gone")
+    rule = server.faults.add(Match(api="OffsetCommit", group="g"), Error("NOT_COORDINATOR"), times(2), name="gone")
     assert [await commits(client, offset) for offset in (5, 6)] == [ErrorCode.NOT_COORDINATOR] * 2
     assert committed(server) == 4
     assert (rule.hits, rule.turns.seen, rule.is_spent, is_shut(server)) == (2, 2, True, True)
@@ -97,7 +97,7 @@ async def test_an_error_in_place_of_the_handler_and_of_what_is_prepared(server: 
 @pytest.mark.parametrize("key", KEYS)
 async def test_every_api_of_groups_transactions_and_records_can_be_refused(server: Rehearsal, key: int) -> None:
     name = api(key).name
-    server.faults.add(Match(api=name), Error("COORDINATOR_NOT_AVAILABLE"), When(once=True))
+    server.faults.add(Match(api=name), Error("COORDINATOR_NOT_AVAILABLE"), once())
     async with connected(server.server) as client:
         answer = await client.ask(request_of(key), SERVED[key].max_version)
     codes = error_counts(key, answer)
@@ -146,14 +146,14 @@ async def test_topics_by_id_and_in_a_fetch_session(server: Rehearsal, client: Cl
 
 
 async def test_an_answer_is_lost_after_the_handler_did_its_work(server: Rehearsal, client: Client) -> None:
-    server.faults.add(COMMIT, LoseAnswer(), When(once=True))
+    server.faults.add(COMMIT, LoseAnswer(), once())
     client.send(commit(5), 8)
     assert await client.closed()
     assert committed(server) == 5
 
 
 async def test_a_client_waits_in_vain_for_a_lost_answer(server: Rehearsal, client: Client) -> None:
-    server.faults.add(COMMIT, LoseAnswer(cut=False), When(once=True))
+    server.faults.add(COMMIT, LoseAnswer(cut=False), once())
     client.send(commit(5), 8)
     await until(lambda: committed(server) == 5)
     async with connected(server.server) as other:
@@ -164,7 +164,7 @@ async def test_a_client_waits_in_vain_for_a_lost_answer(server: Rehearsal, clien
 @pytest.mark.parametrize("where", ["before", "middle", "after"])
 async def test_a_connection_is_cut(server: Rehearsal, client: Client, where: str) -> None:
     whole = len(await exchange(client, commit(4)))
-    server.faults.add(COMMIT, Cut(where), When(once=True))
+    server.faults.add(COMMIT, Cut(where), once())
     client.send(commit(5), 8)
     got = await client.reader.read()
     assert len(got) == {"before": 0, "middle": whole // 2, "after": whole}[where]
@@ -180,7 +180,7 @@ async def exchange(client: Client, request: Any, version: int = 8) -> bytes:
 
 async def test_an_answer_comes_some_bytes_at_a_time(server: Rehearsal, client: Client) -> None:
     whole = await exchange(client, commit(4))
-    server.faults.add(COMMIT, Trickle(size=3, every_ms=1), When(once=True))
+    server.faults.add(COMMIT, Trickle(size=3, every_ms=1), once())
     client.send(commit(5), 8)
     parts = []
     while sum(map(len, parts)) < len(whole):
@@ -193,7 +193,7 @@ async def test_an_answer_comes_some_bytes_at_a_time(server: Rehearsal, client: C
 
 @pytest.mark.parametrize("where", ["before", "after"])
 async def test_it_is_held_until_it_is_released(server: Rehearsal, client: Client, where: str) -> None:
-    rule = server.faults.add(COMMIT, Hold(where), When(until_released=True))
+    rule = server.faults.add(COMMIT, Hold(where), until_released())
     asked = client.send(commit(5), 8)
     await until(lambda: rule.held == 1)
     assert committed(server) == (None if where == "before" else 5)
@@ -293,7 +293,7 @@ async def test_what_fails_in_an_action_costs_the_connection_only(server: Rehears
         def words(self) -> str:
             return "broken"
 
-    server.faults.add(COMMIT, Broken(), When(once=True))
+    server.faults.add(COMMIT, Broken(), once())
     client.send(commit(5), 8)
     assert await client.closed()
     async with connected(server.server) as other:
