@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from muster.coordinator.api.dispatch import Dispatcher
-from muster.coordinator.api.node import Controller, Node
+from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.cluster.image import ClusterImage, Endpoint
@@ -24,27 +24,23 @@ from muster.coordinator.config import Config
 from muster.coordinator.file_limits import PROCESS_FILES
 from muster.coordinator.group_coordinator.group_configs import DynamicGroupConfigs
 from muster.coordinator.group_coordinator.settings import ShardSettings
-from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
+from muster.coordinator.group_coordinator.shard import WHAT
 from muster.coordinator.group_coordinator.shards import group_shards
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
-from muster.coordinator.machine import Machine
 from muster.coordinator.net.addresses import with_port
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import PLAINTEXT, Listener, ListenerAddress
-from muster.coordinator.net.settings import NO_LIMIT, NetSettings
+from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.nodes.common import Common
+from muster.coordinator.nodes.connection_limits import ConnectionLimits
 from muster.coordinator.nodes.listener_security import ListenerSecurity
 from muster.coordinator.nodes.node_clock import NodeClock
-from muster.coordinator.properties.definition import InvalidProperty
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.offices import ByPartition, Offices
+from muster.coordinator.runtime.offices import Offices
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.security.authorizer import Authorizer
-from muster.coordinator.slices import Slices
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from muster.coordinator.topics.topics import Topics
-from muster.coordinator.transaction_coordinator.peers import Peers
 from muster.coordinator.transaction_coordinator.transactions import Transactions
 
 log = structlog.get_logger("muster.server")
@@ -65,34 +61,6 @@ class Bound(NamedTuple):
     port: int
 
 
-class Common(NamedTuple):
-    """What the nodes of a process share."""
-
-    machine: Machine
-    clock: Clock
-    slices: Slices
-    topics: Topics
-    authorizer: Authorizer | None
-    open_dispatcher: Callable[[Node], Dispatcher]
-    observe: Callable[[int], Any]
-    """Makes what is told of a partition of groups; the same for all nodes."""
-    observe_transactions: Callable[[int], Any]
-    transaction_history: str | None
-    transactions_loaded: Callable[[], object]
-    rack: str | None
-    """Of the first node."""
-    is_bounded: bool
-    """Whether the process may have so many files only."""
-    group_holders: ByPartition[GroupShard] | None
-    """The shards of the nodes that lead; None: there is one node."""
-    transaction_holders: ByPartition[Any] | None
-    controller: Controller | None
-    peers: Peers | None
-    """The nodes of other processes; None: there are none."""
-    post: Callable[[Callable[[], object]], object]
-    """Runs a callable on the event loop soon, from any thread."""
-
-
 class RunningNode:
     """See the module. `node`: as its handlers see it; `bound`: where it listens."""
 
@@ -101,13 +69,11 @@ class RunningNode:
         self.config = config
         self.live = live
         self.bound: list[Bound] = []
-        self.limits: Limits | None = None
         self._common = common
         self._own_clock = NodeClock(common.clock) if config.nodes > 1 else None
         """Of one of several nodes, which may stand still."""
         self._clock: Clock = self._own_clock or common.clock
         self._listeners: list[Listener] = []
-        self._quotas: Any = None
         self._next_look: Timer | None = None
         self._dispatcher: Dispatcher
         self._security = ListenerSecurity(
@@ -120,9 +86,9 @@ class RunningNode:
             lambda: self.node.delegation_tokens,
         )
         self._open_shards()
-        common.topics.subscribe_quotas(lambda records: self._quota_switch().changed(records))
-        if common.topics.state.quotas:
-            self._quota_switch().load(common.topics.state.quotas)
+        self._connections = ConnectionLimits(config, live, self.node, lambda *which: self._dispatcher.throttled(*which))
+        common.topics.subscribe_quotas(self._connections.changed)
+        self._connections.load(common.topics.state.quotas)
 
     # ---- the shards
 
@@ -214,54 +180,12 @@ class RunningNode:
         if self.transactions.offices is not None:
             self.transactions.offices.take(leaders[TRANSACTION_STATE_TOPIC])
 
-    # ---- quotas and limits
-
-    def _quota_switch(self) -> Any:
-        """Puts quotas into force."""
-        if self._quotas is None:
-            # imported here: most servers have none
-            settings = self.config.settings(import_module("muster.coordinator.quotas.settings").QuotaSettings)
-            room = import_module("muster.coordinator.net.quotas")
-            self._quotas = room.Quotas(settings, self.node, lambda *which: self._dispatcher.throttled(*which))
-            self._limit_connections()
-        return self._quotas
-
-    def _check_limits(self, live: Live) -> None:
-        for listener in self.config.listeners:
-            for name in ("max.connections", "max.connection.creation.rate"):
-                if live.own_of(listener.name, name) == 0:
-                    what = f"org.apache.kafka.common.config.ConfigException: Invalid {name} 0"
-                    raise InvalidProperty(
-                        name, "0", f"Invalid value {what} for configuration Invalid dynamic configuration"
-                    )
-
-    def _limit_connections(self) -> None:
-        """As the properties say now: how many there may be, and how fast they may come."""
-        limits = self.limits
-        if limits is None:
-            return
-        settings = self.config.settings(NetSettings, self.live.value)
-        rate = settings.max_connection_creation_rate
-        most: dict[str, int] = {}
-        rates: dict[str, int] = {}
-        for listener in self.config.listeners:
-            most_here = cast("int | None", self.live.own_of(listener.name, "max.connections"))
-            if most_here is not None:
-                most[listener.name] = most_here
-            rate_here = cast("int | None", self.live.own_of(listener.name, "max.connection.creation.rate"))
-            rates[listener.name] = rate if rate_here is None else rate_here
-        limits.set_most(settings, most)
-        if self._quotas is not None:
-            self._quotas.limit_connections(limits, rate, rates)
-        elif any(each != NO_LIMIT for each in (rate, *rates.values())):
-            self._quota_switch()
-
-    def _look_up(self, host: str, done: Callable[[str | None], object]) -> None:
-        """Tell the address of a host, for limits of addresses."""
-        resolve = import_module("muster.coordinator.host_names").resolve
-        self._common.slices.worker.run(partial(resolve, host), lambda address, _: done(address))
-
     # ---- the connections
+
+    @property
+    def limits(self) -> Limits | None:
+        """Of the connections that there are; None while the node accepts none."""
+        return self._connections.limits
 
     def connection_count(self) -> int:
         """How many connections there are now."""
@@ -280,10 +204,12 @@ class RunningNode:
         PROCESS_FILES.join(self)
         if common.is_bounded:
             most = partial(_most_connections, self)
-        limits = self.limits = Limits(settings, self._clock.machine, most, self._unsent, self._look_up)
+        connections = self._connections
+        limits = Limits(settings, self._clock.machine, most, self._unsent, connections.look_up)
+        connections.limits = limits
         dispatcher = self._dispatcher = common.open_dispatcher(self.node)
-        self.live.checks.append(self._check_limits)
-        self._limit_connections()
+        self.live.checks.append(connections.check)
+        connections.heed()
         ports = [bound.port for bound in self.bound]
         self.bound = []
         for place, given in enumerate(self.config.listeners):
@@ -315,7 +241,7 @@ class RunningNode:
 
     def reconfigured(self) -> None:
         """Properties were set while the node ran."""
-        self._limit_connections()
+        self._connections.heed()
         self._security.renew()
 
     def _look_for_certificates(self) -> None:
@@ -403,7 +329,7 @@ class RunningNode:
     def _off(self) -> None:
         if self.limits is not None:
             self.limits.stop()
-            self.limits = None
+            self._connections.limits = None
         self._listeners = []
         PROCESS_FILES.leave(self)
 

@@ -23,8 +23,9 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log import LogManager, LogSettings
 from muster.coordinator.machine import Machine
 from muster.coordinator.nodes.cluster import Cluster
+from muster.coordinator.nodes.common import Common
 from muster.coordinator.nodes.membership import Membership, told_endpoints
-from muster.coordinator.nodes.running_node import Bound, Common, RunningNode
+from muster.coordinator.nodes.running_node import Bound, RunningNode
 from muster.coordinator.nodes.settings import ClusterSettings
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.live import Live

@@ -129,7 +129,8 @@ async def test_addresses_that_come_too_fast_are_closed_after_a_while(monkeypatch
 async def test_hosts_have_limits_by_their_addresses() -> None:
     async with running(SHORT) as server, connected(server) as client:
         await client.ask(alter(change((("ip", "localhost"),), ("connection_creation_rate", 7.0))))
-        rates = server.nodes[0]._quotas.rates
+        limits: Any = server.nodes[0].limits
+        rates = limits.rates
         await until(lambda: bool(rates._addresses))
         assert set(rates._addresses.values()) == {7}
         assert set(rates._addresses) <= {"127.0.0.1", "0:0:0:0:0:0:0:1"}

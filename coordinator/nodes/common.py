@@ -1,0 +1,45 @@
+"""What the nodes of a process share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from muster.coordinator.api.dispatch import Dispatcher
+from muster.coordinator.api.node import Controller, Node
+from muster.coordinator.clock import Clock
+from muster.coordinator.group_coordinator.shard import GroupShard
+from muster.coordinator.machine import Machine
+from muster.coordinator.runtime.offices import ByPartition
+from muster.coordinator.security.authorizer import Authorizer
+from muster.coordinator.slices import Slices
+from muster.coordinator.topics.topics import Topics
+from muster.coordinator.transaction_coordinator.peers import Peers
+
+
+class Common(NamedTuple):
+    """See the module."""
+
+    machine: Machine
+    clock: Clock
+    slices: Slices
+    topics: Topics
+    authorizer: Authorizer | None
+    open_dispatcher: Callable[[Node], Dispatcher]
+    observe: Callable[[int], Any]
+    """Makes what is told of a partition of groups; the same for all nodes."""
+    observe_transactions: Callable[[int], Any]
+    transaction_history: str | None
+    transactions_loaded: Callable[[], object]
+    rack: str | None
+    """Of the first node."""
+    is_bounded: bool
+    """Whether the process may have so many files only."""
+    group_holders: ByPartition[GroupShard] | None
+    """The shards of the nodes that lead; None: there is one node."""
+    transaction_holders: ByPartition[Any] | None
+    controller: Controller | None
+    peers: Peers | None
+    """The nodes of other processes; None: there are none."""
+    post: Callable[[Callable[[], object]], object]
+    """Runs a callable on the event loop soon, from any thread."""
