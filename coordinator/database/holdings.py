@@ -186,7 +186,8 @@ class Holdings:
 
     async def _pause(self) -> None:
         turn: asyncio.Future[None] = self._loop.create_future()
-        self._clock.call_soon(lambda: turn.set_result(None))
+        # who waits may be cancelled meanwhile
+        self._clock.call_soon(lambda: None if turn.done() else turn.set_result(None))
         await turn
 
     async def stop(self) -> None:
