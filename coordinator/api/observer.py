@@ -91,7 +91,7 @@ class ObservedRequests:
         self._requests.closed()
 
     def wrapped(self, wrap: Callable[[Any, Any], Any]) -> ObservedRequests:
-        """See `net.connection.Requests`."""
+        """See `net.requests.Requests`."""
         self._requests = self._requests.wrapped(wrap)
         return self
 

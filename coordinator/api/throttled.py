@@ -66,7 +66,7 @@ class ThrottledRequests:
 
     @property
     def is_reading(self) -> bool:
-        """See `net.connection.Requests`."""
+        """See `net.requests.Requests`."""
         return bool(self._requests.is_reading)
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:

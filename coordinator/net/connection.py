@@ -1,5 +1,5 @@
 """One connection on an asyncio transport. What it may do and when is decided by its `ConnectionCore`; what is in a
-frame is the business of its `Requests` (`api.dispatch`, or the gate before authentication).
+frame is the business of its `Requests`.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import structlog
 
@@ -29,6 +29,7 @@ from muster.coordinator.net.connection_core import (
     ConnectionCore,
 )
 from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.requests import Requests, Wrap
 from muster.protocol.frames import InvalidFrameSize
 
 log = structlog.get_logger("muster.net")
@@ -41,30 +42,6 @@ _LENGTH_BYTES: Final = 4
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
 _length: Final = Struct(">i").unpack_from
-
-
-Wrap = Callable[[Any, Any], Any]
-
-
-class Requests(Protocol):
-    """The other side of a connection: what its frames mean."""
-
-    @property
-    def is_reading(self) -> bool:
-        """The bytes of the request at hand are still needed: `Connection.was_read` says when they are not."""
-
-    def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Take on the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
-        later.
-
-        Raises `CloseConnection` when the frame is no request that can be answered.
-        """
-
-    def closed(self) -> None:
-        """The connection has ended: no request is owed an answer any more."""
-
-    def wrapped(self, wrap: Wrap) -> Requests:
-        """What handles the requests of the connection when `wrap(requests, sink)` is put before those of the API."""
 
 
 class Shared(NamedTuple):

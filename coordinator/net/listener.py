@@ -20,8 +20,9 @@ from muster.coordinator.clock import Timer
 from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.net.addresses import client_host, host_and_port, with_port
 from muster.coordinator.net.authentication_gate import AuthenticationGate, RequestsWithSink
-from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Requests, Shared
+from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
 from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.requests import Requests
 from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.security.authentication import NOT_REQUIRED, WITHOUT_AUTHENTICATION, Authentication
 

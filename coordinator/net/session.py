@@ -11,7 +11,8 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer
 from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.net.connection import Connection, Requests, Wrap
+from muster.coordinator.net.connection import Connection
+from muster.coordinator.net.requests import Requests, Wrap
 from muster.coordinator.security.authentication import REAUTHENTICATE
 from muster.protocol.api import ApiKey
 
