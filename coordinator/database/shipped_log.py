@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from muster.coordinator.database.store import LIVE, STAGED, BatchRow, Changes, SegmentRow
-from muster.coordinator.log.durability import Availability
+from muster.coordinator.log.append_listeners import AppendListeners
+from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.log.records.headers import read_header, whole_batches
 from muster.coordinator.log.segments.log_segments import LogSegments
@@ -112,7 +113,7 @@ class ShippedLog:
         self.durable_offset = segments.start_offset if is_new else segments.end_offset
         self.found_end = self.durable_offset
         self._waiters = Waiters()
-        self._listeners: tuple[Callable[[], object], ...] = ()
+        self.listeners = AppendListeners()
         self._numbers: dict[Segment, list[int]] = {}
         """The segments of the database that stand for one of the copy: more than one until a compacted one is there."""
         self._new: list[SegmentRow] = []
@@ -150,15 +151,6 @@ class ShippedLog:
 
     # -- who waits
 
-    def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after each append, and when more has become durable; returns what ends that."""
-        self._listeners = (*self._listeners, callback)
-
-        def remove() -> None:
-            self._listeners = tuple(held for held in self._listeners if held is not callback)
-
-        return remove
-
     def when_durable(self, position: int, callback: Waiter) -> None:
         """Call `callback(None)` once the database has all before `position`, or `callback(error)`."""
         if position <= self.durable_offset:
@@ -177,7 +169,7 @@ class ShippedLog:
     def appended(self, count: int) -> None:  # noqa: ARG002 - by records nothing is decided here
         """So many records were appended."""
         self._desk.want(self)
-        for callback in self._listeners:
+        for callback in self.listeners.callbacks:
             callback()
 
     def rolled(self, old: Segment) -> None:  # noqa: ARG002 - it is still in `_unsent` as long as it has to be
@@ -280,7 +272,7 @@ class ShippedLog:
         if next_offset > self.durable_offset:
             self.durable_offset = next_offset
             self._waiters.release(next_offset)
-            for callback in self._listeners:
+            for callback in self.listeners.callbacks:
                 callback()
 
     # -- the end
@@ -305,7 +297,7 @@ class ShippedLog:
         """Those that still wait are told `failure`; no callback is called afterwards."""
         self._is_closed = True
         self._waiters.fail(failure)
-        self._listeners = ()
+        self.listeners.clear()
 
     def numbers(self) -> list[int]:
         """Of all its segments in the database; its topic is deleted."""

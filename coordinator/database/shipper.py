@@ -28,10 +28,11 @@ from muster.coordinator.database.store import (
     StoreAway,
     StoreRefused,
 )
+from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.checkpoints import partition_of
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.directory.folder_names import read_other_name
-from muster.coordinator.log.durability import Availability, Durability, LogDurability
+from muster.coordinator.log.durability import Durability, LogDurability
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.storage.interfaces import Storage
 from muster.coordinator.topics.names import METADATA_TOPIC

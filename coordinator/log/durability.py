@@ -1,4 +1,4 @@
-"""Whether a log can be written, up to where it is durable, who waits for that, and how it is synced.
+"""Up to where a log is durable, who waits for that, and how it is synced.
 
 A sync never runs on the event loop: only `flush` waits for the disk, at a stop.
 """
@@ -6,13 +6,15 @@ A sync never runs on the event loop: only `flush` waits for the disk, at a stop.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Final, Protocol
 
 import structlog
 
-from muster.coordinator.log.errors import DirectoryGone, LogOffline
+from muster.coordinator.log.append_listeners import AppendListeners
+from muster.coordinator.log.availability import Availability
+from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import MAX_INT64
@@ -39,16 +41,16 @@ class LogDurability(Protocol):
 
     waits_for_sync: bool
     durable_offset: int
+    listeners: AppendListeners
 
     @property
     def recovery_point(self) -> int: ...  # noqa: D102
     @property
     def found_end(self) -> int: ...  # noqa: D102
 
-    def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
+    def when_durable(self, position: int, callback: Waiter) -> None:
         """See `Durability`, as for all that follows."""
 
-    def when_durable(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
     def when_flushed(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
     def when_synced(self, position: int, callback: Waiter) -> None: ...  # noqa: D102
     def appended(self, count: int) -> None: ...  # noqa: D102
@@ -74,56 +76,6 @@ class Engine(Protocol):
         """The log in a folder of that name, which it was given when its topic was deleted, is not needed any more."""
 
 
-class Availability:
-    """Whether a log can still be written. After a failed write it cannot: a later append could stand behind a hole."""
-
-    __slots__ = ("_partition", "_topic", "failure", "when_offline")
-
-    def __init__(self, topic: str, partition: int) -> None:
-        self._topic = topic
-        self._partition = partition
-        self.failure: LogOffline | None = None
-        """Why nothing can be appended any more; None while all is well."""
-        self.when_offline: Callable[[LogOffline], object] = lambda _: None
-        """Called when the log goes offline."""
-
-    def fail(self, path: str, error: OSError) -> LogOffline:
-        """Take the log offline, unless it is; the error to raise."""
-        is_told = isinstance(error, DirectoryGone)
-        failure = LogOffline(path, error.strerror or str(error), is_told=is_told)
-        if self.failure is None:
-            self.failure = failure
-            if not is_told:
-                _logger.error("a log is offline", topic=self._topic, partition=self._partition, path=path,
-                              reason=failure.reason)  # fmt: skip
-            self.when_offline(failure)
-        return failure
-
-    @contextlib.contextmanager
-    def failing(self, path: str) -> Iterator[None]:
-        """What is done inside takes the log offline when it raises OSError; LogOffline is raised then."""
-        try:
-            yield
-        except OSError as error:
-            raise self.fail(path, error) from error
-
-    def raise_if_offline(self) -> None:
-        """Raises LogOffline."""
-        if self.failure is not None:
-            raise LogOffline(self.failure.path, self.failure.reason, is_told=self.failure.is_told)
-
-    def come_back(self) -> None:
-        """The data directory, which was away, is back: the log goes on with the files that it has held open."""
-        if self.failure is not None and self.failure.is_told:
-            self.failure = None
-
-    def close(self, path: str) -> LogOffline:
-        """The log is closed; what to tell those that still wait."""
-        if self.failure is None:
-            self.failure = LogOffline(path, "it is closed")
-        return self.failure
-
-
 class Durability:
     """Of one log."""
 
@@ -147,7 +99,7 @@ class Durability:
         """Where the log ended when it was opened: all before it may have been acknowledged by an earlier process."""
         self.durable_offset = segments.end_offset
         """All before it is durable."""
-        self._listeners: tuple[Callable[[], object], ...] = ()
+        self.listeners = AppendListeners()
         self._waiters = Waiters()
         self._syncing = False
         self._syncs_until_check = 1
@@ -172,15 +124,6 @@ class Durability:
         self._flush_waiters = Waiters()
         self._clean_ms = 0
         """Monotonic: when `sync_if_older` last found nothing left to sync."""
-
-    def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call `callback` after each append, and when more has become durable; returns what ends that."""
-        self._listeners = (*self._listeners, callback)
-
-        def remove() -> None:
-            self._listeners = tuple(held for held in self._listeners if held is not callback)
-
-        return remove
 
     def when_durable(self, position: int, callback: Waiter) -> None:
         """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
@@ -234,7 +177,7 @@ class Durability:
         if self._unflushed >= self._segments.config.flush_messages and self._sync is not None:
             self._flush_to = end_offset
             self._start_sync()
-        for callback in self._listeners:
+        for callback in self.listeners.callbacks:
             callback()
 
     def rolled(self, old: Segment) -> None:
@@ -323,7 +266,7 @@ class Durability:
         if self.waits_for_sync and target > self.durable_offset:
             self.durable_offset = target
             self._waiters.release(target)
-            for callback in self._listeners:
+            for callback in self.listeners.callbacks:
                 callback()
         self._flush_waiters.release(self.recovery_point)
         if self._waiters or self._unsynced or self._flush_waiters:
@@ -372,4 +315,4 @@ class Durability:
     def close(self, failure: LogOffline) -> None:
         """Those that still wait are told `failure`; no callback is called afterwards."""
         self._fail_waiters(failure)
-        self._listeners = ()
+        self.listeners.clear()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.checkpoints import LEADER_EPOCHS
-from muster.coordinator.log.durability import Availability, Durability, Engine, LogDurability
+from muster.coordinator.log.durability import Durability, Engine, LogDurability
 from muster.coordinator.log.errors import (
     BatchError,
     CorruptBatch,
@@ -39,7 +40,7 @@ from muster.coordinator.log.records.headers import (
     unpack_for_append,
 )
 from muster.coordinator.log.records.markers import EndMarker, build_marker
-from muster.coordinator.log.segments import retention, timestamps, walk
+from muster.coordinator.log.segments import reading, retention, timestamps, walk
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
@@ -154,14 +155,7 @@ class UnifiedLog:
 
     def size_up_to(self, offset: int) -> int:
         """Bytes of the batches before that of an offset. Raises LogOffline."""
-        segments = self.segments
-        number = segments.index_for(offset)
-        try:
-            where = segments[number].locate(offset)
-        except OSError as error:
-            raise LogOffline(segments[number].file.path, str(error)) from error
-        in_segment = segments[number].size if where is None else where[0]
-        return sum(segment.size for segment in segments[:number]) + in_segment
+        return reading.size_up_to(self.segments, offset)
 
     @property
     def active_file(self) -> File:
@@ -183,7 +177,7 @@ class UnifiedLog:
 
     def on_append(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback`, which must be quick, after each append and when more is durable; returns what ends that."""
-        return self.durability.on_append(callback)
+        return self.durability.listeners.add(callback)
 
     def when_durable(self, position: int, callback: Waiter) -> None:
         """Call `callback(None)` once all before `position` is durable, or `callback(error)` when it cannot be."""
@@ -369,24 +363,7 @@ class UnifiedLog:
         `min_one_message`, otherwise nothing is returned when it does not fit. `up_to`: only batches below this offset.
         Raises OffsetOutOfRange, or LogOffline when the file cannot be read.
         """
-        segments = self.segments
-        end_offset = segments.end_offset
-        if not segments.start_offset <= offset <= end_offset:
-            raise OffsetOutOfRange(offset, segments.start_offset, end_offset)
-        if offset == end_offset or (up_to is not None and up_to <= offset):
-            return b""
-        for segment in segments.since(offset):
-            end_position = segment.size
-            try:
-                if up_to is not None and up_to < end_offset:
-                    where = segment.locate(max(up_to, segment.base_offset))
-                    end_position = where[0] if where is not None else end_position
-                found = segment.read(offset, max_bytes, end_position, min_one_message)
-            except OSError as error:
-                raise LogOffline(segment.file.path, str(error)) from error
-            if found is not None:
-                return found
-        return b""
+        return reading.read(self.segments, offset, max_bytes, min_one_message, up_to)
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = 1024 * 1024) -> Iterator[bytes]:
         """All whole batches from `offset` (the start) to the present end, in chunks of about `chunk_bytes`.

@@ -20,7 +20,6 @@ from muster.coordinator.log.records.headers import (
     BatchHeader,
     check_shape,
     read_header,
-    unpack_bounds,
     unpack_header,
 )
 from muster.coordinator.log.segments.cleaned_file import CleanedFile
@@ -34,6 +33,7 @@ from muster.coordinator.log.segments.index import (
     load_indexes,
     store_indexes,
 )
+from muster.coordinator.log.segments.search import batch_size, find_offset
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.interfaces import File, Storage
 
@@ -328,9 +328,9 @@ class Segment:
         size = self.size
         while position < size:
             data = self.file.pread(min(self.config.index_interval_bytes + HEADER_SIZE, size - position), position)
-            at = _find_offset(data, offset, self.file, position)
+            at = find_offset(data, offset, self.file, position)
             if at >= 0:
-                return position + at, _batch_size(data, at)
+                return position + at, batch_size(data, at)
             position -= at
         return None
 
@@ -358,10 +358,10 @@ class Segment:
             return None
         wanted = 2 * self.config.index_interval_bytes + max_bytes
         data = self.file.pread(min(wanted, end_position - position), position)
-        at = _find_offset(data, offset, self.file, position) if len(data) >= HEADER_SIZE else -1
+        at = find_offset(data, offset, self.file, position) if len(data) >= HEADER_SIZE else -1
         if at < 0:
             return None
-        size = _batch_size(data, at)
+        size = batch_size(data, at)
         self.found = (offset, position + at)
         if size > max_bytes and not min_one_message:
             return b""
@@ -369,41 +369,3 @@ class Segment:
         if at + wanted > len(data) and position + len(data) < end_position:
             return None
         return data[at : at + wanted]
-
-
-def _batch_size(data: bytes, at: int) -> int:
-    """The size in bytes of the batch that begins at `at`."""
-    length: int = unpack_bounds(data, at)[1]
-    return length + LENGTH_OVERHEAD
-
-
-def _find_offset(data: bytes, offset: int, file: File, position: int) -> int:
-    """Where in `data` the first batch stands that ends at `offset` or behind it; the negated count of bytes passed when
-    there is none. `data` begins with a batch, at byte `position` of `file`. Raises CorruptBatch.
-    """
-    at, stop = 0, len(data) - HEADER_SIZE
-    while at <= stop:
-        base, length, magic, delta = unpack_bounds(data, at)
-        if magic != MAGIC:
-            return _find_any(data, at, offset, file, position)
-        if base + delta >= offset:
-            return at
-        at += length + LENGTH_OVERHEAD
-    if at > MAX_RELATIVE_OFFSET:
-        raise CorruptBatch(f"{file.path} has a batch of impossible length behind byte {position}")
-    return -at if at else _find_any(data, 0, offset, file, position)
-
-
-def _find_any(data: bytes, at: int, offset: int, file: File, position: int) -> int:
-    """The same from `at` on, whatever the format of the batches is."""
-    try:
-        while at < len(data):
-            header = read_header(data, at)
-            check_shape(header, position + at)
-            if header.last_offset >= offset:
-                return at
-            at += header.length + LENGTH_OVERHEAD
-    except CorruptBatch as error:
-        if at == 0:
-            raise CorruptBatch(f"{file.path} has no whole batch at byte {position}") from error
-    return -at
