@@ -67,8 +67,12 @@ class Clock(Protocol):
     def call_soon(self, callback: Callable[[], object]) -> None:
         """Call back once, after all input of this turn of the loop was handled; in the order of the calls."""
 
-    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
-        """Call back once, as soon as `now().mono_ms >= mono_ms` (on the next turn of the loop when that is past)."""
+    def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
+        """Call back once, as soon as `now().mono_ms >= mono_ms` (on the next turn of the loop when that is past).
+
+        `every_ms`: it is work that is done again and again, so far apart, and of which one time may stand for many: a
+        clock that a test moves leaves out all times but the last of a long while in which nothing else falls due.
+        """
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
         """Ask `input_waits` before a late timer runs: is there input to be read or handled?"""
@@ -265,8 +269,9 @@ class LoopClock:
         finally:
             self._moment = None
 
-    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
+    def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms`."""
+        del every_ms  # nobody moves the machine's time
         return _LoopTimer(self._loop, self._late, mono_ms, callback)
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
@@ -317,8 +322,9 @@ class ManualClock:
         """Call back once, during the next `advance`."""
         self.call_at(self._now.mono_ms, callback)
 
-    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
+    def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """Call back once, during the `advance` that reaches `mono_ms`."""
+        del every_ms  # each time counts
         timer = _ManualTimer(callback)
         heapq.heappush(self._timers, (mono_ms, next(self._order), timer))
         return timer

@@ -27,6 +27,10 @@ class Due:
 
     kind: str
     """What for."""
+    every_ms = 0
+    """How far apart its times are, of work that is done again and again, of which one time may stand for many; 0: it
+    falls due once.
+    """
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -105,6 +109,33 @@ class Deadlines:
                 self._queue(deadline)
         self._look()
         return None
+
+    def next_once_ms(self) -> int:
+        """When the earliest deadline falls due that is not of repeated work, or before that; NEVER when there is none.
+
+        There is at most one repeated work in a core: who has more is only told of an earlier time.
+        """
+        heap = self._heap
+        if not heap:
+            return NEVER
+        if heap[0][0] != heap[0][2].queued_ms or not heap[0][2].every_ms:
+            return heap[0][0]
+        return min((entry[0] for entry in heap[1:3]), default=NEVER)
+
+    def leave_out(self, until_ms: int) -> None:
+        """Time is moved at once to there, and nothing else falls due before: of the times of repeated work only the
+        last up to then is kept.
+        """
+        self.next_ms()
+        if not self._heap:
+            return
+        deadline = self._heap[0][2]
+        times = (until_ms - deadline.due_ms) // deadline.every_ms if deadline.every_ms else 0
+        if times > 0:
+            heapq.heappop(self._heap)
+            deadline.due_ms += times * deadline.every_ms
+            self._queue(deadline)
+            self._look()
 
     def clear(self) -> None:
         """Forget everything: the core is given up."""

@@ -40,7 +40,7 @@ class Maintenance:
             self._repeat(name, interval_ms, action)
             action()
 
-        self._timers[name] = self._clock.call_at(self._clock.now().mono_ms + interval_ms, ring)
+        self._timers[name] = self._clock.call_at(self._clock.now().mono_ms + interval_ms, ring, interval_ms)
 
     def enforce_retention(self) -> None:
         """One retention pass, now."""

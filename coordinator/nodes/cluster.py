@@ -227,8 +227,8 @@ class Cluster:
     # ---- preferred leaders
 
     def _balance_later(self) -> None:
-        due_ms = self._clock.mono_ms() + 1_000 * self._settings.leader_imbalance_check_interval_seconds
-        self._balance = self._clock.call_at(due_ms, self._balance_now)
+        interval_ms = 1_000 * self._settings.leader_imbalance_check_interval_seconds
+        self._balance = self._clock.call_at(self._clock.mono_ms() + interval_ms, self._balance_now, interval_ms)
 
     def _balance_now(self) -> None:
         self._slices.run(self._changes.balancing(), _nothing, Nobody("preferred leaders cannot be brought back"))

@@ -67,9 +67,9 @@ class NodeClock:
         """See `Clock`. What has begun is brought to its end also while the node stands still; nobody hears of it."""
         self.clock.call_soon(callback)
 
-    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
+    def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """See `Clock`."""
-        return NodeTimer(self, mono_ms, callback)
+        return NodeTimer(self, mono_ms, callback, every_ms)
 
     def read_first(self, input_waits: Callable[[], bool]) -> None:
         """See `Clock`."""
@@ -81,11 +81,11 @@ class NodeTimer:
 
     __slots__ = ("_callback", "_had_grace", "_node", "_timer")
 
-    def __init__(self, node: NodeClock, mono_ms: int, callback: Callable[[], object]) -> None:
+    def __init__(self, node: NodeClock, mono_ms: int, callback: Callable[[], object], every_ms: int) -> None:
         self._node = node
         self._callback = callback
         self._had_grace = False
-        self._timer = node.clock.call_at(mono_ms, self._ring)
+        self._timer = node.clock.call_at(mono_ms, self._ring, every_ms)
 
     def _ring(self) -> None:
         node = self._node

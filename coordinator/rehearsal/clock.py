@@ -22,10 +22,11 @@ _MOST_DEAD: Final = 64
 
 
 class _MovableTimer:
-    __slots__ = ("_clock", "callback")
+    __slots__ = ("_clock", "callback", "every_ms")
 
-    def __init__(self, clock: MovableClock, callback: Callable[[], object]) -> None:
+    def __init__(self, clock: MovableClock, callback: Callable[[], object], every_ms: int) -> None:
         self._clock = clock
+        self.every_ms = every_ms
         self.callback: Callable[[], object] | None = callback
 
     def cancel(self) -> None:
@@ -130,9 +131,9 @@ class MovableClock:
 
     # ---- timers
 
-    def call_at(self, mono_ms: int, callback: Callable[[], object]) -> Timer:
+    def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms`."""
-        timer = _MovableTimer(self, callback)
+        timer = _MovableTimer(self, callback, every_ms)
         heapq.heappush(self._timers, (mono_ms, next(self._order), timer))
         if self._timers[0][2] is timer or (self._frozen is not None and mono_ms <= self._frozen.mono_ms):
             self._arm()
@@ -154,6 +155,22 @@ class MovableClock:
             heapq.heappop(timers)
             self._dead -= 1
         return timers[0][0] if timers else None
+
+    def leave_out(self, end_ms: int) -> int:
+        """Time is about to be moved to there: how far nothing falls due that is not repeated work. Of the times of
+        repeated work up to then only the last is kept.
+        """
+        repeated: list[tuple[int, _MovableTimer]] = []
+        stop_ms = end_ms
+        while (due_ms := self.next_due_ms) is not None and due_ms <= end_ms:
+            if not self._timers[0][2].every_ms:
+                stop_ms = due_ms
+                break
+            repeated.append((due_ms, heapq.heappop(self._timers)[2]))
+        for due_ms, timer in repeated:
+            times = max(stop_ms - due_ms, 0) // timer.every_ms
+            heapq.heappush(self._timers, (due_ms + times * timer.every_ms, next(self._order), timer))
+        return stop_ms
 
     def _arm(self) -> None:
         """Ask the machine for a call at the next deadline; while time stands still only when that is past."""

@@ -1,21 +1,24 @@
 """The verbs on time: freeze it, let so much of it pass at once, let it pass until something is so, let it go on.
 
 While time passes at once every deadline on the way is kept at its own time, in its order, and the event loop turns
-between two of them, so that what follows from one has happened before the next. Clients live in the machine's time:
-what they send counts when it comes. So a member whose client is there, and which is not heard meanwhile, is as silent
-as one whose client has died.
+between two of them, so that what follows from one has happened before the next. Work that is done again and again
+(retention of records and offsets, checkpoints, ids that expire) is done once between two of these deadlines, at the
+last of its times: so a year costs what falls due in it, and not a million checkpoints. Clients live in the machine's
+time: what they send counts when it comes. So a member whose client is there, and which is not heard meanwhile, is as
+silent as one whose client has died.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
 
 from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.rehearsal import expected, look
 from muster.coordinator.rehearsal.clock import MovableClock
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.waits import pause, turn
+from muster.coordinator.runtime.shard import CoordinatorShard
 from muster.coordinator.server import Server
 
 TURNS: Final = 3
@@ -156,18 +159,31 @@ class VirtualTime:
 
     def _next_of_groups_ms(self) -> int | None:
         """The next deadline of a group or a transaction; None: there is none."""
-        due_ms = NEVER
-        for node in self._server.nodes:
-            for routing in (node.routing, node.transactions.routing):
-                due_ms = min([due_ms, *(shard.runtime.timer.due_ms for shard in routing.shards)])
+        due_ms = min((shard.timer.due_ms for shard in self._shards()), default=NEVER)
         return None if due_ms == NEVER else due_ms
 
     async def _pass_by(self, end_ms: int) -> None:
         """Let time pass to there, and keep every deadline on the way."""
         clock = self._clock
+        self._leave_out(end_ms)
         while (due_ms := clock.next_due_ms) is not None and due_ms <= end_ms:
             await self._pass_to(due_ms)
+            self._leave_out(end_ms)
         await self._pass_to(end_ms)
+
+    def _leave_out(self, end_ms: int) -> None:
+        """Until something else falls due repeated work is done once, at the last of its times."""
+        shards = [shard for shard in self._shards() if shard.timer.due_ms <= end_ms]
+        for shard in shards:
+            shard.look_past_repeated()
+        stop_ms = self._clock.leave_out(end_ms)
+        for shard in shards:
+            shard.leave_out(stop_ms)
+
+    def _shards(self) -> Iterator[CoordinatorShard[Any]]:
+        for node in self._server.nodes:
+            for routing in (node.routing, node.transactions.routing):
+                yield from (shard.runtime for shard in routing.shards)
 
     async def _pass_to(self, mono_ms: int) -> None:
         clock = self._clock

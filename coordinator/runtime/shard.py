@@ -382,6 +382,22 @@ class CoordinatorShard(Generic[S]):
         if self.core is not None:
             self.timer.set(self.core.next_deadline_ms())
 
+    def look_past_repeated(self) -> None:
+        """Time is about to be moved at once, by a test: the timer is only for what falls due once, until
+        `leave_out`.
+        """
+        if self.core is not None:
+            self.timer.cancel()
+            due_ms = self.core.deadlines.next_once_ms()
+            self.timer.set(None if due_ms == NEVER else due_ms)
+
+    def leave_out(self, until_ms: int) -> None:
+        """It is moved to there: repeated work is done once in that time, at the last of its times."""
+        if self.core is not None:
+            self.core.deadlines.leave_out(until_ms)
+            self.timer.cancel()
+            self.rearm()
+
     def _ring(self) -> None:
         # a deadline that has moved on meanwhile lets this do nothing but set the timer again
         gathered = self.queue.batches

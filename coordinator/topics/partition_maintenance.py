@@ -40,8 +40,8 @@ class PartitionMaintenance:
 
     def _expire_producers_later(self) -> None:
         clock = self._catalogue.clock
-        due_ms = clock.now().mono_ms + self._settings().producer_id_expiration_check_interval_ms
-        clock.call_at(due_ms, self._expire_producers)
+        interval_ms = self._settings().producer_id_expiration_check_interval_ms
+        clock.call_at(clock.now().mono_ms + interval_ms, self._expire_producers, interval_ms)
 
     def _expire_producers(self) -> None:
         now, expiration_ms = self._catalogue.clock.now(), self._settings().producer_id_expiration_ms

@@ -30,12 +30,13 @@ finds it unchanged. A wrong clock would cost all ids, and with them what fences 
 class Expiry(Due):
     """The deadline of the next check, and how far the present one has got. Not persisted: a load begins anew."""
 
-    __slots__ = ("ahead_ms", "left")
+    __slots__ = ("ahead_ms", "every_ms", "left")
 
     kind = EXPIRY
 
     def __init__(self) -> None:
         super().__init__("")
+        self.every_ms = 0
         self.left: Iterator[str] | None = None
         self.ahead_ms = 0
         """By how much the wall clock was ahead of the monotonic one at the last check."""
@@ -44,6 +45,7 @@ class Expiry(Due):
 def start(step: Step, expiry: Expiry, first_ms: int) -> None:
     """The ids are loaded; `first_ms`: how long from now the first check is."""
     expiry.ahead_ms = step.now.wall_ms - step.now.mono_ms
+    expiry.every_ms = step.state.settings.transaction_remove_expired_transaction_cleanup_interval_ms
     step.state.deadlines.set(expiry, step.now.mono_ms + first_ms)
 
 
@@ -53,10 +55,12 @@ def on_deadline(step: Step, expiry: Expiry) -> None:
     if expiry.left is None and _is_believable(step, expiry):
         expiry.left = iter(list(state.transactions))
     if expiry.left is not None and not _slice(step, expiry.left):
+        expiry.every_ms = 0  # it is to go on at once
         state.deadlines.set(expiry, mono_ms + SLICE_AFTER_MS)
         return
     expiry.left = None
-    state.deadlines.set(expiry, mono_ms + state.settings.transaction_remove_expired_transaction_cleanup_interval_ms)
+    expiry.every_ms = state.settings.transaction_remove_expired_transaction_cleanup_interval_ms
+    state.deadlines.set(expiry, mono_ms + expiry.every_ms)
 
 
 def _is_believable(step: Step, expiry: Expiry) -> bool:

@@ -30,7 +30,8 @@ class TokenExpiry:
         self._timer.cancel()
 
     def _wait(self) -> None:
-        self._timer = self._clock.call_at(self._clock.mono_ms() + self._interval_ms, self._sweep)
+        due_ms = self._clock.mono_ms() + self._interval_ms
+        self._timer = self._clock.call_at(due_ms, self._sweep, self._interval_ms)
 
     def _sweep(self) -> None:
         self._slices.run(self._sweeping(), lambda _: self._wait(), self)

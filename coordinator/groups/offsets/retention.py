@@ -46,7 +46,7 @@ class Proposal(NamedTuple):
 class Retention(Due):
     """How far the present check has got, and the deadline of the next one. Not persisted: a load begins anew."""
 
-    __slots__ = ("ahead_ms", "first_ms", "proposals")
+    __slots__ = ("ahead_ms", "every_ms", "first_ms", "proposals")
 
     kind = RETENTION
 
@@ -54,6 +54,7 @@ class Retention(Due):
         """`first_ms`: how long after loading the first check is."""
         super().__init__("")
         self.first_ms = first_ms
+        self.every_ms = 0
         self.proposals: Iterator[Proposal] | None = None
         self.ahead_ms = 0
         """By how much the wall clock was ahead of the monotonic one at the last check."""
@@ -62,6 +63,7 @@ class Retention(Due):
 def start(step: Step, retention: Retention) -> None:
     """The groups are loaded."""
     retention.ahead_ms = step.now.wall_ms - step.now.mono_ms
+    retention.every_ms = step.state.settings.offsets_retention_check_interval_ms
     step.state.deadlines.set(retention, step.now.mono_ms + retention.first_ms)
 
 
@@ -71,10 +73,12 @@ def on_deadline(step: Step, _: object, retention: Retention) -> None:
     if retention.proposals is None and _is_believable(step, retention):
         retention.proposals = _propose(step.state)
     if retention.proposals is not None and not _slice(step, retention.proposals):
+        retention.every_ms = 0  # it is to go on at once
         deadlines.set(retention, mono_ms + SLICE_AFTER_MS)
         return
     retention.proposals = None
-    deadlines.set(retention, mono_ms + step.state.settings.offsets_retention_check_interval_ms)
+    retention.every_ms = step.state.settings.offsets_retention_check_interval_ms
+    deadlines.set(retention, mono_ms + retention.every_ms)
 
 
 def _is_believable(step: Step, retention: Retention) -> bool:

@@ -128,3 +128,39 @@ def test_it_does_what_a_plain_list_of_times_would(steps: list[tuple[str, int, in
     looked = deadlines.next_ms()
     assert seen <= (NEVER if looked is None else looked)
     assert (soonest is None) or (looked is not None and looked <= soonest)
+
+
+class Repeated(Deadline):
+    every_ms = 100
+
+
+def test_of_repeated_work_only_the_last_time_is_kept() -> None:
+    deadlines, work, once = Deadlines(), Repeated("work", ""), Deadline("session", "g", "m")
+    assert deadlines.next_once_ms() == NEVER
+    deadlines.leave_out(1_000)
+    deadlines.set(work, 50)
+    assert deadlines.next_once_ms() == NEVER
+    deadlines.set(once, 420)
+    assert deadlines.next_once_ms() == 420
+    deadlines.leave_out(420)
+    assert (work.due_ms, deadlines.next_ms(), deadlines.earliest_ms) == (350, 350, 350)
+    deadlines.leave_out(420)  # nothing is left out now
+    assert work.due_ms == 350
+    assert due(deadlines, 420) == ["", "m"]
+    assert deadlines.next_ms() is None
+
+
+def test_before_repeated_work_nothing_is_left_out() -> None:
+    deadlines, work, once = Deadlines(), Repeated("work", ""), Deadline("session", "g", "m")
+    deadlines.set(once, 10)
+    deadlines.set(work, 50)
+    assert deadlines.next_once_ms() == 10
+    deadlines.leave_out(10)
+    assert (work.due_ms, once.due_ms) == (50, 10)
+    deadlines.set(once, 900)  # its entry in the heap is still that of 10
+    assert deadlines.next_once_ms() == 10
+    assert due(deadlines, 40) == []
+    assert deadlines.next_once_ms() == 900
+    deadlines.cancel(once)
+    deadlines.leave_out(900)
+    assert work.due_ms == 850

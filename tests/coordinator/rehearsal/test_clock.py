@@ -18,6 +18,7 @@ from muster.coordinator.machine import Machine
 from muster.coordinator.rehearsal.clock import MovableClock
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
+from muster.coordinator.rehearsal.topics import NewRecord
 from muster.coordinator.rehearsal.virtual_time import RanInVain
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -116,6 +117,23 @@ def test_cancelled_timers_are_let_go() -> None:
     assert clock.next_due_ms == 9_000
 
 
+def test_of_repeated_work_only_the_last_time_before_something_else_is_kept() -> None:
+    clock, _ = movable()
+    clock.freeze()
+    rung: list[tuple[str, int]] = []
+    clock.call_at(1_010, noting(clock, rung, "check"), 10)
+    clock.call_at(1_007, noting(clock, rung, "sync"), 7)
+    clock.call_at(1_500, noting(clock, rung, "session"))
+    for _ in range(2):  # the second time there is nothing to leave out
+        assert clock.leave_out(9_000) == 1_500
+    for due_ms in (1_497, 1_500):
+        assert clock.next_due_ms == due_ms
+        clock.move_to(due_ms)
+        clock.ring()
+    assert sorted(rung) == [("check", 1_500), ("session", 1_500), ("sync", 1_497)]
+    assert (clock.leave_out(9_000), clock.next_due_ms) == (9_000, None)
+
+
 async def member(client: Client, session_ms: int = 10_000) -> str:
     """One that is alone in its group."""
     request = JoinGroupRequest(
@@ -181,6 +199,34 @@ class TestOnAServer:
             found.time.freeze()
             await found.time.advance(8 * 24 * 3_600_000)
             assert not found.groups.describe("other").offsets
+
+    async def test_years_cost_what_falls_due_in_them(self) -> None:
+        async with rehearsing(nodes=2) as found, connected(found.server) as client:
+            clock, rung = found.server.clock, 0
+            assert isinstance(clock, MovableClock)
+            ring = clock.ring
+
+            def counting() -> int:
+                nonlocal rung
+                rung += (some := ring())
+                return some
+
+            clock.ring = counting  # type: ignore[method-assign]
+            await member(client)
+            await found.groups.reset_offsets("other", 0, "orders")
+            await found.topics.produce("orders", [NewRecord(b"a", partition=0)])
+            before = found.time.freeze()
+            await found.time.advance(24 * 3_600_000)
+            events = await found.groups.events("g")
+            expired = next(one for one in events if one["kind"] == "member_expired")
+            assert 0 <= expired["time"] - before.wall_ms <= 10_000  # on its own time
+            after = await found.time.advance(20 * 365 * 24 * 3_600_000)
+            assert after.mono_ms - before.mono_ms == (20 * 365 + 1) * 24 * 3_600_000
+            assert rung < 200  # of some 20 million checkpoints and checks
+            # and all is as if each of these had taken place
+            assert found.groups.describe("g").state == "Dead"
+            assert not found.groups.describe("other").offsets
+            assert found.topics.start_offsets("orders")[0] == 1
 
     async def test_a_transaction_that_nobody_ends_is_aborted(self) -> None:
         async with rehearsing(topics=["orders:1"]) as found:
