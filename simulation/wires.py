@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from muster.simulation.faulty_storage import Died
 from muster.simulation.process import PORT, Process
+
+MOST_READ: Final = 256 * 1024
+"""Bytes that a server reads from a socket in one turn of its loop, as asyncio and uvloop do."""
 
 
 class Wire:
@@ -54,7 +57,7 @@ class Wire:
         world.later(self._arrives_ms - world.ms, self._arrive, piece)
 
     def _arrive(self, piece: bytes) -> None:
-        self._to_server.append(piece)
+        self._to_server.extend(piece[at : at + MOST_READ] for at in range(0, len(piece), MOST_READ))
         self.process.does(self._read)
 
     def cut(self) -> None:
@@ -73,7 +76,11 @@ class Wire:
 
     def _read(self) -> None:
         while self._to_server and self._reading and self.open and not self._closing and self._protocol is not None:
-            self._protocol.data_received(self._to_server.popleft())
+            piece = self._to_server.popleft()
+            self._protocol.data_received(piece)
+            if len(piece) == MOST_READ:
+                self.process.does(self._read)  # the rest is for the next turn
+                return
 
     def _lost(self, error: Exception | None = None) -> None:
         protocol, self._protocol = self._protocol, None

@@ -5,6 +5,7 @@ Pure. Codes are Kafka's (AclOperation, AclPermissionType, ResourceType, PatternT
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -52,13 +53,11 @@ class Acl(NamedTuple):
     operation: int
     permission_type: int
 
-    def says(self, operation: int, host: str) -> bool:
-        """Does the entry say something of this operation from this host? Its resource and principal are known to fit.
+    def says(self, operation: int) -> bool:
+        """Does the entry say something of this operation? Its resource, principal and host are known to fit.
 
         Allowed operations imply others; refused ones do not.
         """
-        if self.host not in (host, WILDCARD):
-            return False
         if self.operation in (operation, ALL):
             return True
         return self.permission_type == ALLOW and self.operation in _IMPLIES.get(operation, ())
@@ -143,21 +142,23 @@ class AclFilter(NamedTuple):
         return acl.pattern_type == LITERAL and acl.resource_name in (wanted, WILDCARD)
 
 
-ByPrincipal = dict[str, dict[Acl, None]]
+Whom = tuple[str, str]
+"""A principal and a host."""
+ByWhom = dict[Whom, dict[Acl, None]]
 
 
 class _OfType:
-    """The entries for one type of resource, by name and principal."""
+    """The entries for one type of resource, by name, principal and host: however many there are, few are looked at."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
     def __init__(self) -> None:
-        self.literal: dict[str, ByPrincipal] = {}
-        self.prefixed: dict[str, ByPrincipal] = {}
+        self.literal: dict[str, ByWhom] = {}
+        self.prefixed: dict[str, ByWhom] = {}
         self.lengths: dict[int, int] = {}
         """Of the prefixes: how many have this length."""
 
-    def _named(self, acl: Acl) -> dict[str, ByPrincipal]:
+    def _named(self, acl: Acl) -> dict[str, ByWhom]:
         return self.prefixed if acl.pattern_type == PREFIXED else self.literal
 
     def add(self, acl: Acl) -> None:
@@ -168,16 +169,17 @@ class _OfType:
             if named is self.prefixed:
                 length = len(acl.resource_name)
                 self.lengths[length] = self.lengths.get(length, 0) + 1
-        found.setdefault(acl.principal, {})[acl] = None
+        found.setdefault((acl.principal, acl.host), {})[acl] = None
 
     def remove(self, acl: Acl) -> None:
         named = self._named(acl)
         found = named[acl.resource_name]
-        of_principal = found[acl.principal]
-        del of_principal[acl]
-        if of_principal:
+        whom = acl.principal, acl.host
+        of_whom = found[whom]
+        del of_whom[acl]
+        if of_whom:
             return
-        del found[acl.principal]
+        del found[whom]
         if found:
             return
         del named[acl.resource_name]
@@ -187,7 +189,7 @@ class _OfType:
             if not self.lengths[length]:
                 del self.lengths[length]
 
-    def concerning(self, name: str) -> Iterator[ByPrincipal]:
+    def concerning(self, name: str) -> Iterator[ByWhom]:
         """What there is for this name, for all names, and for names that begin as it does."""
         literal = self.literal
         found = literal.get(name)
@@ -249,11 +251,12 @@ class AclRules:
         allowed, is_open = None, True
         of_type = self._of_type.get(resource_type)
         if of_type is not None:
-            for by_principal in of_type.concerning(name):
+            whom = _whom(principal, host)
+            for by_whom in of_type.concerning(name):
                 is_open = False
-                for who in (principal, EVERYBODY):
-                    for acl in by_principal.get(who, ()):
-                        if acl.says(operation, host):
+                for one in whom:
+                    for acl in by_whom.get(one, ()):
+                        if acl.says(operation):
                             if acl.permission_type != ALLOW:
                                 return Ruling(acl, False)
                             allowed = acl
@@ -284,26 +287,42 @@ class AclRules:
                 return False
             elif acl.pattern_type in refused:
                 refused[acl.pattern_type].add(acl.resource_name)
-        return any(_is_open_to(acl, refused) for acl in allowed)
+        prefixes = _shortest(refused[PREFIXED])
+        return any(_is_open_to(acl, refused[LITERAL], prefixes) for acl in allowed)
 
     def _said_to(self, principal: str, host: str, operation: int, resource_type: int) -> Iterator[Acl]:
         of_type = self._of_type.get(resource_type)
         if of_type is None:
             return
         for named in (of_type.literal, of_type.prefixed):
-            for by_principal in named.values():
-                for who in dict.fromkeys((principal, EVERYBODY)):
-                    for acl in by_principal.get(who, ()):
-                        if acl.host in (host, WILDCARD) and acl.operation in (operation, ALL):
+            for by_whom in named.values():
+                for one in dict.fromkeys(_whom(principal, host)):
+                    for acl in by_whom.get(one, ()):
+                        if acl.operation in (operation, ALL):
                             yield acl
 
 
-def _is_open_to(acl: Acl, refused: dict[int, set[str]]) -> bool:
-    """Whether no refusal covers all that an entry allows."""
+def _whom(principal: str, host: str) -> tuple[Whom, Whom, Whom, Whom]:
+    """What entries that concern a client may be for."""
+    return (principal, host), (principal, WILDCARD), (EVERYBODY, host), (EVERYBODY, WILDCARD)
+
+
+def _shortest(prefixes: Iterable[str]) -> list[str]:
+    """Those that begin with none of the others, in order: they cover the same names."""
+    found: list[str] = []
+    for one in sorted(prefixes):
+        if not found or not one.startswith(found[-1]):
+            found.append(one)
+    return found
+
+
+def _is_open_to(acl: Acl, literals: set[str], prefixes: list[str]) -> bool:
+    """Whether no refusal covers all that an entry allows. `prefixes`: see `_shortest`."""
     name = acl.resource_name
     if acl.pattern_type == LITERAL and name == WILDCARD:
         return True
-    if acl.pattern_type == LITERAL and name in refused[LITERAL]:
+    if acl.pattern_type == LITERAL and name in literals:
         return False
-    prefixes = refused[PREFIXED]
-    return not (prefixes and any(name[:length] in prefixes for length in range(1, len(name) + 1)))
+    # of those, the one that a name begins with is the last that is not behind it
+    at = bisect_right(prefixes, name)
+    return not (at and name.startswith(prefixes[at - 1]))

@@ -31,6 +31,10 @@ MOST_NEW: Final = 10_000
 """Entries that one request may make (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MOST_ACLS: Final = 20_000
 """Entries of a cluster. Kafka has no limit; here an answer that tells of all of them is to stay small."""
+MOST_NAME_BYTES: Final = 1_024
+"""Of the name of a resource, a principal and a host. Kafka has no limit; here each beginning of a name that is asked
+about is looked up, and an answer tells of all entries.
+"""
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 WRITTEN_AT_ONCE: Final = 500
 """Entries that come into force in one turn of the event loop."""
@@ -112,6 +116,11 @@ def _fault(acl: Acl) -> str | None:
             f"Could not parse principal from `{acl.principal}` "
             "(no colon is present separating the principal type from the principal name)"
         )
+    if any(
+        len(text.encode("utf-8", "surrogatepass")) > MOST_NAME_BYTES
+        for text in (acl.resource_name, acl.principal, acl.host)
+    ):
+        return f"The name of a resource, a principal and a host may have {MOST_NAME_BYTES} bytes."
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.quotas.entities import CLIENT_ID, IP, TYPES, USER, EntityFilter
@@ -19,6 +20,8 @@ from muster.protocol.messages.describe_client_quotas import (
     ValueData,
 )
 
+_ROW_BYTES: Final = 10
+"""Of an entity in an answer, of each of its parts and of each of its quotas, beside their texts."""
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _SPECIFIED: Final = 2
@@ -42,8 +45,13 @@ def handle_describe_client_quotas(
     except ApiError as refusal:
         return DescribeClientQuotasResponse(error_code=refusal.error_code, error_message=refusal.message, entries=None)
     rows: list[EntryData] = []
+    size = 0
     for entity, quotas in list(node.topics.state.quotas.items()):
         if wanted.selects(entity):
+            size += _ROW_BYTES + sum([_ROW_BYTES + len(kind) + len(name or "") for kind, name in entity])
+            size += sum([_ROW_BYTES + len(key) for key in quotas])
+            if size > MOST_ANSWER_BYTES:
+                return DescribeClientQuotasResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT, entries=None)
             rows.append(
                 EntryData(
                     [EntityData(kind, name) for kind, name in entity],

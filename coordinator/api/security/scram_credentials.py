@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
+from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_slices, to_the_end
@@ -44,6 +44,7 @@ MOST_SALT_BYTES: Final = 1_024
 MOST_REFUSED: Final = 1_000
 """Rows of an answer that refuses all."""
 _ROW_BYTES: Final = 30
+"""Of a user in an answer, beside its name."""
 
 
 @in_slices
@@ -58,10 +59,16 @@ def handle_describe_user_scram_credentials(
         return DescribeUserScramCredentialsResponse(0, code, None, refused)
     credentials = node.topics.state.scram
     times: dict[str, int] = {}
+    size = 0
     for name in [user.name for user in request.users] if request.users else [name for name, _ in credentials]:
+        if name not in times:
+            size += _ROW_BYTES + len(name)
         times[name] = times.get(name, 0) + 1
         yield None
-    room = AnswerSize()
+    if size > MOST_ANSWER_BYTES and not request.users:
+        return DescribeUserScramCredentialsResponse(0, TOO_LARGE, TOO_LARGE_TEXT)
+    # each name that was asked for is told, as it came; what is wrong with it as far as there is room
+    room = AnswerSize(max(MOST_ANSWER_BYTES - size, 0))
     results: list[DescribeUserScramCredentialsResult] = []
     while times:  # so that it is let go of in slices too
         name, count = times.popitem()
@@ -75,9 +82,8 @@ def handle_describe_user_scram_credentials(
         elif not found:
             code = ErrorCode.RESOURCE_NOT_FOUND
             what = f"Attempt to describe a user credential that does not exist: {name}"
-        if not room.take(_ROW_BYTES + len(name) + len(what)):
-            code, what = TOO_LARGE, TOO_LARGE_TEXT
-        results.append(DescribeUserScramCredentialsResult(name, code, what, [] if code else infos))
+        told = what if room.take(len(what)) else None
+        results.append(DescribeUserScramCredentialsResult(name, code, told, [] if code else infos))
     results.reverse()
     return DescribeUserScramCredentialsResponse(results=results)
 

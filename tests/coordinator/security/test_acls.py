@@ -123,3 +123,69 @@ def test_entries_come_and_go(changes: list[tuple[int, Acl | None]]) -> None:
         assert (ours.acl is None) == (theirs.acl is None)
         assert ours.acl is None or theirs.acl is None or ours.acl.permission_type == theirs.acl.permission_type
     assert rules.allows_some("User:ann", "10.0.0.1", 3, 2) == fresh.allows_some("User:ann", "10.0.0.1", 3, 2)
+
+
+names = st.text("ab", min_size=1, max_size=4)
+
+
+@given(st.lists(st.tuples(names, st.sampled_from((3, 4)), st.sampled_from((2, 3)))))
+def test_some_resource_is_open_unless_a_refusal_covers_each_that_is_allowed(
+    drawn: list[tuple[str, int, int]],
+) -> None:
+    entries = [Acl(2, name, pattern, "User:ann", "*", 4, permission) for name, pattern, permission in drawn]
+    rules = AclRules()
+    for number, acl in enumerate(entries):
+        rules.add(number.to_bytes(16, "big"), acl)
+
+    def covers(refusal: Acl, acl: Acl) -> bool:
+        if refusal.pattern_type == 4:
+            return acl.resource_name.startswith(refusal.resource_name)
+        return acl.pattern_type == 3 and acl.resource_name == refusal.resource_name
+
+    refusals = [acl for acl in entries if acl.permission_type == 2]
+    is_open = any(not any(covers(one, acl) for one in refusals) for acl in entries if acl.permission_type == 3)
+    assert rules.allows_some("User:ann", "10.0.0.1", 4, 2) == is_open
+
+
+class Watched(str):
+    """A name that counts how often it is looked at."""
+
+    looks = 0
+
+    def __getitem__(self, key: object) -> str:
+        Watched.looks += 1
+        return super().__getitem__(key)  # type: ignore[index]
+
+    def startswith(self, *args: object) -> bool:
+        Watched.looks += 1
+        return super().startswith(*args)  # type: ignore[arg-type]
+
+
+def test_long_names_under_a_refused_prefix_are_looked_at_once_each() -> None:
+    """Each beginning of each name was looked up: with 19,000 of 1,000 characters that took four seconds."""
+    rules = AclRules()
+    rules.add(b"refusal", Acl(2, "x" * 1_001, 4, "User:*", "*", 2, 2))
+    for number in range(100):
+        name = Watched("x" * 1_001 + str(number))
+        rules.add(number.to_bytes(16, "big"), Acl(2, name, 3, "User:*", "*", 4, 3))
+    Watched.looks = 0
+    assert not rules.allows_some("User:ann", "10.0.0.1", 4, 2)
+    assert Watched.looks <= 100
+
+
+def test_entries_for_other_hosts_are_not_looked_at() -> None:
+    rules = AclRules()
+    asked = 0
+
+    class Counted(Acl):
+        def says(self, operation: int) -> bool:
+            nonlocal asked
+            asked += 1
+            return super().says(operation)
+
+    for number in range(1_000):
+        rules.add(
+            number.to_bytes(16, "big"), Counted(2, "t", 3, "User:*", f"10.0.{number // 250}.{number % 250}", 3, 3)
+        )
+    assert rules.ruling("User:ann", "10.0.1.7", 3, 2, "t").acl is not None
+    assert asked == 1

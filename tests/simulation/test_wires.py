@@ -1,0 +1,54 @@
+"""A wire gives a server what a socket would give it in one turn of its loop, and no more."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from muster.simulation.wires import MOST_READ, Wire
+
+
+class Now:
+    """A world and its process, in which all comes at once and in turns that are asked for."""
+
+    ms = 0
+
+    def __init__(self) -> None:
+        self.world = self
+        self.wires: list[Wire] = []
+        self.listeners = {9092: self}
+        self.turns: deque[Callable[[], object]] = deque()
+        self.chunks: list[int] = []
+
+    def random(self) -> float:
+        return 0.0
+
+    def later(self, _: int, what: Callable[..., object], *arguments: Any) -> None:
+        what(*arguments)
+
+    def does(self, what: Callable[..., object], *arguments: Any) -> None:
+        self.turns.append(lambda: what(*arguments))
+
+    def connect(self, _: Wire) -> Now:
+        return self
+
+    def data_received(self, data: bytes) -> None:
+        self.chunks.append(len(data))
+
+    def turn(self) -> list[int]:
+        """The chunks that come in one turn."""
+        self.chunks = []
+        for _ in range(len(self.turns)):
+            self.turns.popleft()()
+        return self.chunks
+
+
+def test_a_large_piece_is_read_in_several_turns() -> None:
+    now = Now()
+    wire: Any = Wire(now, None, 0, 9092)  # type: ignore[arg-type]
+    now.turn()
+    wire.send(b"x" * (2 * MOST_READ + 5))
+    assert [now.turn() for _ in range(4)] == [[MOST_READ], [MOST_READ], [5], []]
+    wire.send(b"x" * 7)
+    assert now.turn() == [7]
