@@ -2,12 +2,14 @@
 
 The records say which members came and went, and what they subscribe to. They do not say how a member went: one that
 leaves and one whose session ran out are removed by the same records. `infer_departures` tells that by how long the
-member was silent.
+member was silent. How long a session is, nothing says: it is learned, from what comes later too (AHEAD).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from muster.coordinator.groups.common import events
@@ -25,14 +27,22 @@ REMOVED: Final = "removed"
 _NEARLY: Final = 0.95
 """Of a timeout: the clocks of a coordinator's threads are not quite one."""
 _MS: Final = 1_000
+AHEAD: Final = 64
+"""So many epochs are looked at before the first of them is told."""
 _LEAST_SESSION_MS: Final = 6_000
-"""Nobody has shorter sessions."""
+"""Nobody has shorter sessions,"""
+_LEAST_SILENCE_MS: Final = 4_000
+"""and a heartbeat comes at least every third of one."""
+_MANY: Final = 10
+"""A silence that is longer than all of so many intervals before is no chance."""
 _LONGEST_MS: Final = EPOCH_SESSION_MS + 3 * _MS
 _BEATS: Final = 3
 """So many intervals between commits are no chance."""
 _ONCE_IN: Final = 20
 """A silence that came once in so many intervals is not usual."""
 _NEARLY_POLLED: Final = 0.8
+_UNSURE: Final = 0.6
+"""How sure it is that a member has left that had been silent for a while: its session may have been that short."""
 _FAR: Final = 3
 
 
@@ -78,29 +88,69 @@ class Raised(NamedTuple):
     departed: tuple[Departed, ...] = ()
 
 
+@dataclass(slots=True)
+class _Session:
+    """How long the sessions of a group are, as far as is known."""
+
+    ms: int = EPOCH_SESSION_MS
+    is_known: bool = False
+    """Not only that it is no longer than this."""
+
+    def at_most(self, ms: int) -> None:
+        """A member died that had been silent for so long."""
+        if not self.is_known:
+            self.ms = min(self.ms, max(ms, _LEAST_SESSION_MS))
+
+    @property
+    def beat_ms(self) -> int:
+        """The longest time between two heartbeats."""
+        return min(EPOCH_HEARTBEAT_MS, self.ms // 3)
+
+
 def raised(epochs: Iterable[Epoch | None]) -> Iterator[Raised]:
     """Each new epoch of a group, in the order of the log. None among them: the group was deleted."""
-    judge = _Judge()
+    session = _Session()
+    # the first one only learns, as far ahead as is looked
+    scout, judge = _Judge(session), _Judge(session)
+    ahead: deque[Epoch | None] = deque()
     for epoch in epochs:
-        if epoch is None:
-            judge = _Judge()
-            continue
-        if epoch.change is not None and not epoch.change.is_conversion:
-            yield judge.judge(epoch, epoch.change)
-        else:
-            judge.replaced(epoch)
-        judge.remember(epoch)
+        scout.take(epoch, ())
+        ahead.append(epoch)
+        if len(ahead) > AHEAD:
+            yield from judge.take(ahead.popleft(), ahead)
+    while ahead:
+        yield from judge.take(ahead.popleft(), ahead)
 
 
 class _Judge:
-    """What is known of a group so far."""
+    """What is known of a group so far. `session`: what is known of it and of what comes, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, session: _Session) -> None:
+        self._session = session
+        self._reset()
+
+    def _reset(self) -> None:
         self._habits = Habits()
-        self._session_ms = EPOCH_SESSION_MS
+        self._silent: dict[str, int] = {}
+        """Members that went, by id: how long they had been silent, if they had not polled too late."""
+        self._ahead: Iterable[Epoch | None] = ()
         self._members: dict[str, Member] = {}
         self._activity: dict[str, Activity] = {}
         self._ended: list[Ended] = []
+
+    def take(self, epoch: Epoch | None, ahead: Iterable[Epoch | None]) -> list[Raised]:
+        """What is thought of an epoch, and of it for the next ones. `ahead`: those that follow it."""
+        if epoch is None:
+            self._reset()
+            return []
+        self._ahead = ahead
+        found = []
+        if epoch.change is not None and not epoch.change.is_conversion:
+            found.append(self.judge(epoch, epoch.change))
+        else:
+            self.replaced(epoch)
+        self.remember(epoch)
+        return found
 
     def replaced(self, epoch: Epoch) -> None:
         """The same epoch goes on under other ids."""
@@ -125,6 +175,10 @@ class _Judge:
             return Raised(epoch, change, None, None, NOT_KNOWN, tuple(ended))
         departed: tuple[Departed, ...] = ()
         cause, trigger, certainty = self._same_members(epoch, change)
+        for name in change.joined:
+            # clients keep their id: this one was given up, and lives
+            if name in self._silent:
+                self._session.at_most(self._silent.pop(name) // _MS * _MS + _MS)
         if change.joined:
             there = {one.member_id: one for one in epoch.members}
             cause, trigger, certainty = events.NEW_MEMBER, there.get(change.joined[0]), 0.99
@@ -147,7 +201,7 @@ class _Judge:
             return gone.away_ms  # it said so
         known = self._activity.get(gone.member.member_id)
         known_ms = max(gone.heard_ms, known.last_ms if known is not None else 0)
-        session_ms = gone.member.session_timeout_ms or self._session_ms
+        session_ms = gone.member.session_timeout_ms or self._session.ms
         return max(known_ms, gone.at_ms - session_ms) if how == EXPIRED else known_ms
 
     def _same_members(self, epoch: Epoch, change: Change) -> tuple[str | None, Member | None, float]:
@@ -171,7 +225,8 @@ class _Judge:
     def _departure(self, gone: Gone, before: State, after: State) -> tuple[str, str, float]:
         if gone.away_ms is not None:
             # it stopped, said that it might come back, and did not: so long is a session
-            self._session_ms = max(round((gone.at_ms - gone.away_ms) / _MS), 1) * _MS
+            self._session.ms = max(round((gone.at_ms - gone.away_ms) / _MS), 1) * _MS
+            self._session.is_known = True
             return events.SESSION_EXPIRED, EXPIRED, 0.97
         limit_ms = (gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS) * _NEARLY
         if gone.owes_ms is not None and gone.at_ms - gone.owes_ms >= limit_ms:
@@ -184,40 +239,59 @@ class _Judge:
         told = departure(before._replace(at_ms=gone.heard_ms), after, seen, self._habits, came=False)
         if told.how == EXPIRED:
             return events.SESSION_EXPIRED, EXPIRED, told.certainty
-        return events.LEFT, LEFT, told.certainty
+        known = before.activity.get(gone.member.member_id)
+        silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
+        is_unsure = gone.member.session_timeout_ms is None and silent_ms >= _LEAST_SILENCE_MS
+        return events.LEFT, LEFT, min(told.certainty, _UNSURE) if is_unsure else told.certainty
 
     def _by_silence(self, gone: Gone, before: State) -> tuple[str, str, float] | None:
         """Sessions may be shorter than they usually are. Who is silent for several of its intervals while the others
-        go on has not left: it would have committed. Nor does a static member go without saying that it will be back.
+        go on has not left: it would have committed. Nor does a static member go without saying that it will be back;
+        and who comes again under its id, and did poll in time, has not left either.
         """
         known = before.activity.get(gone.member.member_id)
         silent_ms = gone.at_ms - max(gone.heard_ms, known.last_ms if known is not None else 0)
-        if gone.member.session_timeout_ms is not None or not _LEAST_SESSION_MS <= silent_ms < _LONGEST_MS:
+        if gone.member.session_timeout_ms is not None or not _LEAST_SILENCE_MS <= silent_ms < _LONGEST_MS:
             return None
         beat_ms = (known and known.gap_ms) or before.usual_ms() or self._habits.usual_ms
         limit_ms = gone.member.rebalance_timeout_ms or REBALANCE_TIMEOUT_MS
         if _NEARLY_POLLED * limit_ms <= silent_ms <= limit_ms + 2 * (beat_ms or 0) + _MS:
             return events.LEFT, LEFT, 0.7  # it did not poll in time
+        self._silent[gone.member.member_id] = silent_ms
+        if self._is_back(gone.member.member_id):
+            return events.SESSION_EXPIRED, EXPIRED, 0.9
         if gone.member.instance_id is not None:
             self._learn(silent_ms, beat_ms)
             return events.SESSION_EXPIRED, EXPIRED, 0.85
         others = [one.last_ms for name, one in before.activity.items() if name != gone.member.member_id]
-        if known is None or beat_ms is None or silent_ms < _BEATS * beat_ms:
+        if known is None or beat_ms is None:
             return None
+        is_longest = known.commits >= _MANY and silent_ms > max(known.max_gap_ms or 0, beat_ms)
+        if silent_ms < _BEATS * beat_ms:
+            others_go_on = 2 * (gone.at_ms - max(others, default=0)) <= silent_ms
+            return (events.SESSION_EXPIRED, EXPIRED, 0.7) if is_longest and others_go_on else None
         is_usual = (known.max_gap_ms or 0) >= silent_ms and known.last_ms - known.first_ms < _ONCE_IN * beat_ms
         if is_usual:
             return None
         if 2 * (gone.at_ms - max(others, default=0)) > silent_ms:
             # there was nothing to commit any more; or several died at once, just a session ago
-            is_chance = not -EPOCH_HEARTBEAT_MS <= silent_ms - self._session_ms <= beat_ms + _MS
+            is_chance = not -self._session.beat_ms <= silent_ms - self._session.ms <= beat_ms + _MS
             return None if is_chance else (events.SESSION_EXPIRED, EXPIRED, 0.75)
         self._learn(silent_ms, beat_ms)
         return events.SESSION_EXPIRED, EXPIRED, 0.85
 
+    def _is_back(self, member_id: str) -> bool:
+        for one in self._ahead:
+            if one is None:
+                return False
+            if one.change is not None and member_id in one.change.joined:
+                return True
+        return False
+
     def _learn(self, silent_ms: int, beat_ms: int | None) -> None:
         """So long is a session at most, if commits are near to each other."""
         if beat_ms is not None and _BEATS * beat_ms <= silent_ms:
-            self._session_ms = min(self._session_ms, (silent_ms // _MS + 1) * _MS)
+            self._session.at_most(silent_ms // _MS * _MS + _MS)
 
     def _heard(self, gone: Gone | None, activity: Activity) -> Activity:
         if gone is None or gone.heard_ms <= activity.last_ms:
@@ -232,7 +306,8 @@ class _Judge:
         count = sum(len(share.partitions) for share in one.assigned)
         # a commit is no heartbeat to these groups: the last one may come so much later than the last heartbeat, from
         # which the session is counted
-        session_ms = (one.session_timeout_ms or self._session_ms) - EPOCH_HEARTBEAT_MS
+        known_ms = one.session_timeout_ms
+        session_ms = known_ms - EPOCH_HEARTBEAT_MS if known_ms else self._session.ms - self._session.beat_ms
         return Seen(
             one.member_id,
             one.instance_id,

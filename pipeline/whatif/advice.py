@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 
 from muster.pipeline.whatif.compare import Comparison, WhatIf
 from muster.pipeline.whatif.costs import Figures
-from muster.pipeline.whatif.history import CONSUMER, EVENTS, LOG, History
+from muster.pipeline.whatif.history import CONSUMER, EVENTS, EXPIRED, LOG, History
 from muster.pipeline.whatif.leader import is_cooperative
+from muster.pipeline.whatif.planned import planned
 from muster.pipeline.whatif.processes import polled_too_late
 from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 from muster.pipeline.wording import duration, plural
@@ -49,12 +50,10 @@ def advice(history: History, found: Comparison) -> Advice | None:
     fidelity = found.fidelity
     if fidelity.withheld or _is_at_rest(history):
         return None
-    actual = found.actual
     unsure = UNSURE[fidelity.source] + (1 - fidelity.share)
-    uncertainty_ms = round(unsure * _unread_ms(actual, Setting()))
-    possible = [
-        one for row in found.whatif if (one := _helps(row, history, actual, uncertainty_ms, 1 - fidelity.share))
-    ]
+    uncertainty_ms = round(unsure * _unread_ms(found.actual, Setting()))
+    rows = [row for row in found.whatif if row.setting.initial_delay_ms is not None or not _only_formed(history)]
+    possible = [one for row in rows if (one := _helps(row, history, found, uncertainty_ms))]
     if not possible:
         return None
     most_ms = max(one.gain_ms for one in possible)
@@ -71,17 +70,24 @@ def _is_at_rest(history: History) -> bool:
     return len(history.generations) - formed < LEAST_REBALANCES
 
 
-def _helps(row: WhatIf, history: History, actual: Figures, uncertainty_ms: int, unfaithful: float) -> Advice | None:
-    figures, setting = row.figures, row.setting
+def _only_formed(history: History) -> bool:
+    """The same where members came, or stopped, one after the other: each began a rebalance of its own."""
+    return len(history.generations) - len(planned(history)) < LEAST_REBALANCES
+
+
+def _helps(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int) -> Advice | None:
+    figures, setting, actual = row.figures, row.setting, found.actual
     if figures is None or not _changes(setting) or not _may_be_told(setting, history):
         return None
+    # what the replay of what really held spares already is no gain of a setting
+    base, unfaithful = found.played or actual, 1 - found.fidelity.share
     # epochs of the consumer protocol are no rebalances in which work stops, nor are the short rounds of a cooperative
     # strategy: they are not compared
     is_alike = setting.protocol is None and (setting.assignor is None or not is_cooperative(setting.assignor))
-    spared = actual.rebalances - figures.rebalances
+    spared = min(actual.rebalances, base.rebalances) - figures.rebalances
     spared = spared if is_alike else 0 if setting.protocol else max(spared, 0)
     unread_ms = _unread_ms(actual, setting)
-    gain_ms = unread_ms - _unread_ms(figures, setting)
+    gain_ms = min(unread_ms, _unread_ms(base, setting)) - _unread_ms(figures, setting)
     is_gain = gain_ms > max(uncertainty_ms, LEAST_SHARE * unread_ms) and spared >= 0
     # how long a group really waited for its first members is not in every log: only fewer rebalances count
     is_gain &= setting.initial_delay_ms is None
@@ -116,9 +122,15 @@ def _may_be_told(setting: Setting, history: History) -> bool:
     had = {one.protocol for one in (history.given, *history.generations) if one is not None}
     if any(map(is_cooperative, had)) and setting.assignor is not None and not is_cooperative(setting.assignor):
         return False  # all would stop, to spare the second rounds
-    if setting.protocol is None and history.protocol == CONSUMER and setting.assignor not in (None, *ON_THE_SERVER):
-        return False  # such a group cannot have it
-    return setting.deploy is None or not history.emptied
+    if history.protocol == CONSUMER and (setting.protocol or setting.assignor not in (None, *ON_THE_SERVER)):
+        return False  # nobody goes back to the protocol in which all stop, nor to its strategies
+    return setting.deploy is None or not (history.emptied or _died(history))
+
+
+def _died(history: History) -> bool:
+    """Did most members that went die? That is no deploy that could be made in another way."""
+    gone = [one for one in history.spells if one.end is not None]
+    return 2 * sum(one.end == EXPIRED for one in gone) >= max(len(gone), 1)
 
 
 def _is_slow(history: History) -> bool:

@@ -16,7 +16,7 @@ from muster.pipeline.whatif.leader import Book, NoAssignment, is_cooperative
 from muster.pipeline.whatif.processes import Cast
 from muster.pipeline.whatif.replay import NoRest, Outcome, Replay
 from muster.pipeline.whatif.schedule import Schedule, plan
-from muster.pipeline.whatif.settings import Setting
+from muster.pipeline.whatif.settings import ON_THE_SERVER, Setting
 
 FOREIGN: Final = (
     "its leader does not assign as Kafka's strategy of that name does: where the same members met, what it really gave "
@@ -41,6 +41,8 @@ class Comparison:
     fidelity: Fidelity
     actual: Figures
     whatif: list[WhatIf] = field(default_factory=list)
+    played: Figures | None = None
+    """What the replay of what really held came to: a setting gains only what it spares of that, too."""
 
 
 def compare(history: History, settings: Sequence[Setting]) -> Comparison:
@@ -54,6 +56,8 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
     try:
         base = _play(as_it_was, book)
         fidelity = judge(history, base.generations)
+        if fidelity.withheld and history.protocol == CONSUMER and history.assignor is None:
+            base, fidelity = _by_another(history, as_it_was, base, fidelity)
         if fidelity.withheld and history.protocol == CLASSIC:
             # perhaps its leader's client has a strategy of that name that is not quite Kafka's
             book = Book(cast, foreign=True)
@@ -79,7 +83,18 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
             continue
         known[key] = outcome
         rows.append(WhatIf(setting, outcome.figures))
-    return Comparison(fidelity, actual, rows)
+    return Comparison(fidelity, actual, rows, base.figures)
+
+
+def _by_another(history: History, schedule: Schedule, base: Outcome, fidelity: Fidelity) -> tuple[Outcome, Fidelity]:
+    """Members left the strategy to the server, and it is not its usual one: perhaps it is configured for another."""
+    for history.assignor in ON_THE_SERVER[1:]:
+        other = EpochReplay(schedule).run()
+        found = judge(history, other.generations)
+        if not found.withheld:
+            return other, found
+    history.assignor = None
+    return base, fidelity
 
 
 def _play(schedule: Schedule, book: Book) -> Outcome:

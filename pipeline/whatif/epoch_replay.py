@@ -22,7 +22,7 @@ from muster.coordinator.groups.consumer.partitions import NOTHING, held_of, shar
 from muster.coordinator.groups.consumer.states import STABLE
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.coordinator.groups.core import GroupCore
-from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS, EPOCH_SESSION_MS
+from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS
 from muster.pipeline.whatif.epoch_costs import EpochCosts
 from muster.pipeline.whatif.epoch_member import EpochActor
 from muster.pipeline.whatif.history import FAR, Generation, Owned
@@ -46,7 +46,7 @@ class EpochReplay:
 
     def __init__(self, schedule: Schedule) -> None:
         history, setting = schedule.cast.history, schedule.setting
-        assignor = setting.assignor or ON_THE_SERVER[0]
+        assignor = setting.assignor or history.assignor or ON_THE_SERVER[0]
         if assignor not in ON_THE_SERVER:
             raise NoAssignment(f"in a KIP-848 group the server assigns, by uniform or range, not by {assignor}")
         self.schedule, self.cast = schedule, schedule.cast
@@ -54,7 +54,7 @@ class EpochReplay:
         self.ms = history.start_ms
         self.interval_ms = setting.heartbeat_interval_ms or EPOCH_HEARTBEAT_MS
         self.is_as_it_was = setting.heartbeat_interval_ms is None
-        self.session_ms = setting.session_timeout_ms or EPOCH_SESSION_MS
+        self.session_ms = setting.session_timeout_ms or history.session_ms
         self.costs = EpochCosts(schedule.wanted())
         self.generations: list[Made] = []
         self.by_member: dict[str, EpochActor] = {}

@@ -28,19 +28,23 @@ from muster.pipeline.whatif.history import (
 )
 
 Row = Mapping[str, Any]
-"""`at_ms`, `is_tombstone`, `generation`, `state_timestamp_ms`, `members`, `owners`, `takes` and
+"""`at_ms`, `is_tombstone`, `generation`, `protocol`, `state_timestamp_ms`, `members`, `owners`, `takes` and
 `change`."""
 SERVER: Final = "uniform"
-"""The strategy of members that do not assign."""
+"""The strategy of members that do not assign: what the server does is `History.assignor`."""
 
 
 def history_of(
-    group: str, rows: Iterable[Row], ends: Mapping[str, str] | None = None, end_ms: int = 0, targets: Sequence[int] = ()
+    group: str,
+    rows: Iterable[Row],
+    died: Mapping[tuple[str, int], int] | None = None,
+    end_ms: int = 0,
+    targets: Sequence[int] = (),
 ) -> History:
-    """The history. `ends`: how memberships ended, by member id, if not by leaving; `targets`: when target assignments
-    were made.
+    """The history. `died`: when members were last heard of whose sessions ended, by their ids and that end (others
+    left); `targets`: when target assignments were made.
     """
-    reader = _Reader(group, ends or {})
+    reader = _Reader(group, died or {})
     row: Row | None = None
     for following in rows:
         if row is not None:
@@ -66,10 +70,11 @@ def _is_classic(member: Row) -> bool:
 
 
 class _Reader:
-    def __init__(self, group: str, ends: Mapping[str, str]) -> None:
-        self.history = History(group, LOG, CONSUMER)
-        self._ends = ends
+    def __init__(self, group: str, died: Mapping[tuple[str, int], int]) -> None:
+        self.history = History(group, LOG, CONSUMER, session_ms=_session_ms(died))
+        self._died = died
         self._spells: dict[str, Spell] = {}
+        """The last one of each member id."""
         self._members: dict[str, Row] = {}
         self._counts: dict[str, int] = {}
         self._is_first = True
@@ -90,6 +95,7 @@ class _Reader:
             history.start_ms = began_ms
             self._is_first = False
         self._meet(row, members, began_ms)
+        history.assignor = row["protocol"] or history.assignor
         counts = with_assigned(self._counts, shares)
         if counts != self._counts:
             self._counts = counts
@@ -113,7 +119,6 @@ class _Reader:
         history.end_ms = max(history.last_ms, end_ms)
         # in a replay heartbeats come somewhere else in their interval, and what they bring about with them
         history.last_ms = min(history.end_ms, history.last_ms + 2 * EPOCH_HEARTBEAT_MS)
-        history.spells = list(self._spells.values())
         since_ms = history.start_ms if history.given is None else history.start_ms + 1
         history.happened += [Happening(ms, "target") for ms in targets if since_ms <= ms]
         if history.unusable is None and not history.generations and history.given is None:
@@ -125,6 +130,7 @@ class _Reader:
         history, at_ms = self.history, row["at_ms"]
         self._is_first, self._number = False, row["generation"]
         history.start_ms, history.first_generation = at_ms, row["generation"]
+        history.assignor = row["protocol"]
         for name, one in members.items():
             self._new(name, one, None)
         self._counts = with_assigned({}, shares)
@@ -145,12 +151,15 @@ class _Reader:
         gone = {one["member"]["member_id"]: one for one in (row["change"] or {}).get("gone") or ()}
         instances = {one["instance_id"]: name for name, one in self._members.items() if one["instance_id"] is not None}
         for name, one in members.items():
-            if name not in self._members and name not in self._spells:
+            if name not in self._members and (name not in self._spells or self._spells[name].end is not None):
                 before = instances.get(one["instance_id"])
                 if before is not None and before not in members:
                     self._replaced(before, at_ms)
                     gone.pop(before, None)
+                is_same = name in self._spells
                 self._new(name, one, at_ms)
+                # clients keep their id as long as they live: it was put out, or put itself out, and goes on
+                self._spells[name].remembers = is_same
             elif _topics(one) != self._spells[name].offers[-1][1][0].topics:
                 self._spells[name].offers.append((at_ms, (Offer(SERVER, _topics(one)),)))
                 self.history.rejoins.append(Rejoin(at_ms, name, AFTER))
@@ -163,17 +172,18 @@ class _Reader:
                 self._gone(name, {"at_ms": at_ms, "heard_ms": at_ms, "away_ms": None})
 
     def _new(self, name: str, one: Row, joined_ms: int | None) -> None:
-        self._spells[name] = Spell(
+        self._spells[name] = spell = Spell(
             name,
             one["instance_id"],
             one["client_id"] or "",
             one["host"] or "",
-            EPOCH_SESSION_MS,
+            self.history.session_ms,
             one["rebalance_timeout_ms"] or REBALANCE_TIMEOUT_MS,
             joined_ms=joined_ms,
             joined_rank=AFTER,
             offers=[(joined_ms or 0, (Offer(SERVER, _topics(one)),))],
         )
+        self.history.spells.append(spell)
 
     def _replaced(self, name: str, at_ms: int) -> None:
         spell = self._spells[name]
@@ -183,8 +193,8 @@ class _Reader:
     def _gone(self, name: str, how: Row) -> None:
         spell, at_ms = self._spells[name], how["at_ms"]
         spell.end, spell.end_ms, spell.end_rank = LEFT, at_ms, AFTER
-        if how["away_ms"] is not None or self._ends.get(name) == EXPIRED:
-            silent_ms = at_ms - EPOCH_SESSION_MS if how["away_ms"] is None else how["away_ms"]
+        if how["away_ms"] is not None or (name, at_ms) in self._died:
+            silent_ms = self._died[name, at_ms] if how["away_ms"] is None else how["away_ms"]
             spell.end, spell.heard_ms = EXPIRED, max(silent_ms, spell.joined_ms or 0)
             self.history.happened.append(Happening(spell.heard_ms, "vanished", self._name(name)))
         self.history.happened.append(Happening(at_ms, "gone", self._name(name)))
@@ -203,6 +213,17 @@ class _Reader:
             if who in self._spells:
                 happening = Happening(take["at_ms"], "took", self._name(who), place, take["paused_ms"])
                 self.history.happened.append(happening)
+
+
+def _session_ms(died: Mapping[tuple[str, int], int]) -> int:
+    """How long sessions are: so long as who died had been silent; what the server has by default if nobody did."""
+    longest_ms = max((end_ms - last_ms for (_, end_ms), last_ms in died.items()), default=EPOCH_SESSION_MS)
+    return max(-(-longest_ms // _SECOND) * _SECOND, _LEAST_SESSION_MS)
+
+
+_SECOND: Final = 1_000
+_LEAST_SESSION_MS: Final = 6_000
+"""Nobody has shorter ones; the last commit may be later than the last heartbeat."""
 
 
 def _is_given(row: Row) -> bool:

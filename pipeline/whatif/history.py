@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from muster.pipeline.defaults import INITIAL_DELAY_MS
+from muster.pipeline.defaults import EPOCH_SESSION_MS, INITIAL_DELAY_MS
 
 FAR: Final = 2**60
 """A time that never comes (ms)."""
@@ -178,6 +178,10 @@ class History:
     """When the group was deleted."""
     happened: list[Happening] = field(default_factory=list)
     """Of a KIP-848 group."""
+    session_ms: int = EPOCH_SESSION_MS
+    """How long the sessions of its members are, if it is or were a KIP-848 group: the server says that."""
+    assignor: str | None = None
+    """The strategy that most members of a KIP-848 group ask the server for; None: they leave it to the server."""
     overtaken: set[int] = field(default_factory=set)
     """Epochs of it that another one followed before all members had come to them; in a replay they may."""
     beats: dict[str, list[int]] = field(default_factory=dict)

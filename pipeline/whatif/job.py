@@ -36,6 +36,7 @@ from muster.pipeline.wording import moment
 LONGEST_HISTORY: Final = 32_000_000
 """Characters of JSON that one group's task is given: some ten thousand rebalances of a group of five."""
 _ENDS: Final = "ends"
+_DIED: Final = "died"
 _HEARD: Final = "heard"
 _STARTS: Final = "starts"
 _MADE: Final = ("fidelity", "whatif", "advice")
@@ -106,6 +107,7 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
             group, (json.loads(value.as_py()) for kind, value in told if kind.as_py() == EVENTS), end_ms
         )
     ends: dict[str, str] = {}
+    died: dict[tuple[str, int], int] = {}
     epochs: list[dict[str, Any]] = []
     targets: list[int] = []
     beats: dict[str, list[int]] = {}
@@ -115,6 +117,8 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
         parsed = json.loads(value.as_py())
         if kind.as_py() == _ENDS:
             ends[parsed["member_id"]] = EXPIRED
+        elif kind.as_py() == _DIED:
+            died[parsed["member_id"], parsed["end_ms"]] = parsed["last_ms"]
         elif kind.as_py() == _HEARD:
             continue
         elif kind.as_py() == _STARTS:
@@ -135,18 +139,21 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
         history = from_log.history_of(group, records, ends, end_ms, starts)
     else:
         epochs = [one for one in epochs if one["at_ms"] > changed_ms]
-        history = from_epochs.history_of(group, epochs, ends, end_ms, targets)
+        history = from_epochs.history_of(group, epochs, died, end_ms, targets)
         history.beats = {member_id: sorted(times) for member_id, times in beats.items()}
     if changed_ms:
         history.note = f"only since it is a group of the {history.protocol} protocol, from {moment(changed_ms)} UTC on"
     return history
 
 
-def _heard_of(rows: pa.Table) -> dict[str, int]:
-    """When members last committed."""
-    told = zip(rows.column("source"), rows.column("value"), strict=True)
-    parsed = (json.loads(value.as_py()) for kind, value in told if kind.as_py() == _HEARD)
-    return {one["member_id"]: one["heard_ms"] for one in parsed}
+def _heard_of(rows: pa.Table) -> dict[str, list[int]]:
+    """When members last committed, in each of their stays."""
+    heard: dict[str, list[int]] = {}
+    for kind, value in zip(rows.column("source"), rows.column("value"), strict=True):
+        if kind.as_py() == _HEARD:
+            one = json.loads(value.as_py())
+            heard.setdefault(one["member_id"], []).append(one["heard_ms"])
+    return heard
 
 
 def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
@@ -220,7 +227,9 @@ def _histories(inputs: Inputs, memberships: DataFrame | None, rebalances: DataFr
             _STARTS,
             F.to_json(F.struct("generation", "end_ms", "start_ms")),
         )
-        records = records.unionByName(starts)
+        dead = inferred.select("group", F.explode("died").alias("one")).withColumn("log_offset", F.lit(-1).cast("long"))
+        last = F.struct(*(F.col("one")[name].alias(name) for name in ("member_id", "end_ms", "last_ms")))
+        records = records.unionByName(starts).unionByName(_row(dead, _DIED, F.to_json(last)))
     if inputs.epochs is not None:
         records = records.unionByName(_epochs(inputs.epochs, inputs.decoded))
     if inputs.events is None:
@@ -236,8 +245,11 @@ def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
     ended = memberships.where(F.col("end_cause").isin(LEFT, REPLACED)).select("group", "member_id", "end_ms")
     who = ["group", "member_id"]
     rows = commits.where(F.col("member_id").isNotNull() & ~F.col("is_deleted"))
-    last = rows.groupBy(*who).agg(F.max("time_ms").alias("heard_ms"))
-    silent = ended.join(last, who).where(F.col("end_ms") - F.col("heard_ms") >= SILENT_MS)
+    # a KIP-848 member that was put out comes back under its id
+    last = rows.groupBy(*who, "generation").agg(F.max("time_ms").alias("last_ms"))
+    both = ended.join(last, who).where(F.col("last_ms") <= F.col("end_ms"))
+    heard = both.groupBy(*who, "end_ms").agg(F.max("last_ms").alias("heard_ms"))
+    silent = heard.where(F.col("end_ms") - F.col("heard_ms") >= SILENT_MS)
     return _row(
         silent.withColumn("log_offset", F.lit(-1).cast("long")), _HEARD, F.to_json(F.struct("member_id", "heard_ms"))
     )
@@ -245,9 +257,9 @@ def _heard(memberships: DataFrame, commits: DataFrame) -> DataFrame:
 
 def _epochs(epochs: DataFrame, decoded: DataFrame) -> DataFrame:
     """The epochs of KIP-848 groups, when their target assignments were made, and when members had something else."""
-    wanted = ("at_ms", "is_tombstone", "generation", "state_timestamp_ms", "members", "owners", "takes", "change")
+    wanted = ("at_ms", "is_tombstone", "generation", "protocol", "state_timestamp_ms", "members", "owners", "takes")
     known = epochs.where(F.col("is_tombstone").isNotNull())
-    rows = _row(known, _EPOCHS, F.to_json(F.struct(*wanted), {"ignoreNullFields": "false"}))
+    rows = _row(known, _EPOCHS, F.to_json(F.struct(*wanted, "change"), {"ignoreNullFields": "false"}))
     targets = table(decoded, CONSUMER_GROUP).where((F.col("key_type") == TARGET_EPOCH) & ~F.col("is_tombstone"))
     made = _row(
         targets.withColumn("log_offset", F.lit(-1).cast("long")),

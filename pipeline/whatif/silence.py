@@ -5,7 +5,7 @@ left because it had not polled in time. Pure: it completes a history that events
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from muster.pipeline.episodes.model import is_slow
@@ -20,23 +20,34 @@ _SESSIONS: Final = 0.9
 nothing to commit."""
 
 
-def hear(history: History, heard: Mapping[str, int]) -> None:
-    """`heard`: when members last committed, by their ids; those that are not in it committed up to their end."""
-    if history.protocol != CLASSIC:
-        return  # its records tell who is away
+def hear(history: History, heard: Mapping[str, Sequence[int]]) -> None:
+    """`heard`: when members last committed in each of their stays, by their ids; who is not in it committed up to its
+    end.
+    """
     slow: dict[tuple[str, str, str | None], list[Spell]] = defaultdict(list)
+    back = {(one.member_id, one.joined_ms) for one in history.spells if one.remembers}
     for spell in history.spells:
-        heard_ms = heard.get(spell.member_id)
-        if heard_ms is None or spell.end_ms is None:
+        end_ms = spell.end_ms
+        if end_ms is None:
             continue
-        silent_ms = spell.end_ms - max(heard_ms, spell.joined_ms or 0)
-        if spell.end == REPLACED and 0 < silent_ms < _SESSIONS * spell.session_timeout_ms:
-            spell.heard_ms = spell.end_ms - silent_ms
+        heard_ms = max((ms for ms in heard.get(spell.member_id, ()) if ms <= end_ms), default=None)
+        if heard_ms is None:
+            continue
+        silent_ms = end_ms - max(heard_ms, spell.joined_ms or 0)
+        # the records of KIP-848 groups tell themselves who is away
+        is_away = spell.end == REPLACED and history.protocol == CLASSIC
+        if is_away and 0 < silent_ms < _SESSIONS * spell.session_timeout_ms:
+            spell.heard_ms = end_ms - silent_ms
         # a client whose rebalance timeout is its session has no time in which it must poll
         has_polls = spell.rebalance_timeout_ms != spell.session_timeout_ms
         if spell.end == LEFT and not spell.reason and has_polls and is_slow(silent_ms, spell.rebalance_timeout_ms):
             slow[spell.client_id, spell.host, spell.instance_id].append(spell)
     for some in slow.values():
-        if len(some) >= SLOW_TWICE:
+        # who left by itself and is back under its id did not stop
+        if len(some) >= SLOW_TWICE or any(_is_back(one, back) for one in some):
             for spell in some:
                 spell.reason = POLLED_TOO_LATE
+
+
+def _is_back(spell: Spell, back: Collection[tuple[str, int | None]]) -> bool:
+    return any(member_id == spell.member_id and (ms or 0) >= (spell.end_ms or 0) for member_id, ms in back)

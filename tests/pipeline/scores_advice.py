@@ -28,6 +28,7 @@ HELPS: Final[Mapping[str, frozenset[str]]] = {
     "start": frozenset({"group.initial.rebalance.delay.ms"}),
     "whole_stop": frozenset(),
     "subscription_changed": _SMOOTH,
+    "partitions_changed": _SMOOTH,
 }
 """By what happened: the settings that would have helped."""
 _WANTS: Final = frozenset({"crash_loop", "flapping", "slow_poller"})
@@ -51,8 +52,8 @@ def worth(rows: Sequence[Row], truth: Truth) -> Worth:
         if one.confirmed:
             happened.setdefault(one.group, set()).add(one.what)
     for line in truth:
-        if line["kind"] == "rebalance" and line["cause"] == "subscription_changed":
-            happened.setdefault(line["group"], set()).add("subscription_changed")
+        if line["kind"] == "rebalance" and line["cause"] in ("subscription_changed", "partitions_changed"):
+            happened.setdefault(line["group"], set()).add(line["cause"])
     static = {line["group"] for line in truth if line["kind"] == "group" and line.get("static")}
     cooperative = {line["group"] for line in truth if line["kind"] == "group" and "cooperative" in line["assignor"]}
     useful, useless = [], []

@@ -11,7 +11,8 @@ from muster.pipeline.whatif.advice import Advice, advice, words
 from muster.pipeline.whatif.compare import Comparison, WhatIf, compare
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.fidelity import Fidelity
-from muster.pipeline.whatif.history import EVENTS, LOG, Generation, History, Spell
+from muster.pipeline.whatif.history import EVENTS, EXPIRED, LEFT, LOG, Generation, History, Spell
+from muster.pipeline.whatif.planned import planned
 from muster.pipeline.whatif.settings import DEFAULT_GRID, Setting, parse
 from tests.pipeline.whatif.reality import GROUP
 from tests.pipeline.whatif.test_compare import restart, running
@@ -93,6 +94,49 @@ def test_no_heartbeat_of_an_inferred_log_and_no_other_deploy_for_a_stop_on_purpo
     assert told(found(("heartbeat.interval.ms=1000", HELPS), source=LOG)) is None
     assert told(found(("deploy=rolling:1", HELPS))) is not None
     assert told(found(("deploy=rolling:1", HELPS)), emptied=1) is None
+
+
+def test_what_the_replay_of_what_really_held_spares_is_no_gain() -> None:
+    comparison = found((STATIC, HELPS))
+    assert advice(history(), comparison) is not None
+    assert advice(history(), replace(comparison, played=replace(HELPS, rebalances=5))) is None
+    half = advice(history(), replace(comparison, played=replace(ACTUAL, paused_partition_ms=150_000, rebalances=12)))
+    assert half is not None
+    assert (half.spared, half.gain_ms) == (8, 100_000)
+
+
+def test_members_that_come_or_stop_one_after_the_other_are_no_trouble() -> None:
+    group = history(generations=7)
+    group.generations[:] = [
+        one._replace(stopped_ms=ms, start_ms=ms + 100)
+        for one, ms in zip(group.generations, (0, 5_000, 9_000, 60_000, 61_000, 90_000, 91_000), strict=True)
+    ]
+    group.emptied[:] = [61_500]
+    for came_ms, went_ms in ((0, 60_000), (5_000, 61_000), (9_000, 61_500), (90_000, None), (91_000, None)):
+        spell = Spell(f"m-{came_ms}", None, "c", "/h", 10_000, 60_000, came_ms)
+        spell.end, spell.end_ms = None if went_ms is None else LEFT, went_ms
+        group.spells.append(spell)
+    assert planned(group) == set(range(7))
+    assert advice(group, found((STATIC, HELPS))) is None
+    assert advice(group, found(("delay=9s", HELPS))) is not None
+    group.spells[0].end = EXPIRED  # it died, and the others went on for a second
+    assert planned(group) == {0, 1, 2, 4, 5, 6}
+
+
+def test_deaths_are_no_deploy_that_could_be_another_one() -> None:
+    group = history()
+    assert advice(group, found(("deploy=rolling:1", HELPS))) is not None
+    for number in range(3):
+        spell = Spell(f"m-{number}", None, "c", "/h", 10_000, 60_000, 0)
+        spell.end, spell.end_ms = EXPIRED, 20_000 * number
+        group.spells.append(spell)
+    assert advice(group, found(("deploy=rolling:1", HELPS))) is None
+
+
+def test_nobody_is_told_to_go_back_to_the_classic_protocol() -> None:
+    group = replace(history(), protocol="consumer")
+    assert advice(group, found(("classic,assignor=cooperative-sticky", HELPS))) is None
+    assert advice(group, found(("classic", HELPS))) is None
 
 
 def test_epochs_of_the_consumer_protocol_are_not_counted_as_rebalances() -> None:

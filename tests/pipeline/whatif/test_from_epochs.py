@@ -14,11 +14,16 @@ from muster.coordinator.core.interface import Client, Output, Record
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.facts.epoch_states import rows_of_group
 from muster.pipeline.facts.epoch_values import TARGET_EPOCH
 from muster.pipeline.whatif import from_epochs
+from muster.pipeline.whatif.advice import advice
 from muster.pipeline.whatif.compare import Comparison, compare
+from muster.pipeline.whatif.history import History
+from muster.pipeline.whatif.processes import polled_too_late
 from muster.pipeline.whatif.settings import DEFAULT_GRID, parse
+from muster.pipeline.whatif.silence import hear
 from muster.protocol.as_json import as_json
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -39,7 +44,7 @@ class World(Virtual):
         self.partitions = partitions
         super().__init__(seed, GroupSettings(), self._image())
         self.rows: list[dict[str, Any]] = []
-        self.expired: dict[str, str] = {}
+        self.died: dict[tuple[str, int], int] = {}
 
     def grow(self, partitions: int) -> None:
         self.partitions = partitions
@@ -51,7 +56,7 @@ class World(Virtual):
     def _settle(self, output: Output) -> None:
         for event in output.events:
             if event.kind == "member_expired":
-                self.expired[event.facts["member"].member] = "expired"  # type: ignore[attr-defined]
+                self.died[event.facts["member"].member, self.ms] = self.ms - EPOCH_SESSION_MS  # type: ignore[attr-defined]
         self.rows += [self._row(one, at) for at, one in enumerate(output.records, len(self.rows))]
         for respond, response in output.replies:
             respond(response)
@@ -68,20 +73,22 @@ class World(Virtual):
         return TopicsImage({"t": TopicImage("t", b"t" * 16, self.partitions)}, self.partitions)
 
     def compared(self, *settings: str) -> Comparison:
+        return compare(self.history(), [one for text in settings for one in parse(text)])
+
+    def history(self) -> History:
         epochs = [json.loads(json.dumps(row)) for row in rows_of_group(GROUP, self.rows, {})]
         epochs = [row for row in epochs if row.get("is_tombstone") is not None]
         targets = [
             row["log_timestamp_ms"] for row in self.rows if row["key_type"] == TARGET_EPOCH and row["value_json"]
         ]
-        history = from_epochs.history_of(GROUP, epochs, self.expired, self.ms, targets)
-        return compare(history, [one for text in settings for one in parse(text)])
+        return from_epochs.history_of(GROUP, epochs, self.died, self.ms, targets)
 
 
 class Consumer:
     """A client, as they are: it beats, gives up, and says so."""
 
-    def __init__(self, world: World, name: str, instance: str | None = None) -> None:
-        self.world, self.name, self.instance = world, name, instance
+    def __init__(self, world: World, name: str, instance: str | None = None, assignor: str | None = None) -> None:
+        self.world, self.name, self.instance, self.assignor = world, name, instance, assignor
         self.client = Client(name, f"/{name}")
         self.lives = 0
         self.turn = 0
@@ -90,6 +97,10 @@ class Consumer:
     def start(self) -> None:
         self.lives += 1
         self.member_id = f"{self.name}-{self.lives}"
+        self.go_on()
+
+    def go_on(self) -> None:
+        """As the same process, under its id."""
         self.is_gone = False
         self._join()
 
@@ -113,7 +124,7 @@ class Consumer:
         rows = [ConsumerGroupHeartbeatRequestTopicPartitions(b"t" * 16, sorted(self.owned))] if self.owned else []
         request = ConsumerGroupHeartbeatRequest(
             GROUP, self.member_id, epoch, self.instance, None, 60_000 if first else -1, ["t"] if first else None,
-            None, None, rows if told else None,
+            None, self.assignor if first else None, rows if told else None,
         )  # fmt: skip
         self.world.send(request, self.client, self._answered)
 
@@ -142,9 +153,11 @@ def _nothing(_: object) -> None:
     """Nobody waits for this answer."""
 
 
-def running(*names: str, static: bool = False) -> tuple[World, dict[str, Consumer]]:
-    world = World()
-    members = {name: Consumer(world, name, f"i-{name}" if static else None) for name in names}
+def running(
+    *names: str, static: bool = False, assignor: str | None = None, partitions: int = 8
+) -> tuple[World, dict[str, Consumer]]:
+    world = World(partitions=partitions)
+    members = {name: Consumer(world, name, f"i-{name}" if static else None, assignor) for name in names}
     for member in members.values():
         member.start()
         world.run(2_000)
@@ -228,6 +241,62 @@ def test_a_topic_that_grows_and_a_group_that_empties() -> None:
     assert played.figures is not None
     # one came back to the empty group: it was being restarted
     assert found.actual.silent_partition_ms == played.figures.silent_partition_ms == 12 * 30_000
+
+
+def test_members_that_ask_the_server_for_a_strategy_get_it() -> None:
+    world, members = running("a", "b", "c", assignor="range", partitions=7)
+    members["b"].stop()
+    world.run(30_000)
+    members["b"].start()
+    world.run(60_000)
+    assert world.history().assignor == "range"
+    faithful(world, "assignor=uniform")
+
+
+def test_a_server_whose_usual_strategy_is_another_one_is_found_out() -> None:
+    world, members = running("a", "b", "c", assignor="range", partitions=7)
+    members["b"].stop()
+    world.run(30_000)
+    members["b"].start()
+    world.run(60_000)
+    history = world.history()
+    history.assignor = None
+    found = compare(history, parse("static=false"))
+    assert found.fidelity.share == 1.0
+    assert history.assignor == "range"
+
+
+def test_who_polls_too_late_comes_back_under_its_id_and_is_advised_to_be_given_time() -> None:
+    world, members = running("a", "b", "c")
+    heard = []
+    for _ in range(3):
+        heard.append(world.ms)
+        world.run(60_000)
+        members["b"].stop()
+        world.run(20_000)
+        members["b"].go_on()
+        world.run(60_000)
+    history = world.history()
+    assert [one.member_id for one in history.spells].count("b-1") == 4
+    hear(history, {"b-1": heard})
+    assert [polled_too_late(one) for one in history.spells if one.end is not None] == [True] * 3
+    found = compare(history, DEFAULT_GRID)
+    assert found.fidelity.share == 1.0
+    got = advice(history, found)
+    assert got is not None
+    assert got.told.startswith("max.poll.interval.ms=300000 would have spared 6 of 9 rebalances")
+
+
+def test_sessions_are_as_long_as_who_died_had_been_silent() -> None:
+    world, members = running("a", "b", "c")
+    members["b"].crash()
+    world.run(60_000)
+    (place,) = world.died
+    world.died[place] = place[1] - 9_990
+    history = world.history()
+    assert history.session_ms == 10_000
+    assert {one.session_timeout_ms for one in history.spells} == {10_000}
+    assert [one.heard_ms for one in history.spells if one.end is not None] == [place[1] - 9_990]
 
 
 def test_a_log_that_begins_in_the_midst() -> None:

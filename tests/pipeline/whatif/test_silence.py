@@ -23,7 +23,7 @@ def static_restart(*settings: str) -> Comparison:
     old, stopped_ms = members["b"].member_id, world.ms
     restart(world, members["b"], AWAY_MS)
     history = from_events.history_of(GROUP, world.events, world.ms)
-    hear(history, {old: stopped_ms})
+    hear(history, {old: [stopped_ms]})
     return compare(history, [Setting(), *(one for text in settings for one in parse(text))])
 
 
@@ -51,7 +51,7 @@ def _spell(name: str, silent_ms: int, end: str = LEFT, session_ms: int = 10_000)
 
 def _heard(*some: tuple[Spell, int]) -> list[Spell]:
     history = History("g", LOG, spells=[one for one, _ in some])
-    hear(history, {one.member_id: ms for one, ms in some})
+    hear(history, {one.member_id: [ms] for one, ms in some})
     return history.spells
 
 
@@ -77,12 +77,12 @@ def test_a_client_without_a_time_to_poll_is_not_slow() -> None:
 
 def test_a_slow_poller_is_advised_to_be_given_time_and_nothing_else() -> None:
     world, members = running("a", "b", "c")
-    heard = {}
+    heard: dict[str, list[int]] = {}
     for member in members.values():
         member.rebalance_ms = 60_000
     world.run(60_000)
     for _ in range(3):
-        heard[members["b"].member_id] = world.ms
+        heard[members["b"].member_id] = [world.ms]
         world.run(60_000)
         restart(world, members["b"], 2_000)
     history = from_events.history_of(GROUP, world.events, world.ms)
