@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from muster.pipeline.decode import decode
+from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.facts.epoch_states import rows_of_group
 from muster.pipeline.facts.epoch_values import CLASSIC, CURRENT, TARGET_EPOCH
 from muster.pipeline.sources.segments import read_segments
@@ -28,7 +29,7 @@ DIED = {
     "java-2": ("kP4ocnC_T6ibKVfiNc2wkQ", "DB9_XzdaSy-Z9HHEmdk1vQ"),
     "st": ("xnwq41dOQQy9LH8n6la1ug",),
 }  # fmt: skip
-"""As the table `memberships` has it."""
+"""As the table `rebalances` has it."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,13 @@ def groups(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pa.Table]:
 
 def _histories(group: str, records: list[dict[str, Any]], names: dict[str, str], end_ms: int) -> pa.Table:
     told = [(one["log_offset"], "epochs", one) for one in rows_of_group(group, records, names) if "at_ms" in one]
-    told += [(-1, "ends", {"member_id": member_id}) for member_id in DIED.get(group, ())]
+    gone = [one for _, _, row in told for one in (row["change"] or {}).get("gone") or ()]
+    ends = [(one["member"]["member_id"], one["at_ms"]) for one in gone]
+    told += [
+        (-1, "died", {"member_id": member_id, "end_ms": at_ms, "last_ms": at_ms - EPOCH_SESSION_MS})
+        for member_id, at_ms in ends
+        if member_id in DIED.get(group, ())
+    ]
     for row in records:
         if row["value_json"] is not None and row["key_type"] in (CURRENT, TARGET_EPOCH):
             member_id = json.loads(row["key_json"]).get("memberId")
