@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.balance import balance
+from muster.pipeline.facts.commit_walk import walked
 from muster.pipeline.facts.commits import in_order, placed
 from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.epoch_rebalances import epoch_rebalances, without_conversions
@@ -90,11 +91,11 @@ def _rebalances(of: _Facts) -> DataFrame:
 
 
 def _concluded(of: _Facts) -> DataFrame:
-    concluded = inferred(of.inputs, of["placed"])
+    concluded = inferred(of.inputs, of["walk"])
     if of.inputs.epochs is not None:
         every = states(of.inputs)
         concluded = without_conversions(concluded, every)
-        concluded = concluded.unionByName(epoch_rebalances(of.inputs.epochs, every, of["placed"]))
+        concluded = concluded.unionByName(epoch_rebalances(of.inputs.epochs, every, of["walk"]))
     return keep(concluded)
 
 
@@ -116,10 +117,10 @@ _TABLES: Final[_Plans] = {
     "rebalances": _rebalances,
     "moves": lambda of: moves(of["changed"], of["rebalances"]),
     "balance": lambda of: balance(of["generations"]),
-    "regressions": lambda of: keep(regressions(of["placed"], of.fenced(), of.inputs.ends)),
-    "stalls": lambda of: keep(stalls(of["commits"], of.inputs.ends, of["ownership"])),
-    "lag": lambda of: lag(of["commits"], of.inputs.ends),
-    "progress": lambda of: progress(of["commits"], of.inputs.ends),
+    "regressions": lambda of: keep(regressions(of["walk"])),
+    "stalls": lambda of: keep(stalls(of["walk"], of["ownership"])),
+    "lag": lambda of: lag(of["walk"]),
+    "progress": lambda of: progress(of["walk"]),
     "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
     "episodes": lambda of: of.told("episodes"),
@@ -129,6 +130,7 @@ _TABLES: Final[_Plans] = {
 _STARTS: Final[_Plans] = {
     # as long as the log, but five tables start from it, and to order it again costs more than to keep it
     "placed": lambda of: keep(in_order(placed(of.inputs))),
+    "walk": lambda of: keep(walked(of["placed"], of.inputs.ends, of.fenced())),
     "concluded": _concluded,
     "held by": lambda of: keep(holders(of["generations"])),
     "changed": _changed,

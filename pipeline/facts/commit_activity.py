@@ -1,37 +1,80 @@
-"""Which member committed when in each state of a group: a summary for the inference, made in Spark."""
+"""Which member committed when in each state of a group: a summary for the inference."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.commits import PLACE
+from muster.pipeline.facts.commit_rows import CommitRows
+from muster.pipeline.facts.in_order import Column, Parts, begins, known, sorted_rows, struct
+from muster.pipeline.schema import columns
 
-
-def activity(commits: DataFrame) -> DataFrame:
-    """group, state, activity: a list of member_id, commits, first_ms, last_ms, gap_ms (mean time between two commits
-    of a partition; of the partition where it is least), max_gap_ms (the longest, likewise), last_gap_ms (the last one).
-    `commits`: rows of `commits.placed`. The log does not say who commits: the member is the one that had the partition.
-    """
-    rows = commits.where(F.col("member_id").isNotNull() & F.col("state").isNotNull() & ~F.col("is_deleted"))
-    in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
-    earlier = F.when(F.lag("state").over(in_order) == F.col("state"), F.lag("time_ms").over(in_order))
-    rows = rows.select(*PLACE, "log_offset", "time_ms", "state", "member_id", (F.col("time_ms") - earlier).alias("gap"))
-    partitions = rows.groupBy(*PLACE, "state", "member_id").agg(
-        F.count("*").alias("commits"),
-        F.min("time_ms").alias("first_ms"),
-        F.max("time_ms").alias("last_ms"),
-        F.avg("gap").cast("long").alias("gap_ms"),
-        F.max("gap").alias("max_gap_ms"),
-        F.max_by("gap", "log_offset").alias("last_gap_ms"),
+ACTIVE: Final = pa.schema(
+    columns(
+        "group string, state int, member_id string, commits long, first_ms long, last_ms long, gap_ms long, "
+        "max_gap_ms long, last_gap_ms long"
     )
-    members = partitions.groupBy("group", "state", "member_id").agg(
-        F.sum("commits").alias("commits"),
-        F.min("first_ms").alias("first_ms"),
-        F.max("last_ms").alias("last_ms"),
-        F.min("gap_ms").alias("gap_ms"),
-        F.min("max_gap_ms").alias("max_gap_ms"),
-        F.max_by("last_gap_ms", "last_ms").alias("last_gap_ms"),
+)
+"""What a member committed for a partition in a state: `gap_ms` (the mean time between two commits), `max_gap_ms` (the
+longest), `last_gap_ms` (the last one)."""
+
+
+def activity(walk: DataFrame) -> DataFrame:
+    """group, state, activity: a list of member_id, commits, first_ms, last_ms, gap_ms (of the partition where it is
+    least), max_gap_ms (likewise), last_gap_ms. `walk`: rows of `commit_walk.walked`. The log does not say who commits:
+    the member is the one that had the partition.
+    """
+    members = (
+        walk.where("active is not null")
+        .select("active.*")
+        .groupBy("group", "state", "member_id")
+        .agg(
+            F.sum("commits").alias("commits"),
+            F.min("first_ms").alias("first_ms"),
+            F.max("last_ms").alias("last_ms"),
+            F.min("gap_ms").alias("gap_ms"),
+            F.min("max_gap_ms").alias("max_gap_ms"),
+            F.max_by("last_gap_ms", "last_ms").alias("last_gap_ms"),
+        )
     )
     row = F.struct("member_id", "commits", "first_ms", "last_ms", "gap_ms", "max_gap_ms", "last_gap_ms")
     return members.groupBy("group", "state").agg(F.collect_list(row).alias("activity"))
+
+
+def active(commits: CommitRows) -> pa.StructArray:
+    """Rows of ACTIVE."""
+    member = commits.member_id.numbers
+    rows = np.flatnonzero(member.valid & commits.state.valid & ~commits.is_deleted)
+    place, state, time_ms = commits.place.number[rows], commits.state.at(rows), commits.time_ms[rows]
+    near = Parts(begins(known(place)))
+    before, before_state = near.before(known(time_ms)), near.before(state)
+    gap = Column(time_ms - before.values, before.valid & (before_state.values == state.values))
+    order = sorted_rows(place, state.values, member.values[rows])
+    of, gap, time_ms = rows[order], gap.at(order), time_ms[order]
+    each = Parts(begins(known(place[order]), state.at(order), member.at(of)))
+    starts = each.starts
+    if not len(starts):
+        return struct(ACTIVE, dict.fromkeys((one.name for one in ACTIVE), known([])) | {
+            "group": commits.group.at(rows), "member_id": commits.member_id.at(rows)})  # fmt: skip
+    gaps = np.add.reduceat(gap.valid.astype(np.int64), starts)
+    has_gap = gaps > 0
+    total = np.add.reduceat(np.where(gap.valid, gap.values, 0), starts)
+    ends = each.last[starts]
+    return struct(
+        ACTIVE,
+        {
+            "group": commits.group.at(of[starts]),
+            "state": commits.state.at(of[starts]),
+            "member_id": commits.member_id.at(of[starts]),
+            "commits": known(ends - starts + 1),
+            "first_ms": known(np.minimum.reduceat(time_ms, starts)),
+            "last_ms": known(np.maximum.reduceat(time_ms, starts)),
+            "gap_ms": Column(np.trunc(total / np.maximum(gaps, 1)).astype(np.int64), has_gap),
+            "max_gap_ms": Column(np.maximum.reduceat(gap.filled(np.iinfo(np.int64).min), starts), has_gap),
+            "last_gap_ms": gap.at(ends),
+        },
+    )

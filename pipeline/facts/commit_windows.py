@@ -4,120 +4,113 @@ members came on.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+import numpy as np
 
-from muster.pipeline.facts.commits import PLACE
-from muster.pipeline.facts.log_times import DAY_MS
-from muster.pipeline.facts.topic_ends import behind
+from muster.pipeline.facts.commit_rows import CommitRows
+from muster.pipeline.facts.in_order import Column, Ints, Mask, Parts, begins, behind, known
+from muster.pipeline.facts.topic_ends import Marks, Reach, with_ends
 
 WINDOW: Final = 10
 """Commits of a partition that are looked at together."""
 MIN_DISTANCE_MS: Final = 1_000
 """Of commits within one such span of time the last one counts."""
-SPAN_MS: Final = 10_000
-"""In such spans of time it is told when members came on."""
-LIFE: Final = (*PLACE, "life")
-"""What makes up a partition of a group from one deletion to the next."""
 
 
-def known_until(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
-    """One row: the last moment that is known of."""
-    # by the last row of each group: the clock of a broker may have been ahead for a while
-    each = commits.groupBy("group", "log_partition").agg(F.max_by("time_ms", "log_offset").alias("last_ms"))
-    last = each.agg(F.max("last_ms").alias("until_ms"))
-    if ends is None:
-        return last
-    # the times of records come from producers, whose clocks may be far out
-    seen = F.least("seen_ms", F.col("until_ms") + DAY_MS)
-    # of a topic without records the time is only that of its file
-    rows = last.crossJoin(ends.where(F.col("end_offset") > 0).agg(F.max("time_ms").alias("seen_ms")))
-    return rows.select(F.greatest("until_ms", seen).alias("until_ms"))
+class Thinned(NamedTuple):
+    """The commits that are looked at. A life is a partition of a group from one deletion to the next."""
+
+    rows: Ints
+    """Their places among all commits."""
+    life: Parts
+    gone_ms: Column
+    """In the last of a life that was ended: when."""
 
 
-def thinned(commits: DataFrame) -> DataFrame:
-    """The commits that are looked at. `life`: deletions before it; `gone_ms`, in the last of a life: when it ended."""
-    in_order = Window.partitionBy(*PLACE).orderBy("log_offset")
-    rows = commits.select(
-        *PLACE,
-        *("log_offset", "time_ms", "committed_offset", "is_deleted", "generation", "member_id", "client_id"),
+class Windows(NamedTuple):
+    """Each commit that is looked at with what its window says."""
+
+    commits: Ints
+    """How many are in it."""
+    first_ms: Ints
+    least: Column
+    """The least and the largest offset."""
+    most: Column
+    lags: Ints
+    """Of how many the lag is known,"""
+    least_lag: Column
+    """the least of them,"""
+    shrinks: Ints
+    """and with how many steps it got smaller."""
+    longest_ms: Column
+    """The longest step."""
+    silence_ms: Column
+    """The longest time between two commits of one member so far; a restart makes more than a window has, all soon
+    after each other."""
+    next_ms: Column
+    """None: nothing came after."""
+    next_end: Column
+    """How far the log reached then."""
+    is_run_start: Mask
+    """The first and the last one of some with the same offset,"""
+    is_run_end: Mask
+    run_ms: Ints
+    """when the first of those came,"""
+    run_commits: Ints
+    """and how many they are so far."""
+
+
+def thinned(commits: CommitRows) -> Thinned:
+    """The commits that are looked at."""
+    place, time_ms, is_deleted = commits.place, known(commits.time_ms), commits.is_deleted
+    next_ms = place.after(time_ms)
+    is_end = place.after(known(is_deleted))
+    next_deleted = is_end.valid & (is_end.values > 0)
+    same_span = next_ms.values // MIN_DISTANCE_MS == commits.time_ms // MIN_DISTANCE_MS
+    rows = np.flatnonzero(~is_deleted & ~(next_ms.valid & ~next_deleted & same_span))
+    life = begins(known(place.number[rows]), known(place.count_so_far(is_deleted)[rows]))
+    return Thinned(rows, Parts(life), next_ms.at(rows, next_deleted[rows]))
+
+
+def reach_of(commits: CommitRows, few: Thinned, marks: Marks) -> Reach:
+    """What is known of the ends of the topics beside each commit that is looked at."""
+    rows = few.rows
+    return with_ends(commits.topic_part[rows], commits.time_ms[rows], commits.offset.values[rows], marks)
+
+
+def windowed(commits: CommitRows, few: Thinned, end_then: Column) -> Windows:
+    """See Windows."""
+    rows, life = few.rows, few.life
+    time_ms, offset = known(commits.time_ms[rows]), commits.offset.at(rows)
+    least, most, _ = life.within(offset, 1 - WINDOW, 0)
+    lag = behind(end_then, offset)
+    least_lag, _, lags = life.within(lag, 1 - WINDOW, 0)
+    lag_before = life.before(lag)
+    shrank = lag.valid & lag_before.valid & (lag.values < lag_before.values)
+    _, _, shrinks = life.within(Column(lag.values, shrank), 2 - WINDOW, 0)
+    before_ms = life.before(time_ms)
+    gap_ms = Column(time_ms.values - before_ms.values, before_ms.valid)
+    _, longest_ms, _ = life.within(gap_ms, 2 - WINDOW, 0)
+    member = commits.member_id.numbers.at(rows)
+    is_run_start = begins(offset) | (life.rows == life.first)
+    run, _ = life.latest(is_run_start)
+    after = life.after(offset)
+    position = life.rows - life.first + 1
+    return Windows(
+        np.minimum(position, WINDOW),
+        time_ms.values[np.maximum(life.first, life.rows + 1 - WINDOW)],
+        least,
+        most,
+        lags,
+        least_lag,
+        shrinks,
+        longest_ms,
+        life.most_so_far(gap_ms.where(~begins(member))),
+        life.after(time_ms).or_else(few.gone_ms),
+        life.after(end_then),
+        is_run_start,
+        ~(after.valid & (after.values == offset.values)),
+        time_ms.values[run],
+        life.rows - run + 1,
     )
-    rows = rows.select(
-        "*",
-        F.lead("is_deleted").over(in_order).alias("next_deleted"),
-        F.lead("time_ms").over(in_order).alias("next_ms"),
-        F.count_if("is_deleted").over(in_order.rowsBetween(Window.unboundedPreceding, 0)).alias("life"),
-    )
-    one_more = F.col("next_ms").isNotNull() & ~F.col("next_deleted")
-    same_span = F.floor(F.col("next_ms") / MIN_DISTANCE_MS) == F.floor(F.col("time_ms") / MIN_DISTANCE_MS)
-    rows = rows.where(~F.col("is_deleted") & ~(one_more & same_span))
-    return rows.withColumn("gone_ms", F.when(F.col("next_deleted"), F.col("next_ms"))).drop("next_deleted", "next_ms")
-
-
-def windowed(rows: DataFrame) -> DataFrame:
-    """Each commit with what its window says: `commits` in it, `first_ms`, `least` and `most` (offsets), `lags`
-    known and the least of them, `shrinks` (steps with which the lag got smaller), `longest_ms` (the longest step),
-    `next_ms` (null: nothing came after) and `next_end` (how far the log reached then). `silence_ms`: the longest
-    time between two commits of one member so far; a restart makes more than a window has, all soon after each
-    other. `is_run_end`: the last one of some with the same offset, `run_ms`: when the first of those came,
-    `run_commits`: how many.
-    """
-    in_order = Window.partitionBy(*LIFE).orderBy("log_offset")
-    window = in_order.rowsBetween(1 - WINDOW, 0)
-    rows = rows.withColumn("lag_then", behind(F.col("end_then")))
-    rows = rows.select(
-        "*",
-        F.count("*").over(window).alias("commits"),
-        F.first("time_ms").over(window).alias("first_ms"),
-        F.min("committed_offset").over(window).alias("least"),
-        F.max("committed_offset").over(window).alias("most"),
-        F.count("lag_then").over(window).alias("lags"),
-        F.min("lag_then").over(window).alias("least_lag"),
-        (F.col("lag_then") < F.lag("lag_then").over(in_order)).alias("shrank"),
-        (F.col("time_ms") - F.lag("time_ms").over(in_order)).alias("gap_ms"),
-        F.lag("member_id").over(in_order).eqNullSafe(F.col("member_id")).alias("same_member"),
-        F.coalesce(F.lead("time_ms").over(in_order), "gone_ms").alias("next_ms"),
-        F.lead("end_then").over(in_order).alias("next_end"),
-        F.row_number().over(in_order).alias("place"),
-        _is_run_start(in_order).alias("is_run_start"),
-        (~F.lead("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))).alias("is_run_end"),
-    )
-    run = F.when(F.col("is_run_start"), F.struct("time_ms", "place"))
-    so_far = in_order.rowsBetween(Window.unboundedPreceding, 0)
-    steps = in_order.rowsBetween(2 - WINDOW, 0)
-    rows = rows.select(
-        *(name for name in rows.columns if name not in ("place", "shrank", "gap_ms", "same_member")),
-        "place",
-        F.last(run, ignorenulls=True).over(so_far).alias("run"),
-        F.count_if("shrank").over(steps).alias("shrinks"),
-        F.max("gap_ms").over(steps).alias("longest_ms"),
-        F.max(F.when(F.col("same_member"), F.col("gap_ms"))).over(so_far).alias("silence_ms"),
-    )
-    return rows.select(
-        *(name for name in rows.columns if name not in ("run", "place", "is_run_start", "lag_then")),
-        F.col("run.time_ms").alias("run_ms"),
-        (F.col("place") - F.col("run.place") + 1).alias("run_commits"),
-    )
-
-
-def _is_run_start(in_order: WindowSpec) -> Column:
-    return ~F.lag("committed_offset").over(in_order).eqNullSafe(F.col("committed_offset"))
-
-
-def at_work(thinned: DataFrame) -> DataFrame:
-    """When members came on: for each `span` of so many ms the `first_ms` and the `last_ms` of it."""
-    in_order = Window.partitionBy(*LIFE).orderBy("log_offset")
-    rows = thinned.select("group", "member_id", "time_ms", _is_run_start(in_order).alias("is_run_start"))
-    span = F.floor(F.col("time_ms") / SPAN_MS).alias("span")
-    return (
-        rows.where("is_run_start")
-        .groupBy("group", member(), span)
-        .agg(F.min("time_ms").alias("span_first_ms"), F.max("time_ms").alias("span_last_ms"))
-    )
-
-
-def member() -> Column:
-    """The member, for joins; nobody is one too."""
-    return F.coalesce("member_id", F.lit("")).alias("member")

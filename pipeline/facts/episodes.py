@@ -19,7 +19,7 @@ from muster.pipeline.episodes.offsets import Back, Standing
 from muster.pipeline.episodes.verdict import describe, verdict
 from muster.pipeline.facts.flapping import observed
 from muster.pipeline.facts.schema import TABLES, conform
-from muster.pipeline.facts.stalls import STALL, STOP
+from muster.pipeline.facts.stall_looks import STALL, STOP
 from muster.pipeline.persist import keep
 from muster.pipeline.schema import columns
 from muster.pipeline.tables import by_group

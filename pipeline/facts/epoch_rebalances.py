@@ -18,12 +18,13 @@ from muster.pipeline.facts.inputs import HOLDER
 from muster.pipeline.tables import by_group
 
 
-def epoch_rebalances(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
-    """Rows of INFERRED. `epochs`: rows of EPOCHS, `states`: of `inputs.states`, `commits`: of `commits.placed`."""
+def epoch_rebalances(epochs: DataFrame, states: DataFrame, walk: DataFrame) -> DataFrame:
+    """Rows of INFERRED. `epochs`: rows of EPOCHS, `states`: of `inputs.states`, `walk`: of
+    `commit_walk.walked`, of those of `commits.placed`."""
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     columns = ("group", "state", "is_tombstone", "generation", "state_timestamp_ms", "at_ms", "members", "change")
     rows = epochs.join(numbers, ["group", "log_offset"]).select(*columns)
-    rows = rows.join(activity(commits), ["group", "state"], "left")
+    rows = rows.join(activity(walk), ["group", "state"], "left")
     return by_group(rows, "state", _judge, INFERRED)
 
 

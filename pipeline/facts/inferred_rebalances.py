@@ -35,13 +35,13 @@ INFERRED: Final = pa.schema(
 """What can be inferred of a rebalance; `gone` are the members that are no more, and how each one ended."""
 
 
-def inferred(inputs: Inputs, commits: DataFrame) -> DataFrame:
-    """Rows of INFERRED. `commits`: rows of `commits.placed`."""
+def inferred(inputs: Inputs, walk: DataFrame) -> DataFrame:
+    """Rows of INFERRED. `walk`: rows of `commit_walk.walked`, of those of `commits.placed`."""
     # what a state is judged by lies just before it
-    return by_group(_summaries(inputs, commits), "state", _infer, INFERRED)
+    return by_group(_summaries(inputs, walk), "state", _infer, INFERRED)
 
 
-def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
+def _summaries(inputs: Inputs, walk: DataFrame) -> DataFrame:
     known = states(inputs)
     # of a KIP-848 group only its last epoch before it becomes a classic one
     next_but_one = Window.partitionBy("group").orderBy("state")
@@ -77,7 +77,7 @@ def _summaries(inputs: Inputs, commits: DataFrame) -> DataFrame:
         shares.alias("shares"),
         members.alias("members"),
     )
-    return small.join(activity(commits), ["group", "state"], "left")
+    return small.join(activity(walk), ["group", "state"], "left")
 
 
 def _count(shares: Any) -> Any:

@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.commits import PLACE
-from muster.pipeline.facts.schema import conform
-from muster.pipeline.facts.topic_ends import behind, with_ends
+from muster.pipeline.facts.commit_rows import CommitRows
+from muster.pipeline.facts.in_order import Column, behind, known, struct
+from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.facts.topic_ends import Marks, with_ends
+
+LAST: Final = TABLES["lag"]
 
 
-def lag(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
-    """Rows of the table `lag` out of those of `commits` and what is known of the ends of the logs."""
-    of_partition = commits.groupBy(*PLACE)
-    last = F.struct("log_offset", "is_deleted", "committed_offset", "time_ms", "client_id")
-    rows = of_partition.agg(F.max(last).alias("last")).where(~F.col("last.is_deleted"))
-    rows = with_ends(
-        rows.select("group", "topic", "partition", "last.committed_offset", "last.time_ms", "last.client_id"), ends
-    )
-    waited = F.when(F.col("not_beyond_ms").isNotNull(), F.col("end_ms") - F.col("beyond_ms"))
-    return conform(
-        rows.select(
-            *("group", "topic", "partition", "committed_offset", "end_offset", "end_ms", "client_id"),
-            F.col("time_ms").alias("committed_ms"),
-            behind(F.col("end_offset")).alias("lag"),
-            F.when(behind(F.col("end_offset")) == 0, F.lit(0)).otherwise(waited).alias("behind_ms"),
-        ),
-        "lag",
+def lag(walk: DataFrame) -> DataFrame:
+    """Rows of the table `lag` out of those of `commit_walk.walked`."""
+    return conform(walk.where("last is not null").select("last.*"), "lag")
+
+
+def lasts(commits: CommitRows, marks: Marks) -> pa.StructArray:
+    """Rows of the table: of the last commit of each partition that is not deleted."""
+    rows = commits.place.last[commits.place.starts]
+    rows = rows[~commits.is_deleted[rows]]
+    offset, time_ms = commits.offset.at(rows), commits.time_ms[rows]
+    reach = with_ends(commits.topic_part[rows], time_ms, offset.values, marks)
+    behind_by = behind(reach.end_offset, offset)
+    since, until = reach.beyond_ms.where(reach.not_beyond_ms.valid), reach.end_ms
+    is_level = behind_by.valid & (behind_by.values == 0)
+    behind_ms = Column(np.where(is_level, 0, until.values - since.values), is_level | (since.valid & until.valid))
+    return struct(
+        LAST,
+        {
+            "group": commits.group.at(rows),
+            "topic": commits.topic.at(rows),
+            "partition": commits.partition.at(rows),
+            "committed_offset": offset,
+            "committed_ms": known(time_ms),
+            "end_offset": reach.end_offset,
+            "end_ms": reach.end_ms,
+            "lag": behind_by,
+            "behind_ms": behind_ms,
+            "client_id": commits.client_id.at(rows),
+        },
     )

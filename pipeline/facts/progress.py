@@ -8,13 +8,28 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, Window
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
-from muster.pipeline.facts.commit_windows import known_until
-from muster.pipeline.facts.commits import PLACE
+from muster.pipeline.facts.commit_rows import CommitRows
+from muster.pipeline.facts.in_order import (
+    Column,
+    Ints,
+    Parts,
+    begins,
+    behind,
+    known,
+    minus,
+    nothing,
+    sorted_rows,
+    struct,
+)
 from muster.pipeline.facts.schema import conform
-from muster.pipeline.facts.topic_ends import minus
+from muster.pipeline.facts.topic_ends import Ends
+from muster.pipeline.schema import columns
 from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND
 
 STEPS: Final = 60
@@ -26,120 +41,111 @@ SIZES: Final = (
 """How long a step may be."""
 _NEAR: Final = 8
 """Ends that were seen so many steps apart tell what was between them."""
-_TOPIC: Final = ("topic", "partition")
+STEP: Final = pa.schema(
+    columns(
+        "group string, start_ms long, until_ms long, commits long, records long, written long, lag long, "
+        "is_lacking boolean, is_unwritten boolean"
+    )
+)
+"""A partition of a group in a step. `is_lacking`, `is_unwritten`: its end was seen at some time, but what it was then
+is not known."""
 
 
-def progress(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
-    """Rows of the table out of those of `commits` and what is known of the ends of the logs."""
-    steps = _steps(commits, ends)
-    rows = _committed(commits, steps)
-    if ends is None:
-        unknown = F.lit(None).cast("long")
-        rows = rows.select("*", unknown.alias("lag"), unknown.alias("written"), F.lit(False).alias("is_known"))
-    else:
-        rows = _behind(rows, ends)
+def progress(walk: DataFrame) -> DataFrame:
+    """Rows of the table `progress` out of those of `commit_walk.walked`."""
+    rows = walk.where("step is not null").select("step.*")
     # of a partition whose end nobody ever saw nothing can be told; of one that is not known just now, nothing of all
-    lacking = F.count_if(F.col("is_known") & F.col("committed_offset").isNotNull() & F.col("lag").isNull())
-    not_written = F.count_if(F.col("is_known") & F.col("written").isNull())
     told = rows.groupBy("group", "start_ms", "until_ms").agg(
         F.sum("commits").alias("commits"),
-        _sum("records").alias("records"),
-        F.when(not_written == 0, _sum("written")).alias("written"),
-        F.when(lacking == 0, _sum("lag")).alias("lag"),
+        # offsets that a tool set may be as large as a long holds
+        F.try_sum("records").alias("records"),
+        F.when(~F.bool_or("is_unwritten"), F.try_sum("written")).alias("written"),
+        F.when(~F.bool_or("is_lacking"), F.try_sum("lag")).alias("lag"),
     )
     return conform(told, "progress")
 
 
-def _sum(name: str) -> Column:
-    """Offsets that a tool set may be as large as a long holds."""
-    return F.try_sum(name)
-
-
-def _steps(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
-    """One row: size_ms, first_ms (where the first step begins), known_ms (until when there is anything to tell)."""
-    first = commits.where(~F.col("is_deleted")).agg(F.min("time_ms").alias("first_ms"))
-    both = first.crossJoin(known_until(commits, ends).withColumnRenamed("until_ms", "known_ms"))
-    span = F.col("known_ms") - F.col("first_ms")
+def step_ms(first_ms: SparkColumn, known_ms: SparkColumn) -> SparkColumn:
+    """How long a step is, if the first commit was then and the log tells of anything until then."""
+    span = known_ms - first_ms
     largest = F.ceil(span / STEPS / DAY).cast("long") * DAY
-    size = F.coalesce(*(F.when(span < one * (STEPS - 1), F.lit(one)) for one in SIZES), largest).cast("long")
-    begin = (F.floor(F.col("first_ms") / F.col("size_ms")) * F.col("size_ms")).cast("long")
-    return F.broadcast(both.where("first_ms is not null").withColumn("size_ms", size).withColumn("first_ms", begin))
+    return F.coalesce(*(F.when(span < one * (STEPS - 1), F.lit(one)) for one in SIZES), largest).cast("long")
 
 
-def _committed(commits: DataFrame, steps: DataFrame) -> DataFrame:
-    """A row for each partition and step, from its first commit on: start_ms, until_ms, commits, records, and the
-    committed_offset at the end of the step, null after a deletion.
-    """
-    rows = commits.crossJoin(steps)
-    start = (F.floor((F.col("time_ms") - F.col("first_ms")) / F.col("size_ms")) * F.col("size_ms")).cast("long")
-    start = (F.greatest(start, F.lit(0)) + F.col("first_ms")).alias("start_ms")
+def steps(commits: CommitRows) -> pa.StructArray | None:
+    """Rows of STEP: of each partition of a group from its first commit on; None: there is no step."""
+    first_ms, size, until = commits.first_ms, commits.step_ms, commits.known_until_ms
+    if first_ms is None or size is None or until is None or not len(commits.time_ms):
+        return None
+    step = np.maximum((commits.time_ms - first_ms) // size, 0)
+    order = sorted_rows(commits.place.number, step)
+    each = Parts(begins(known(commits.place.number[order]), known(step[order])))
+    first, last = order[each.starts], order[each.last[each.starts]]
+    place = Parts(begins(known(commits.place.number[first])))
+    start = step[first] * size + first_ms
     # a commit of a deleted offset has none
-    state = F.struct("log_offset", "committed_offset")
-    stepped = rows.groupBy(*PLACE, start, "first_ms", "known_ms", "size_ms").agg(
-        F.count_if(~F.col("is_deleted")).alias("commits"), F.min(state).alias("first"), F.max(state).alias("last")
-    )
-    place = Window.partitionBy(*PLACE)
-    following = F.lead("start_ms").over(place.orderBy("start_ms"))
-    before = F.lag("last").over(place.orderBy("start_ms"))["committed_offset"]
-    read = minus(F.col("last.committed_offset"), F.coalesce(before, F.col("first.committed_offset")))
-    held = stepped.select(
-        *PLACE,
-        *("size_ms", "known_ms", "commits", "start_ms"),
-        F.col("last.committed_offset").alias("committed_offset"),
-        F.greatest(read, F.lit(0)).alias("records"),
-        # the steps without a commit of it that come after
-        F.greatest(
-            F.col("start_ms"), F.coalesce(following, F.col("known_ms") + F.col("size_ms")) - F.col("size_ms")
-        ).alias("held_ms"),
-    )
-    each = F.explode(F.sequence("start_ms", "held_ms", "size_ms")).alias("at_ms")
-    is_first = F.col("at_ms") == F.col("start_ms")
-    return (
-        held.select("*", each)
-        .where((F.col("at_ms") < F.col("known_ms")) | is_first)
-        .select(
-            *PLACE,
-            *("size_ms", "committed_offset"),
-            F.when(is_first, F.col("commits")).otherwise(0).alias("commits"),
-            F.when(is_first, F.coalesce("records", F.lit(0))).otherwise(0).alias("records"),
-            F.col("at_ms").alias("start_ms"),
-            F.greatest(F.least(F.col("at_ms") + F.col("size_ms"), F.col("known_ms")), F.col("at_ms")).alias("until_ms"),
-        )
+    offset = commits.offset.at(last)
+    read = minus(offset, place.before(offset).or_else(commits.offset.at(first)))
+    records = np.maximum(read.filled(0), 0)
+    count = np.add.reduceat((~commits.is_deleted[order]).astype(np.int64), each.starts)
+    # the steps without a commit of it that come after
+    following = place.after(known(start)).or_else(known(np.full(len(start), until + size)))
+    held = np.maximum(start, following.values - size)
+    more = (held - start) // size + 1
+    of = np.repeat(np.arange(len(start)), more)
+    nth = np.arange(len(of)) - np.repeat(np.cumsum(more) - more, more)
+    at_ms = start[of] + nth * size
+    kept = (at_ms < until) | (nth == 0)
+    of, nth, at_ms = of[kept], nth[kept], at_ms[kept]
+    until_ms = np.maximum(np.minimum(at_ms + size, until), at_ms)
+    offset = offset.at(of)
+    topic = commits.topic_part[first][of]
+    end, is_known = _ends_at(commits.ends, topic, until_ms, size)
+    lag = behind(end, offset)
+    written = behind(end, Parts(begins(known(place.number[of]))).before(end))
+    is_first = nth == 0
+    return struct(
+        STEP,
+        {
+            "group": commits.group.at(first[of]),
+            "start_ms": known(at_ms),
+            "until_ms": known(until_ms),
+            "commits": known(np.where(is_first, count[of], 0)),
+            "records": known(np.where(is_first, records[of], 0)),
+            "written": written,
+            "lag": lag,
+            "is_lacking": is_known & offset.valid & ~lag.valid,
+            "is_unwritten": is_known & ~written.valid,
+        },
     )
 
 
-def _rise(low: Column, high: Column) -> Column:
-    """From one to the other, at least 0; null if one of them is."""
-    return F.when(low.isNotNull() & high.isNotNull(), F.greatest(minus(high, low), F.lit(0)))
-
-
-def _behind(rows: DataFrame, ends: DataFrame) -> DataFrame:
-    """With `lag` and `written`, how far the end moved in the step; `is_known`: the partition's end was ever seen."""
-    seen = ends.where(F.col("end_offset").isNotNull() & F.col("time_ms").isNotNull())
-    marks = seen.groupBy(*_TOPIC, F.col("time_ms").alias("at_ms")).agg(F.max("end_offset").alias("end_offset"))
-    marks = marks.withColumn("seen", F.struct("at_ms", "end_offset")).drop("end_offset")
-    points = rows.select(*_TOPIC, F.col("until_ms").alias("at_ms"), "size_ms").distinct()
-    in_time = Window.partitionBy(*_TOPIC).orderBy("at_ms", F.col("seen").isNull())
-    both = points.unionByName(marks, allowMissingColumns=True).select(
-        *(*_TOPIC, "at_ms", "size_ms"),
-        F.last("seen", ignorenulls=True).over(in_time).alias("a"),
-        F.first("seen", ignorenulls=True).over(in_time.rowsBetween(1, Window.unboundedFollowing)).alias("b"),
-    )
-    gap = F.col("b.at_ms") - F.col("a.at_ms")
-    grown = minus(F.col("b.end_offset"), F.col("a.end_offset"))
-    share = (F.col("at_ms") - F.col("a.at_ms")) / gap
-    between = F.when(gap <= _NEAR * F.col("size_ms"), F.col("a.end_offset") + F.floor(grown * share).cast("long"))
-    still = F.col("b").isNull() | (F.col("b.end_offset") == F.col("a.end_offset"))
-    end = F.when(still, F.col("a.end_offset")).otherwise(between)
-    known = both.where(F.col("size_ms").isNotNull()).select(
-        *_TOPIC, F.col("at_ms").alias("until_ms"), end.alias("end_offset")
-    )
-    ever = marks.select(*_TOPIC).distinct().withColumn("is_known", F.lit(True))
-    joined = rows.join(known, [*_TOPIC, "until_ms"], "left").join(F.broadcast(ever), list(_TOPIC), "left")
-    before = F.lag("end_offset").over(Window.partitionBy(*PLACE).orderBy("start_ms"))
-    return joined.select(
-        *("group", "start_ms", "until_ms", "commits", "records", "committed_offset"),
-        _rise(F.col("committed_offset"), F.col("end_offset")).alias("lag"),
-        _rise(before, F.col("end_offset")).alias("written"),
-        F.coalesce("is_known", F.lit(False)).alias("is_known"),
-    )
+def _ends_at(ends: Ends, topic: Ints, at_ms: Ints, size: int) -> tuple[Column, np.ndarray]:
+    """How far each partition of a topic reached at a moment; and whether its end was ever seen."""
+    if not len(ends.topic):
+        return nothing(len(topic)), np.zeros(len(topic), np.bool_)
+    order = sorted_rows(ends.topic, ends.time_ms, ends.end_offset)
+    of, seen_end, seen_ms = (column[order] for column in ends)
+    # of several at one time the largest counts
+    last = np.append((of[1:] != of[:-1]) | (seen_ms[1:] != seen_ms[:-1]), True)
+    of, seen_ms, seen_end = of[last], seen_ms[last], seen_end[last]
+    # the last one up to each moment: both in one order
+    both = sorted_rows(np.concatenate((of, topic)), np.concatenate((seen_ms, at_ms)),
+                       np.concatenate((np.zeros(len(of), np.int64), np.ones(len(topic), np.int64))))  # fmt: skip
+    counted = np.cumsum(both < len(of))
+    place = np.empty(len(both), np.int64)
+    place[both] = counted - 1
+    before = place[len(of) :]
+    after = np.minimum(before + 1, len(of) - 1)
+    has_before = (before >= 0) & (of[np.maximum(before, 0)] == topic)
+    has_after = (before + 1 < len(of)) & (of[after] == topic)
+    low = known(seen_end).at(np.maximum(before, 0), has_before)
+    high = known(seen_end).at(after, has_after)
+    low_ms, high_ms = seen_ms[np.maximum(before, 0)], seen_ms[after]
+    gap = np.maximum(high_ms - low_ms, 1)
+    grown = np.floor(minus(high, low).values * ((at_ms - low_ms) / gap))
+    is_near = has_before & has_after & (gap <= _NEAR * size)
+    still = has_before & (~has_after | (high.values == low.values))
+    between = low.values + np.where(is_near & ~still, grown, 0).astype(np.int64)
+    found = Column(np.where(still, low.values, between), still | is_near)
+    return found, np.isin(topic, of)

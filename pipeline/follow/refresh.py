@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.build import MADE, build, unusable
+from muster.pipeline.facts.commit_walk import walked
 from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.inputs import Inputs
@@ -63,7 +64,8 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
             if seen is not None and not seen.is_all_of(logged):
                 commits = committed_by_then(commits, seen)
             ends = None if seen is None else _ends(store, kafka, seen, commits, watch)
-            made |= {"stalls": stalls(commits, ends), "lag": lag(commits, ends), "progress": progress(commits, ends)}
+            walk = keep(walked(commits, ends))
+            made |= {"stalls": stalls(walk), "lag": lag(walk), "progress": progress(walk)}
             has_ends = ends is not None
         still = keep(made["stalls"]) if "stalls" in made else tables["stalls"]
         made |= {"stalls": still} if "stalls" in made else {}

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.commit_walk import walked
 from muster.pipeline.facts.lag import lag
 from muster.pipeline.facts.schema import TABLES
 from tests.pipeline.facts.rows import Commits, ends_of, ms, table_of
@@ -33,7 +34,7 @@ ENDS = (
 def found(spark: SparkSession) -> dict[tuple[str, int], dict[str, Any]]:
     """By group and partition."""
     commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
-    table = lag(commits, ends_of(spark, *ENDS))
+    table = lag(walked(commits, ends_of(spark, *ENDS)))
     assert table.columns == TABLES["lag"].names
     return {(row.group, row.partition): row.asDict() for row in table.collect()}
 

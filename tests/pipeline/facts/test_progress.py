@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.commit_walk import walked
 from muster.pipeline.facts.progress import progress
 from muster.pipeline.facts.schema import TABLES
 from tests.pipeline.facts.rows import Commits, ends_of, table_of
@@ -31,7 +32,7 @@ ENDS = (
 def rows(spark: SparkSession, *ends: tuple[str, int, int, int]) -> dict[str, list[dict[str, Any]]]:
     """By group; times in seconds since the first of all."""
     commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
-    table = progress(commits, ends_of(spark, *ends) if ends else None)
+    table = progress(walked(commits, ends_of(spark, *ends) if ends else None))
     assert table.columns == TABLES["progress"].names
     found: dict[str, list[dict[str, Any]]] = {}
     for row in table.orderBy("group", "start_ms").collect():

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.commit_walk import walked
 from muster.pipeline.facts.regressions import regressions
 from tests.pipeline.facts.rows import Commits, ends_of, ms, table_of
 
@@ -99,7 +100,7 @@ def found(spark: SparkSession) -> Found:
     told = ({name: value for name, value in one.items() if name != "topic_id"} for one in commits)
     placed = table_of(spark, "commits", told)
     placed = placed.join(ids, ["group", "log_offset"], "left")
-    rows = [row.asDict() for row in regressions(placed, None, ends).collect()]
+    rows = [row.asDict() for row in regressions(walked(placed, ends)).collect()]
     by_group: Found = {}
     for row in sorted(rows, key=lambda row: (row["log_offset"], row["partition"])):
         by_group.setdefault(row["group"], []).append(row)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.commit_walk import walked
 from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.facts.stalls import stalls
 from tests.pipeline.facts.rows import Commits, ends_of, ms, table_of
@@ -86,7 +87,7 @@ def found(spark: SparkSession) -> Found:
         *(("held", partition, 10 * place, 5.0 * place) for partition in (1, 2) for place in range(201)),
     )
     commits = table_of(spark, "commits", (row for one in HISTORIES for row in one.rows))
-    table = stalls(commits, ends)
+    table = stalls(walked(commits, ends))
     assert table.columns == TABLES["stalls"].names
     by_group: Found = {one.group: [] for one in HISTORIES}
     for row in sorted((row.asDict() for row in table.collect()), key=lambda row: row["start_ms"]):
@@ -157,7 +158,7 @@ def test_without_the_end_of_the_topic_only_a_rewind_is_told(found: Found) -> Non
 
 def test_without_any_ends_too(spark: SparkSession) -> None:
     rows = [row for one in HISTORIES if one.group in ("stuck", "back", "dead") for row in one.rows]
-    table = stalls(table_of(spark, "commits", rows), None).collect()
+    table = stalls(walked(table_of(spark, "commits", rows), None)).collect()
     assert sorted((row.group, row.status, row.lag_known) for row in table) == [
         ("back", "OK", False),
         ("back", "REWIND", False),
@@ -191,7 +192,7 @@ def test_a_partition_without_an_owner_does_not_stand_still(spark: SparkSession) 
             for partition, since, until in had
         ),
     )  # fmt: skip
-    rows = [row.asDict() for row in stalls(table_of(spark, "commits", commits), ends, owned).collect()]
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", commits), ends), owned).collect()]
     assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 300, 995)]
 
 
@@ -199,7 +200,7 @@ def test_who_commits_seldom_does_not_stand_still(spark: SparkSession) -> None:
     """Every four minutes; then it stops for half an hour, which is no pause between two of its commits."""
     seldom = Commits("seldom", "seldom").by("a", *every(240, climbing(20, 2_400)), (6_400, 60_000), (6_640, 66_000))
     ends = ends_of(spark, *(("seldom", 0, 10 * at, float(at)) for at in range(0, 6_700, 20)))
-    rows = [row.asDict() for row in stalls(table_of(spark, "commits", seldom.rows), ends).collect()]
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", seldom.rows), ends)).collect()]
     assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 4_560, 6_400)]
 
 
@@ -210,7 +211,7 @@ def test_after_a_restart_commits_come_as_seldom_as_before_it(spark: SparkSession
     after = [(2_560.0 + 240 * at, 25_600 + 2_400 * at) for at in range(1, 5)]
     restarted = Commits("restarted", "restarted").by("a", *usual, *restart, *after)
     ends = ends_of(spark, *(("restarted", 0, 10 * at, float(at)) for at in range(0, 3_521, 20)))
-    rows = [row.asDict() for row in stalls(table_of(spark, "commits", restarted.rows), ends).collect()]
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", restarted.rows), ends)).collect()]
     assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
 
 
@@ -221,7 +222,7 @@ def test_a_long_restart_leaves_no_usual_interval_among_the_last_commits(spark: S
         restarted.by(f"b{at}", (2_400.0 + 20 * at, 24_000 + 200 * at))
     restarted.by("c", *((2_640.0 + 240 * at, 26_400 + 2_400 * at) for at in range(1, 5)))
     ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 3_601, 20)))
-    rows = [row.asDict() for row in stalls(table_of(spark, "commits", restarted.rows), ends).collect()]
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", restarted.rows), ends)).collect()]
     assert [row["status"] for row in rows if row["status"] in ("STALL", "STOP")] == []
 
 
@@ -230,7 +231,7 @@ def test_silence_between_two_members_is_nobodys_usual_interval(spark: SparkSessi
     away = Commits("away", "t").by("a", *every(5, climbing(20, 50)))
     away.by("b", *every(5, climbing(20, 50, 4_000), 400), (695, 6_950))
     ends = ends_of(spark, *(("t", 0, 10 * at, float(at)) for at in range(0, 701, 5)))
-    rows = [row.asDict() for row in stalls(table_of(spark, "commits", away.rows), ends).collect()]
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", away.rows), ends)).collect()]
     assert told([row for row in rows if row["status"] in ("STALL", "STOP")]) == [("STOP", 95, 400), ("STOP", 495, 695)]
 
 
@@ -239,7 +240,7 @@ def test_the_end_of_a_transaction_is_not_read_by_any_application(spark: SparkSes
     some = [Commits(name, name).by("a", *every(5, [*climbing(10), *[100] * 60])) for name in ("marker", "growing")]
     ends = ends_of(spark, ("marker", 0, 101, 50), *(("growing", 0, 100 + at, 50.0 + 30 * at) for at in range(10)))
     commits = table_of(spark, "commits", (row for one in some for row in one.rows))
-    rows = [row.asDict() for row in stalls(commits, ends).collect()]
+    rows = [row.asDict() for row in stalls(walked(commits, ends)).collect()]
     assert {row["group"] for row in rows if row["status"] in ("STALL", "STOP")} == {"growing"}
 
 
@@ -247,7 +248,7 @@ def test_a_topic_without_records_does_not_tell_how_far_the_log_goes(spark: Spark
     """Its time is that of its file: by that, every group would have been silent for a day."""
     well = Commits("well", "well").by("a", *every(5, climbing(20)))
     ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(21)), ("empty", 0, 0, 90_000))
-    rows = [row.asDict() for row in stalls(table_of(spark, "commits", well.rows), ends).collect()]
+    rows = [row.asDict() for row in stalls(walked(table_of(spark, "commits", well.rows), ends)).collect()]
     assert told(rows) == [("OK", 0, None)]
 
 
@@ -256,5 +257,7 @@ def test_a_broker_whose_clock_was_ahead_for_a_while_makes_nobody_stand_still(spa
     well = Commits("well", "well").by("a", *every(5, climbing(41)))
     ahead = Commits("ahead", "ahead").by("b", *every(5, climbing(20)), (7_300, 200), (7_305, 210), (200, 400))
     ends = ends_of(spark, *(("well", 0, 10 * at, 5.0 * at) for at in range(41)))
-    rows = [row.asDict() for row in stalls(table_of(spark, "commits", [*well.rows, *ahead.rows]), ends).collect()]
+    rows = [
+        row.asDict() for row in stalls(walked(table_of(spark, "commits", [*well.rows, *ahead.rows]), ends)).collect()
+    ]
     assert told([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]

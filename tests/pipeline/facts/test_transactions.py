@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from muster.coordinator.observe.transaction_schema import to_json
 from muster.coordinator.transactions import events as kinds
 from muster.coordinator.transactions.events import Event
+from muster.pipeline.facts.commit_walk import walked
 from muster.pipeline.facts.events import events
 from muster.pipeline.facts.regressions import fenced, regressions
 from muster.pipeline.facts.schema import TABLES
@@ -136,7 +137,10 @@ def by_producers(spark: SparkSession) -> DataFrame:
 def test_a_producer_tells_a_zombie_from_a_rewind(spark: SparkSession, by_producers: DataFrame) -> None:
     since = Commits("x").by("a", (7, 0)).rows[0]["time_ms"]
     replaced = fenced(table_of(spark, "transactions", [{"producer_id": 3, "producer_epoch": 0, "fenced_ms": since}]))
-    found = {row["group"]: (row["cause"], row["client_id"]) for row in regressions(by_producers, replaced).collect()}
+    found = {
+        row["group"]: (row["cause"], row["client_id"])
+        for row in regressions(walked(by_producers, None, replaced)).collect()
+    }
     assert found == {
         "zombie": ("zombie", "a"),
         "rewind": ("rewind", "b"),
