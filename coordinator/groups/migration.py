@@ -25,7 +25,7 @@ from muster.coordinator.groups.common.image import NO_TOPICS, TopicsImage
 from muster.coordinator.groups.common.records import tombstone, tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, kafka_order, records, story
+from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, kafka_order, records
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import (
     ConsumerHeartbeatCommand,
@@ -34,7 +34,15 @@ from muster.coordinator.groups.consumer.commands import (
     UpgradeWanted,
 )
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import NO_PATTERN, NOBODY, Classic, ConsumerMember, Description, Position
+from muster.coordinator.groups.consumer.member import (
+    NO_PATTERN,
+    NOBODY,
+    Classic,
+    ConsumerMember,
+    Description,
+    Position,
+    trigger_of,
+)
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held, Share, all_held, share_of
 from muster.coordinator.groups.consumer.states import STABLE as RECONCILED
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
@@ -121,7 +129,7 @@ def heartbeat_to_classic_group(
             return
         client = command.client
         newcomer = Trigger(newcomer_id, request.instance_id, client.client_id, client.host, None)
-        story.upgraded(step, present, newcomer)
+        history.upgraded(step, present, newcomer)
     heartbeat.handle(step, command, request, present)
 
 
@@ -347,8 +355,8 @@ def _downgrade_after_leave(step: Step, group: ConsumerGroup, leaving: Sequence[C
     image, metadata = step.state.image, first.protocols[0][1]
     made.departed = {one.member_id: classic_members.encoded(metadata, one.at.assigned, image) for one in leaving}
     _replace(step, made, tombstones(group))
-    trigger = story.trigger(leaving[0].member_id, leaving[0])
-    story.downgraded(step, group, len(staying), cause, trigger)
+    trigger = trigger_of(leaving[0].member_id, leaving[0])
+    history.downgraded(step, group, len(staying), cause, trigger)
     rebalance.begin(step, made, cause, trigger)
 
 
@@ -359,9 +367,9 @@ def _downgrade_after_join(step: Step, group: ConsumerGroup, joined: Joined) -> N
     names = {joined.replaced_id: joined.member_id}
     keys = group.record_keys([names.get(one, one) for one in joined.member_ids])
     _replace(step, made, [tombstone(key) for key in keys])
-    story.downgraded(step, group, len(made.members), events.STATIC_MEMBER_BACK, None)
+    history.downgraded(step, group, len(made.members), events.STATIC_MEMBER_BACK, None)
     if joined.is_stale:
-        rebalance.begin(step, made, events.STATIC_MEMBER_BACK, story.trigger(joiner.member_id, joiner))
+        rebalance.begin(step, made, events.STATIC_MEMBER_BACK, trigger_of(joiner.member_id, joiner))
 
 
 DOWNGRADE: Final = Downgrade(_may_downgrade, _downgrade_after_leave, _downgrade_after_join)

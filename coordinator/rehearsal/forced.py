@@ -60,11 +60,11 @@ def rebalanced(step: Step, group: Any) -> None:
         return
     _demand_consumers(group)
     # imported here: most servers have no consumer groups
-    from muster.coordinator.groups.consumer import records, story
+    from muster.coordinator.groups.consumer import history, records
 
     state = group.state
     step.record(records.group_epoch(group.group_id, group.epoch + 1, group.metadata_hash))
-    story.bumped(step, group, events.ASKED, state=state)
+    history.bumped(step, group, events.ASKED, state=state)
 
 
 def expired(member_id: str) -> Callable[[Step, Any], None]:

@@ -162,7 +162,7 @@ class EpochReplay:
             if isinstance(key, ConsumerGroupCurrentMemberAssignmentKey) and value is not None:
                 self._has(key.member_id, value)
         group = self.group()
-        if group is not None and group.members and group.story is None and output.records:
+        if group is not None and group.members and group.reconciliation is None and output.records:
             self.costs.settled()
         for respond, response in output.replies:
             respond(response)

@@ -13,7 +13,7 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, heartbeat, leave, patterns, records, story, target, timers
+from muster.coordinator.groups.consumer import checks, heartbeat, history, leave, patterns, records, target, timers
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import Joined
 from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup, is_free
@@ -122,7 +122,7 @@ def _join(
     cause = events.SUBSCRIPTION_CHANGED
     if one is None:
         cause = events.NEW_MEMBER
-        story.joined(step, group, member, request.reason)
+        history.joined(step, group, member, request.reason)
     has_news = heartbeat.are_topics_others(step, group, before)
     is_pattern_new, _ = patterns.update(step, group, before, said, command.client)
     is_new = said.topics != before.topics or is_pattern_new

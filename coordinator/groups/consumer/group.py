@@ -64,16 +64,37 @@ class ConsumerGroup:
     Not persisted: `hashed_version`, the version of the topics that the hash was compared with; `is_searching`, patterns
     are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `failed_epoch`, the
     one for which they could not be; `waiting`, the heartbeats that wait for them; `hashed_topics`, the topics of that
-    version by name; `story`, what is kept for the history until all members have come to their targets;
+    version by name; `reconciliation`, what is kept for the history until all members have come to their targets;
     `slots`, of the table in which Kafka has the members. `is_alike`: what `counts_alike` said when a member was last
     described or removed; so Kafka keeps it, also in replay.
     """
 
     __slots__ = (
-        "_reconciled", "assignment_epoch", "assignment_ms", "assignors", "classic_count", "computing_epoch", "epoch",
-        "failed_epoch", "group_id", "has_partition_metadata", "hashed_topics", "hashed_version", "holders", "is_alike",
-        "is_searching", "members", "metadata_hash", "names", "patterns", "resolved", "slots", "static_ids", "story",
-        "targets", "waiting",
+        "_reconciled",
+        "assignment_epoch",
+        "assignment_ms",
+        "assignors",
+        "classic_count",
+        "computing_epoch",
+        "epoch",
+        "failed_epoch",
+        "group_id",
+        "has_partition_metadata",
+        "hashed_topics",
+        "hashed_version",
+        "holders",
+        "is_alike",
+        "is_searching",
+        "members",
+        "metadata_hash",
+        "names",
+        "patterns",
+        "reconciliation",
+        "resolved",
+        "slots",
+        "static_ids",
+        "targets",
+        "waiting",
     )  # fmt: skip
 
     kind = CONSUMER
@@ -102,7 +123,7 @@ class ConsumerGroup:
         self.computing_epoch = NO_ASSIGNMENT
         self.failed_epoch = NO_ASSIGNMENT
         self.waiting: list[Command] = []
-        self.story: Any = None
+        self.reconciliation: Any = None
         self.slots = kafka_order.LEAST_SLOTS
         self._reconciled = 0
 

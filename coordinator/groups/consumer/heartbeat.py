@@ -14,12 +14,12 @@ from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import (
     checks,
+    history,
     kafka_order,
     leave,
     patterns,
     reconcile,
     records,
-    story,
     target,
     timers,
 )
@@ -33,6 +33,7 @@ from muster.coordinator.groups.consumer.member import (
     START,
     ConsumerMember,
     Description,
+    trigger_of,
 )
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held, same_partitions
 from muster.coordinator.groups.consumer.reconcile import Aim
@@ -151,7 +152,7 @@ def _beat(
     is_subscription_new = said.topics != before.topics
     is_new = sender.member is sender.replaced is None
     if is_new:
-        story.joined(step, group, member)
+        history.joined(step, group, member)
     cause = events.NEW_MEMBER if is_new else events.SUBSCRIPTION_CHANGED
     epoch = group.epoch
     refresh(step, group, bump=is_subscription_new or is_known, has_news=has_news, cause=cause, member=member)
@@ -268,7 +269,7 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
     step.record(records.member_metadata(group_id, member_id, said))
     step.record(records.target(group_id, member_id, share))
     step.record(records.current(group_id, member_id, at))
-    story.replaced(step, group, old, group.members[member_id])
+    history.replaced(step, group, old, group.members[member_id])
 
 
 def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> bool:
@@ -304,9 +305,9 @@ def refresh(
         before = group.state_before(int(cause == events.NEW_MEMBER))
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
         if bump:
-            story.bumped(step, group, cause, story.trigger(member.member_id, member), state=before)
+            history.bumped(step, group, cause, trigger_of(member.member_id, member), state=before)
         else:
-            story.bumped(step, group, events.TOPICS_CHANGED, before=group.hashed_topics, state=before)
+            history.bumped(step, group, events.TOPICS_CHANGED, before=group.hashed_topics, state=before)
     if group.has_partition_metadata:
         step.record(records.no_partition_metadata(group.group_id))
     group.hashed_version, group.hashed_topics = version, step.state.image.by_name
@@ -338,7 +339,7 @@ def follow(
     else:
         tables = kafka_order.stepped(at.assigned, after.assigned), kafka_order.stepped(at.assigned, after.revoking)
     records.record_current(step, group, member, after, *tables)
-    story.moved(step, group, member, at)
+    history.moved(step, group, member, at)
     if member.said.classic is None:
         watch(step, member)
 

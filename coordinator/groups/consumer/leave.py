@@ -12,10 +12,10 @@ from muster.coordinator.core.deadlines import Deadline, Due
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, records, story, timers
+from muster.coordinator.groups.consumer import checks, history, records, timers
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import AWAY, JOIN, REVOCATION, SYNC, ConsumerMember
+from muster.coordinator.groups.consumer.member import AWAY, JOIN, REVOCATION, SYNC, ConsumerMember, trigger_of
 from muster.coordinator.groups.consumer.partitions import NOTHING, without_epochs
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.protocol.errors import ErrorCode
@@ -51,7 +51,7 @@ def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
     at = member.at._replace(epoch=AWAY, assigned=without_epochs(member.at.assigned), revoking=NOTHING)
     step.record(records.current(group.group_id, member.member_id, at))
     timers.stop(step.state.deadlines, member, REVOCATION)
-    story.gone_away(step, group, member)
+    history.gone_away(step, group, member)
 
 
 def remove(
@@ -64,7 +64,7 @@ def remove(
     """Remove members, with the patterns that only they had; one new epoch for all of them. If only classic members
     stay, it may become a classic group instead (`migration`). `cause` and `reasons`, by member id: for the history.
     """
-    story.gone(step, group, members, cause, reasons)
+    history.gone(step, group, members, cause, reasons)
     downgrade = step.state.downgrade
     if downgrade is not None and downgrade.is_allowed(step, group, members):
         downgrade.after_leave(step, group, members, cause)
@@ -80,7 +80,7 @@ def remove(
     step.record(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
     first = members[0]
     reason = None if reasons is None else reasons.get(first.member_id)
-    story.bumped(step, group, cause, story.trigger(first.member_id, first, reason), state=state)
+    history.bumped(step, group, cause, trigger_of(first.member_id, first, reason), state=state)
 
 
 def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:

@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from muster.coordinator.core.interface import Command, Reply
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import leave, story, target
+from muster.coordinator.groups.consumer import history, leave, target
 from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
@@ -54,7 +54,7 @@ def computed(step: Step, command: AssignmentComputed) -> None:
         group.computing_epoch = NO_ASSIGNMENT
         group.failed_epoch = wanted.epoch if command.assignment is None else NO_ASSIGNMENT
         if command.assignment is None:
-            story.failed(step, group, wanted.epoch, wanted.assignor)
+            history.failed(step, group, wanted.epoch, wanted.assignor)
         elif target.is_too_early(step, group, wanted):
             target.bring_up_to_date(step, group, since_ms=wanted.since_ms)
             if group.computing_epoch:

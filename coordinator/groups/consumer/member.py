@@ -6,6 +6,7 @@ from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.deadlines import Deadline, Due
+from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held
 from muster.coordinator.groups.consumer.states import STABLE
 
@@ -98,3 +99,9 @@ def bare_id(drawn_id: str) -> str:
     except ValueError:
         return drawn_id
     return urlsafe_b64encode(drawn).rstrip(b"=").decode()
+
+
+def trigger_of(member_id: str, member: ConsumerMember, reason: str | None = None) -> Trigger:
+    """A member as the one that brought something about."""
+    said = member.said
+    return Trigger(member_id, said.instance_id, said.client_id, said.client_host, reason)

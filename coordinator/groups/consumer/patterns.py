@@ -9,7 +9,7 @@ from typing import Final
 from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import records, story
+from muster.coordinator.groups.consumer import history, records
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, TopicsFound, TopicsWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
@@ -98,4 +98,4 @@ def found(step: Step, command: TopicsFound) -> None:
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
         group.hashed_version, group.hashed_topics = step.state.image.version, step.state.image.by_name
         cause = events.PATTERN_RESOLVED if changed else events.TOPICS_CHANGED
-        story.bumped(step, group, cause, before=topics_before, state=state)
+        history.bumped(step, group, cause, before=topics_before, state=state)

@@ -17,7 +17,7 @@ from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import kafka_order, records, story
+from muster.coordinator.groups.consumer import history, kafka_order, records
 from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
@@ -57,7 +57,7 @@ def bring_up_to_date(
     if since_ms is not None:
         wanted.since_ms = since_ms
     group.computing_epoch = group.epoch
-    story.wanted(step, group)
+    history.wanted(step, group)
     step.reply(helpers.compute, wanted)
 
 
@@ -162,7 +162,7 @@ def apply(
     if not records.is_more_than_fits(step, [*made, epoch]):
         records.record_targets(step, group, made, [(member_id, share) for member_id, _, share in changes])
         step.record(epoch)
-        story.assigned(step, group, wanted.assignor, changes)
+        history.assigned(step, group, wanted.assignor, changes)
     return sum([len(share) for _, _, share in changes])
 
 

@@ -8,7 +8,7 @@ from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.consumer import kafka_order, story, timers
+from muster.coordinator.groups.consumer import history, kafka_order, reconciliation, timers
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.groups.consumer.member import JOIN, SYNC, ConsumerMember
 from muster.coordinator.groups.foreign import ForeignGroup
@@ -188,13 +188,13 @@ def test_offsets_in_a_transaction_in_another_epoch() -> None:
 
 
 def test_of_very_many_that_others_wait_for_the_first_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(story, "MOST_HOLDERS", 0)
+    monkeypatch.setattr(reconciliation, "MOST_HOLDERS", 0)
     hall = Hall()
     hall.enter("A", "t")
     hall.enter("B", "t")
     hall.cast("A", owned={"t": list(range(8))})
     hall.cast("B")
-    told = hall.consumers().story
+    told = hall.consumers().reconciliation
     assert told is not None
     assert not told.holders
 
@@ -202,12 +202,12 @@ def test_of_very_many_that_others_wait_for_the_first_are_told(monkeypatch: pytes
 def test_of_very_many_partitions_the_first_are_told() -> None:
     hall = Hall()
     gave_up = [((T, tuple(range(150)), (1,) * 150), (b"U" * 16, (0,), (1,)))]
-    assert story._listed(gave_up, hall.core.state.image) == [{"topic": "t", "partitions": list(range(100))}]
+    assert history._listed(gave_up, hall.core.state.image) == [{"topic": "t", "partitions": list(range(100))}]
 
 
 def test_of_very_many_partitions_nobody_looks_how_long_they_were_free(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: dict[tuple[bytes, int], int] = {}
-    story._free(freed, T, (1, 2), 5)
-    monkeypatch.setattr(story, "MOST_FREED", 2)
-    story._free(freed, T, (3,), 6)
+    reconciliation._free(freed, T, (1, 2), 5)
+    monkeypatch.setattr(reconciliation, "MOST_FREED", 2)
+    reconciliation._free(freed, T, (3,), 6)
     assert freed == {(T, 1): 5, (T, 2): 5}

@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.common.image import TopicsChanged
-from muster.coordinator.groups.consumer import story
+from muster.coordinator.groups.consumer import history, reconciliation
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.observe import schema
 from muster.coordinator.observe.timeline import Timeline
@@ -96,10 +96,10 @@ def settled(**more: Any) -> Theatre:
 
 def test_a_steady_heartbeat_keeps_nothing() -> None:
     theatre = settled()
-    assert theatre.consumers().story is None
+    assert theatre.consumers().reconciliation is None
     theatre.cast("A")
     assert theatre.told_of == []
-    assert theatre.consumers().story is None
+    assert theatre.consumers().reconciliation is None
 
 
 def test_topics_that_grow_come_and_go() -> None:
@@ -252,8 +252,8 @@ def test_many_members_are_counted_not_told_each() -> None:
             theatre.cast(name, owned={"t": had[name]})
     assert theatre.consumers().state == "Stable"
     done = [one for one in theatre.told_of if one["kind"] == "epoch_reconciled"][-1]
-    of_story = [one for one in theatre.told_of if one["kind"] == "member_reconciled"]
+    told = [one for one in theatre.told_of if one["kind"] == "member_reconciled"]
     assert done["epochs"] == done["causes"]["member_joined"] == 29
-    assert len(of_story) == story.MOST_TOLD + 1
-    assert len(done["slowest"]) == story.MOST_SLOW
+    assert len(told) == history.MOST_TOLD + 1
+    assert len(done["slowest"]) == reconciliation.MOST_SLOW
     assert max(len(json.dumps(one)) for one in theatre.told_of) < 8_000

@@ -1,0 +1,321 @@
+"""The events of a consumer group for the history: one function for each thing that happens. Decides nothing; what is
+reported later is kept in the group's `Reconciliation`. Where thousands of members and partitions move, the first rows
+are told, and the others are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import MemberFacts, Trigger
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import ConsumerMember, Position, trigger_of
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held, Share, same_partitions
+from muster.coordinator.groups.consumer.reconciliation import (
+    MOST_SLOW,
+    MemberProgress,
+    Reconciliation,
+    is_settled,
+    size,
+)
+from muster.coordinator.groups.consumer.states import STABLE, UNREVOKED_PARTITIONS
+
+MOST_TOLD: Final = 20
+"""Members whose way to the target is told each by an event of its own, of one reconciliation; changed topics."""
+MOST_PARTITIONS: Final = 100
+"""That a member gave up, told one by one; and topics that it subscribes to."""
+
+Change = tuple[str, Share, Share]
+"""A member whose target is another now: its id, the one before, the new one."""
+
+
+# ---- members
+
+
+def _facts(step: Step, member: ConsumerMember) -> MemberFacts:
+    said, classic = member.said, member.said.classic
+    session_ms = (
+        step.state.settings.group_consumer_session_timeout_ms if classic is None else classic.session_timeout_ms
+    )
+    return MemberFacts(
+        member.member_id, said.instance_id, said.client_id, said.client_host, session_ms, said.rebalance_timeout_ms,
+        () if classic is None else classic.protocols, None, None, None, b"",
+    )  # fmt: skip
+
+
+def joined(step: Step, group: ConsumerGroup, member: ConsumerMember, reason: str | None = None) -> None:
+    """A new member is in the group."""
+    said = member.said
+    step.event(
+        events.MEMBER_JOINED,
+        group.group_id,
+        member=_facts(step, member),
+        protocol_type=group.protocol_type,
+        reason=reason,
+        protocol="consumer" if said.classic is None else "classic",
+        subscribed=list(said.topics[:MOST_PARTITIONS]),
+        pattern=said.pattern or None,
+        assignor=said.assignor,
+    )
+
+
+def replaced(step: Step, group: ConsumerGroup, old: ConsumerMember, member: ConsumerMember) -> None:
+    """A static member goes on under another id."""
+    if group.reconciliation is not None:
+        group.reconciliation.members.pop(old.member_id, None)
+    facts = _facts(step, member)
+    step.event(events.MEMBER_REPLACED, group.group_id, member=facts, replaced=old.member_id, reason=None)
+
+
+def gone_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
+    """A static member has said that it will be back."""
+    step.event(events.MEMBER_AWAY, group.group_id, member=_facts(step, member))
+    if group.reconciliation is not None:
+        group.reconciliation.released(member.member_id, step.now.mono_ms)
+        if is_settled(group):
+            _finished(step, group, group.reconciliation)
+
+
+def gone(step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None) -> None:
+    """These members are about to be removed; `reasons`: as the clients gave them, by member id."""
+    reconciliation = _reconciliation(step, group)
+    for member in members:
+        facts = _facts(step, member)
+        reconciliation.hand_over(member.at.assigned, NOTHING, step.now.mono_ms)
+        if cause == events.LEFT:
+            reason = None if reasons is None else reasons.get(member.member_id)
+            step.event(events.MEMBER_LEFT, group.group_id, member=facts, reason=reason)
+        elif cause == events.SESSION_EXPIRED:
+            step.event(events.MEMBER_EXPIRED, group.group_id, member=facts)
+        else:
+            step.event(events.MEMBER_REMOVED, group.group_id, member=facts, cause=cause)
+        reconciliation.members.pop(member.member_id, None)
+        reconciliation.released(member.member_id, step.now.mono_ms)
+
+
+# ---- epochs and targets
+
+
+def bumped(
+    step: Step,
+    group: ConsumerGroup,
+    cause: str,
+    by: Trigger | None = None,
+    before: Mapping[str, TopicImage] | None = None,
+    state: str | None = None,
+) -> None:
+    """The group has a new epoch. `before`: the topics as they were, if that is the cause and they are known."""
+    now_ms = step.now.mono_ms
+    reconciliation = group.reconciliation
+    if not group.members:
+        reconciliation = group.reconciliation = None
+    elif reconciliation is None:
+        reconciliation = group.reconciliation = Reconciliation(group.epoch, now_ms, cause, by)
+    if reconciliation is not None:
+        if not reconciliation.epochs:  # the members that went stood before it
+            reconciliation.first_epoch, reconciliation.cause, reconciliation.trigger = group.epoch, cause, by
+        reconciliation.bumped_ms = now_ms
+        reconciliation.epochs += 1
+        reconciliation.causes[cause] = reconciliation.causes.get(cause, 0) + 1
+    topics = [] if before is None else _changed_topics(group, before, step.state.image)
+    step.event(
+        events.EPOCH_BUMPED,
+        group.group_id,
+        epoch=group.epoch,
+        cause=cause,
+        trigger=by,
+        members=len(group.members),
+        topics=topics,
+        state=state or group.state,
+    )
+
+
+def _changed_topics(
+    group: ConsumerGroup, before: Mapping[str, TopicImage], image: TopicsImage
+) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for name in group.names:
+        then, now = before.get(name), image.by_name.get(name)
+        if then is not now and len(rows) < MOST_TOLD:
+            had, has = (0 if one is None else one.partitions for one in (then, now))
+            again = then is not None and now is not None and then.topic_id != now.topic_id
+            if had != has or again:
+                rows.append({"topic": name, "before": had, "now": has, "made_again": again})
+    return rows
+
+
+def wanted(step: Step, group: ConsumerGroup) -> None:
+    """The targets of the epoch are being computed elsewhere."""
+    _reconciliation(step, group).wanted_ms = step.now.mono_ms
+
+
+def assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Sequence[Change]) -> None:
+    """The targets are there."""
+    reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
+    took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
+    reconciliation.wanted_ms, reconciliation.target_ms, reconciliation.assignor = None, now_ms, assignor
+    step.event(
+        events.TARGET_ASSIGNED,
+        group.group_id,
+        epoch=group.assignment_epoch,
+        assignor=assignor,
+        took_ms=took_ms,
+        since_epoch_ms=now_ms - reconciliation.bumped_ms,
+        members=len(group.members),
+        topics=len(group.names),
+        changes=tuple(changes),
+        names=step.state.image,
+    )
+
+
+def failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -> None:
+    """The assignor could not say who is to own what."""
+    reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
+    took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
+    reconciliation.wanted_ms = None
+    step.event(events.TARGET_FAILED, group.group_id, epoch=epoch, assignor=assignor, took_ms=took_ms)
+
+
+def _reconciliation(step: Step, group: ConsumerGroup) -> Reconciliation:
+    """It has begun before this core was loaded if it is not there."""
+    reconciliation: Reconciliation | None = group.reconciliation
+    if reconciliation is None:
+        reconciliation = group.reconciliation = Reconciliation(group.epoch, step.now.mono_ms, None, None)
+    return reconciliation
+
+
+# ---- on the way to the target
+
+
+def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Position) -> None:
+    """A member has come a step nearer to its target."""
+    reconciliation, now_ms, after, member_id = (
+        _reconciliation(step, group),
+        step.now.mono_ms,
+        member.at,
+        member.member_id,
+    )
+    progress = reconciliation.members.get(member_id)
+    reconciliation.hand_over(before.assigned, after.assigned, now_ms)
+    if progress is not None or after.state != STABLE or not same_partitions(before.assigned, after.assigned):
+        if progress is None:
+            progress = reconciliation.members[member_id] = MemberProgress(
+                max(reconciliation.target_ms, reconciliation.began_ms)
+            )
+        reconciliation.note(group, progress, member, before, now_ms)
+    if member_id in reconciliation.holders and after.state != UNREVOKED_PARTITIONS:
+        reconciliation.released(member_id, now_ms)
+    if after.state == STABLE and after.epoch == group.assignment_epoch:
+        if progress is not None:
+            del reconciliation.members[member_id]
+            _arrived(step, group, reconciliation, progress, member)
+        if is_settled(group):
+            _finished(step, group, reconciliation)
+
+
+def _arrived(
+    step: Step, group: ConsumerGroup, reconciliation: Reconciliation, progress: MemberProgress, member: ConsumerMember
+) -> None:
+    revoked = sum([size(one) for one in progress.revoked])
+    reconciliation.changed += 1
+    reconciliation.revoked += revoked
+    reconciliation.assigned += progress.assigned
+    took_ms = step.now.mono_ms - progress.began_ms
+    row = {
+        "member": _named(trigger_of(member.member_id, member)),
+        "revoked": revoked,
+        "revoking_ms": progress.revoking_ms,
+        "assigned": progress.assigned,
+        "waited_ms": progress.waited_ms,
+        "took_ms": took_ms,
+    }
+    if len(reconciliation.slowest) < MOST_SLOW or took_ms > reconciliation.slowest[-1]["took_ms"]:
+        reconciliation.slowest.append(row)
+        reconciliation.slowest.sort(key=lambda one: -one["took_ms"])
+        del reconciliation.slowest[MOST_SLOW:]
+    if reconciliation.told >= MOST_TOLD:
+        return
+    reconciliation.told += 1
+    waits_for = sorted(progress.waits_for, key=lambda who: -progress.waits_for[who])[:MOST_SLOW]
+    step.event(
+        events.MEMBER_RECONCILED,
+        group.group_id,
+        **row,
+        epoch=member.at.epoch,
+        gave_up=_listed(progress.revoked, step.state.image),
+        waited_for=waits_for,
+    )
+
+
+def _finished(step: Step, group: ConsumerGroup, reconciliation: Reconciliation) -> None:
+    group.reconciliation = None
+    if not (reconciliation.epochs or reconciliation.revoked or reconciliation.assigned):
+        return  # a static member came back to what it had
+    now_ms = step.now.mono_ms
+    slow = sorted(
+        reconciliation.holders.values(), key=lambda one: (one.until_ms or now_ms) - one.since_ms, reverse=True
+    )
+    step.event(
+        events.EPOCH_RECONCILED,
+        group.group_id,
+        epoch=group.assignment_epoch,
+        first_epoch=reconciliation.first_epoch,
+        epochs=reconciliation.epochs,
+        cause=reconciliation.cause,
+        trigger=reconciliation.trigger,
+        causes=reconciliation.causes,
+        assignor=reconciliation.assignor,
+        took_ms=None if reconciliation.cause is None else now_ms - reconciliation.began_ms,
+        members=len(group.members),
+        changed=reconciliation.changed,
+        revoked=reconciliation.revoked,
+        assigned=reconciliation.assigned,
+        partitions=sum([len(of_topic) for of_topic in group.holders.values()]),
+        paused_partition_ms=reconciliation.paused_ms,
+        slowest=reconciliation.slowest,
+        waited_for=[
+            {
+                "member": _named(one.who),
+                "partitions": one.partitions,
+                "took_ms": (one.until_ms or now_ms) - one.since_ms,
+            }
+            for one in slow[:MOST_SLOW]
+        ],
+    )
+
+
+def _named(who: Trigger) -> dict[str, str | None]:
+    return {"member": who.member, "instance": who.instance, "client_id": who.client_id, "host": who.host}
+
+
+def _listed(gave_up: Sequence[Held], image: TopicsImage) -> list[dict[str, object]]:
+    """The first of the partitions, by the names of their topics."""
+    rows: list[dict[str, object]] = []
+    left = MOST_PARTITIONS
+    for held in gave_up:
+        for topic_id, partitions, _ in held:
+            if left > 0:
+                topic = image.by_id.get(topic_id)
+                name = image.deleted.get(topic_id) if topic is None else topic.name
+                rows.append({"topic": name, "partitions": list(partitions[:left])})
+                left -= len(partitions)
+    return rows
+
+
+# ---- other protocols
+
+
+def upgraded(step: Step, group: ConsumerGroup, by: Trigger) -> None:
+    """A classic group has become this one."""
+    step.event(events.GROUP_UPGRADED, group.group_id, epoch=group.epoch, members=len(group.members), trigger=by)
+
+
+def downgraded(step: Step, group: ConsumerGroup, members: int, cause: str, by: Trigger | None) -> None:
+    """This group becomes a classic one, of so many members."""
+    step.event(
+        events.GROUP_DOWNGRADED, group.group_id, epoch=group.epoch, members=members, cause=cause, trigger=by
+    )  # fmt: skip

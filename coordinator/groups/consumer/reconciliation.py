@@ -1,0 +1,173 @@
+"""What is kept of a consumer group for its history, from the first new epoch until every member has come to the target.
+
+It is there only meanwhile, and it is bounded, also where thousands of members and partitions move. It tells nothing
+itself: that is `history`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from muster.coordinator.groups.common.events import Trigger
+from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.member import AWAY, ConsumerMember, Position, trigger_of
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held, same_partitions
+from muster.coordinator.groups.consumer.states import STABLE_GROUP, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
+
+MOST_SLOW: Final = 10
+"""Of those that took longest, in the event at the end; as many that others waited for."""
+MOST_HOLDERS: Final = 100
+"""Of those that others waited for, while it lasts."""
+MOST_FREED: Final = 20_000
+"""Partitions without an owner whose time is taken; of others it is not told how long nobody had them."""
+
+
+class MemberProgress:
+    """Of one member that is on its way to its target."""
+
+    __slots__ = ("assigned", "began_ms", "lacking_ms", "revoked", "revoking_ms", "told_ms", "waited_ms", "waits_for")
+
+    def __init__(self, began_ms: int) -> None:
+        self.began_ms = began_ms
+        self.told_ms: int | None = None
+        self.lacking_ms: int | None = None
+        self.revoked: list[Held] = []
+        self.revoking_ms = self.waited_ms = self.assigned = 0
+        self.waits_for: dict[str, int] = {}
+
+
+class Holder:
+    """A member that has partitions for which others wait."""
+
+    __slots__ = ("partitions", "since_ms", "until_ms", "who")
+
+    def __init__(self, who: Trigger, since_ms: int) -> None:
+        self.who = who
+        self.since_ms = since_ms
+        self.until_ms: int | None = None
+        self.partitions = 0
+
+
+class Reconciliation:
+    """See the module. Times are monotonic ms. `cause` and `trigger`: of its first epoch; None: that was not seen.
+    `causes`: how many epochs each had. `wanted_ms`: when targets began to be computed elsewhere; `target_ms`: when the
+    last were there. `freed`: since when partitions are on their way from one member to another; `paused_ms`: how long
+    those were that have arrived, added up.
+    """
+
+    __slots__ = (
+        "assigned", "assignor", "began_ms", "bumped_ms", "cause", "causes", "changed", "epochs", "first_epoch",
+        "freed", "holders", "members", "paused_ms", "revoked", "slowest", "target_ms", "told", "trigger", "wanted_ms",
+    )  # fmt: skip
+
+    def __init__(self, first_epoch: int, mono_ms: int, cause: str | None, trigger: Trigger | None) -> None:
+        self.first_epoch = first_epoch
+        self.began_ms = self.bumped_ms = self.target_ms = mono_ms
+        self.cause, self.trigger = cause, trigger
+        self.causes: dict[str, int] = {}
+        self.epochs = 0
+        self.wanted_ms: int | None = None
+        self.assignor: str | None = None
+        self.members: dict[str, MemberProgress] = {}
+        self.holders: dict[str, Holder] = {}
+        self.slowest: list[dict[str, Any]] = []
+        self.told = self.changed = self.revoked = self.assigned = self.paused_ms = 0
+        self.freed: dict[tuple[bytes, int], int] = {}
+
+    def hand_over(self, before: Held, after: Held, now_ms: int) -> None:
+        """A member does not have any more what is not in `after`, and has what was not in `before`."""
+        if same_partitions(before, after):
+            return
+        freed, had = self.freed, {row[0]: row[1] for row in before}
+        for topic_id, partitions, _ in after:
+            mine = had.pop(topic_id, ())
+            if mine != partitions:
+                for partition in set(partitions).difference(mine):
+                    since_ms = freed.pop((topic_id, partition), None)
+                    self.paused_ms += 0 if since_ms is None else now_ms - since_ms
+                _free(freed, topic_id, set(mine).difference(partitions), now_ms)
+        for topic_id, mine in had.items():
+            _free(freed, topic_id, mine, now_ms)
+
+    def note(
+        self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember, before: Position, now_ms: int
+    ) -> None:
+        """A member has come a step nearer to its target; `before`: where it was."""
+        after = member.at
+        if before.state == UNREVOKED_PARTITIONS and progress.told_ms is not None:
+            progress.revoking_ms += now_ms - progress.told_ms
+            progress.told_ms = None
+        if before.state == UNRELEASED_PARTITIONS and progress.lacking_ms is not None:
+            progress.waited_ms += now_ms - progress.lacking_ms
+            progress.lacking_ms = None
+        had, has = size(before.assigned), size(after.assigned)
+        if after.state == UNREVOKED_PARTITIONS:
+            progress.told_ms = now_ms
+            if not same_partitions(after.revoking, before.revoking):
+                progress.revoked.append(after.revoking)
+            return
+        if has > had:
+            progress.assigned += has - had
+        elif has < had and before.state != UNREVOKED_PARTITIONS:
+            # it had given them up before it was told
+            progress.revoked.append(_lost(before.assigned, after.assigned))
+        if after.state == UNRELEASED_PARTITIONS:
+            progress.lacking_ms = now_ms
+            self._look_for_holders(group, progress, member)
+
+    def _look_for_holders(self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember) -> None:
+        progress.waits_for = {}
+        for topic_id, partitions in group.targets.get(member.member_id, NOTHING):
+            of_topic = group.holders.get(topic_id, {})
+            for partition in partitions:
+                who = of_topic.get(partition, member.member_id)
+                if who != member.member_id:
+                    progress.waits_for[who] = progress.waits_for.get(who, 0) + 1
+        for who, count in progress.waits_for.items():
+            holder = self.holders.get(who)
+            there = group.members.get(who)
+            if holder is None and there is not None and len(self.holders) < MOST_HOLDERS:
+                holder = self.holders[who] = Holder(trigger_of(who, there), self.target_ms)
+            if holder is not None:
+                holder.until_ms = None
+                holder.partitions = max(holder.partitions, count)
+
+    def released(self, member_id: str, now_ms: int) -> None:
+        """A member has no partitions any more for which others wait."""
+        holder = self.holders.get(member_id)
+        if holder is not None and holder.until_ms is None:
+            holder.until_ms = now_ms
+
+
+def _free(freed: dict[tuple[bytes, int], int], topic_id: bytes, partitions: Iterable[int], now_ms: int) -> None:
+    if len(freed) < MOST_FREED:
+        for partition in partitions:
+            freed[topic_id, partition] = now_ms
+
+
+def is_settled(group: ConsumerGroup) -> bool:
+    """Whether all members have come to their targets. Nobody waits for static members that are away."""
+    if group.state == STABLE_GROUP:
+        return True
+    epoch = group.assignment_epoch
+    return (
+        bool(group.static_ids)
+        and group.epoch == epoch
+        and all(one.at.epoch == AWAY or one.is_reconciled_to(epoch) for one in group.members.values())
+    )
+
+
+def size(held: Held) -> int:
+    """How many partitions they are."""
+    return sum([len(row[1]) for row in held])
+
+
+def _lost(before: Held, after: Held) -> Held:
+    kept = {row[0]: row[1] for row in after}
+    rows = []
+    for topic_id, partitions, epochs in before:
+        lost = [one for one in zip(partitions, epochs, strict=True) if one[0] not in kept.get(topic_id, ())]
+        if lost:
+            rows.append((topic_id, tuple([one[0] for one in lost]), tuple([one[1] for one in lost])))
+    return tuple(rows)
