@@ -1,11 +1,13 @@
 """A cluster whose PostgreSQL fails over to its synchronous standby while clients write and commit: nothing that was
-acknowledged is lost.
+acknowledged is lost. By hand, and by Patroni.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,25 +16,46 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
-from tests.e2e.test_cluster import LEASE_MS, ClusterNode, end, free_port, until_led_by
+from tests.e2e.test_cluster import LEASE_MS, ClusterNode, end, until_led_by
+from tests.support import patroni
 from tests.support.postgres_pair import running_pair
-from tests.support.servers import QUICK
+from tests.support.servers import QUICK, free_port_pair
 
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 EACH = 200
+PARTITIONS = 4
+Fault = Callable[[], object]
 
 
 @pytest.mark.timeout(300)
 def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
+    with running_pair() as pair:
+        play(tmp_path, pair.url, [pair.fail_over])
+
+
+@pytest.mark.skipif(bool(patroni.missing()), reason=f"of Debian's packages there is no {patroni.missing()}")
+@pytest.mark.timeout(900)
+def test_patroni_decides_who_is_the_primary(tmp_path: Path) -> None:
+    """The primary dies with its machine, comes back behind the other one, and they change places in order."""
+    with patroni.running_patroni() as pair:
+
+        def dies() -> None:
+            pair.kill_primary()
+            pair.until_taken_over()
+
+        play(tmp_path, pair.url, [dies, pair.bring_back, pair.switch_over])
+
+
+def play(folder: Path, url: str, faults: Sequence[Fault]) -> None:
+    """Clients of two nodes write and commit while one fault after the other is done to the database."""
     with ExitStack() as ends:
-        pair = ends.enter_context(running_pair())
-        asyncio.run(administration.init(pair.url, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
+        asyncio.run(administration.init(url, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
         nodes = []
         for number in range(2):
             properties = {**QUICK, "offsets.topic.num.partitions": "4", "broker.session.timeout.ms": str(LEASE_MS)}
-            arguments = ["--cluster", pair.url, "--topic", "orders:4"]
-            node = ClusterNode(tmp_path / f"node-{number}", properties, arguments=arguments)
-            node.bootstrap = f"127.0.0.1:{free_port()}"
+            arguments = ["--cluster", url, "--topic", f"orders:{PARTITIONS}"]
+            node = ClusterNode(folder / f"node-{number}", properties, arguments=arguments)
+            node.bootstrap = f"127.0.0.1:{free_port_pair()}"
             ends.callback(end, node)
             node.begin()
             node.until_ready()
@@ -40,28 +63,32 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path) -> None:
         until_led_by(nodes, {1, 2})
         clients = {"bootstrap.servers": ",".join(node.bootstrap for node in nodes), "log_level": 0}
         clients["reconnect.backoff.max.ms"] = 200
-        acknowledged: set[int] = set()
+        acknowledged: list[int] = []
         producer = Producer({**clients, "enable.idempotence": True, "linger.ms": 1})
         consumer = Consumer({**clients, "group.id": "g", "enable.auto.commit": False})
+        ends.callback(consumer.close)
 
         def told(error: object, message: object) -> None:
             if error is None:
-                acknowledged.add(int(message.value()))  # type: ignore[attr-defined]
+                acknowledged.append(int(message.value()))  # type: ignore[attr-defined]
 
-        committed = 0
-        for number in range(3 * EACH):
-            if number == EACH:
-                pair.fail_over()
-            producer.produce("orders", b"%d" % number, partition=number % 4, on_delivery=told)
-            producer.poll(0.002)
-            if number % 50 == 0:
-                committed = commit(consumer, number)
-        assert producer.flush(PATIENCE_S) == 0
-        assert acknowledged == set(range(3 * EACH))
+        with ThreadPoolExecutor(1) as thread:
+            committed = number = 0
+            for fault in faults:
+                under_way = thread.submit(fault)
+                last = number + EACH
+                while number < last or not under_way.done():
+                    producer.produce("orders", b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
+                    producer.poll(0.005)
+                    if number % 50 == 0:
+                        committed = commit(consumer, number)
+                    number += 1
+                under_way.result()
+                assert producer.flush(PATIENCE_S) == 0
+        assert sorted(acknowledged) == [*range(number)]
         (kept,) = consumer.committed([TopicPartition("orders", 0)], PATIENCE_S)
         assert kept.offset == committed
-        assert sorted(read(consumer)) == sorted(acknowledged)
-        consumer.close()
+        assert read(consumer, number) == {index: [*range(index, number, PARTITIONS)] for index in range(PARTITIONS)}
 
 
 def commit(consumer: Consumer, offset: int) -> int:
@@ -79,11 +106,13 @@ def commit(consumer: Consumer, offset: int) -> int:
         assert time.monotonic() < deadline, row.error
 
 
-def read(consumer: Consumer) -> list[int]:
-    """Everything there is; twice is told twice."""
-    consumer.assign([TopicPartition("orders", number, 0) for number in range(4)])
-    found: list[int] = []
+def read(consumer: Consumer, count: int) -> dict[int, list[int]]:
+    """Everything there is, of each partition; twice is told twice."""
+    consumer.assign([TopicPartition("orders", number, 0) for number in range(PARTITIONS)])
+    found: dict[int, list[int]] = {number: [] for number in range(PARTITIONS)}
     deadline = time.monotonic() + PATIENCE_S
-    while len(set(found)) < 3 * EACH and time.monotonic() < deadline:
-        found += [int(one.value()) for one in consumer.consume(500, 0.5) if one.error() is None]
+    while sum(map(len, found.values())) < count and time.monotonic() < deadline:
+        for one in consumer.consume(500, 0.5):
+            if one.error() is None:
+                found[one.partition()].append(int(one.value()))
     return found

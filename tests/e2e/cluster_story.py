@@ -25,10 +25,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
 from tests.e2e.nodes_story import PARTITIONS, RECONNECT_MS, WORKERS, Progress, in_thread
-from tests.e2e.test_cluster import end, free_port
+from tests.e2e.test_cluster import end
 from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database, running_postgres
-from tests.support.servers import QUICK
+from tests.support.servers import QUICK, free_port_pair
 
 LEASE_MS = 3_000
 PATIENCE_S = 90.0
@@ -236,7 +236,7 @@ def cluster(folder: Path, database: str) -> Iterator[list[ClusterNode]]:
             for name in topics:
                 arguments += ["--topic", f"{name}:{PARTITIONS}"]
             node = ClusterNode(folder / f"node-{number}", properties, arguments=arguments)
-            node.bootstrap = f"127.0.0.1:{free_port()}"
+            node.bootstrap = f"127.0.0.1:{free_port_pair()}"
             node.start_timeout_s = PATIENCE_S
             nodes.append(node)
             ends.callback(end, node)

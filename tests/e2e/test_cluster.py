@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,19 +25,12 @@ from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database
-from tests.support.servers import QUICK, MusterServer
+from tests.support.servers import QUICK, MusterServer, free_port_pair
 from tests.torture.clients import connected
 
 pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
 PARTITIONS = 6
 LEASE_MS = 2_500
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -58,7 +50,7 @@ def nodes(database: str, tmp_path: Path) -> Iterator[list[ClusterNode]]:
                           "broker.session.timeout.ms": str(LEASE_MS)}  # fmt: skip
             arguments = ["--cluster", database, "--topic", f"orders:{PARTITIONS}"]
             node = ClusterNode(tmp_path / f"node-{number}", properties, arguments=arguments)
-            node.bootstrap = f"127.0.0.1:{free_port()}"
+            node.bootstrap = f"127.0.0.1:{free_port_pair()}"
             made.append(node)
             ends.callback(end, node)
             node.begin()

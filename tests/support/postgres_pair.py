@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -15,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.support.servers import free_port_pair
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # platformdirs, about the folder for a lock
@@ -31,7 +32,7 @@ class Pair:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.ports = [_free_port(), _free_port()]
+        self.ports = [free_port_pair(), free_port_pair()]
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         self.url = f"postgresql://{USER}@{hosts}/postgres?target_session_attrs=read-write"
 
@@ -86,13 +87,6 @@ class Pair:
             said = out.read()
         assert done.returncode == 0, f"{program}: {said}"
         return said
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 @contextmanager
