@@ -45,6 +45,8 @@ CLEAN_MS: Final = 60_000
 """How often it is looked for logs of deleted topics."""
 DROPPED_AT_ONCE: Final = 100
 """So many of them go at one look."""
+ANSWERED_MS: Final = 100
+"""So long who asked this node to be unregistered has for the answer, before it hangs up."""
 TRIES: Final = 20
 """How often a node that stops tries to hand over what it leads."""
 
@@ -88,6 +90,7 @@ class Membership:
         self._due_ms = self._clean_ms = 0
         self._wake: asyncio.Future[None] | None = None
         self._guarding: Timer | None = None
+        self._giving_up: Timer | None = None
 
     # -- joining
 
@@ -158,12 +161,26 @@ class Membership:
         """Brokers or leaders are others: live by it."""
         self.publish()
         if self._nodes and self.seat.node_id not in self._topics.state.brokers:
-            # or else it would hold its seat, and be no part of the cluster
-            self._shipper.failed("it was unregistered")
+            self._give_up_soon()
         for node in self._nodes:
             node.leave()
             node.take()
         self.holdings.look()
+
+    def _give_up_soon(self) -> None:
+        """This node was unregistered, and leads nothing: it begins anew, or else it would hold its seat, and be no part
+        of the cluster. Whoever asked it for that is answered first.
+        """
+
+        def look() -> None:
+            self._giving_up = None
+            if self.keeper.is_writing:
+                self._give_up_soon()
+            else:
+                self._shipper.failed("it was unregistered")
+
+        if self._giving_up is None and not self._stopped:
+            self._giving_up = self._clock.call_at(self._clock.mono_ms() + ANSWERED_MS, look)
 
     def arrived(self, topic: str, index: int) -> None:
         """A partition that is led here can be served."""
@@ -326,4 +343,6 @@ class Membership:
         self._stopped = True
         if self._guarding is not None:
             self._guarding.cancel()
+        if self._giving_up is not None:
+            self._giving_up.cancel()
         self.look()

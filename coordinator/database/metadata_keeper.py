@@ -67,6 +67,11 @@ class MetadataKeeper:
 
     # -- writing
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether somebody waits for what is to be written."""
+        return bool(self._tasks)
+
     def writing(self, records: Sequence[Message], dead: Mapping[int, int] | None = None) -> Job[bool]:
         """See `Keeper`. `dead`: nodes whose lease is over, with the epochs of their seats: only if all of them are,
         the records count.
