@@ -123,7 +123,7 @@ class Holdings:
                 self._is_damaged(wanted, error)
             except LogOffline as error:
                 self._again(wanted, str(error))
-            except Exception as error:
+            except Exception as error:  # a fault of ours: this node gives its seat up, and others lead the partition
                 log.error(
                     "a partition cannot be fetched", topic=wanted.topic, partition=wanted.partition, exc_info=error
                 )

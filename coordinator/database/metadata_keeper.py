@@ -109,7 +109,7 @@ class MetadataKeeper:
             done(await self._written(row, needing, dead))
         except (StoreAway, StoreRefused) as error:
             done(error)
-        except Exception as error:
+        except Exception as error:  # a fault of ours: whoever asked is told, as below
             log.error("the metadata log could not be written, by a fault", exc_info=error)
             done(error)  # or else whoever asked would wait for ever, and the node with it
 

@@ -156,7 +156,7 @@ class Term:
     async def _follow(self) -> None:
         try:
             await self.membership.run()
-        except Exception as error:
+        except Exception as error:  # whatever it is: who does not know what others decide may not go on
             _logger.error("the metadata log cannot be followed", exc_info=error)
             self._shipper.failed(f"the metadata log cannot be followed: {error}")
 

@@ -138,7 +138,7 @@ class Faults:
             return False
         try:
             fits = rule.match.fits(request)
-        except Exception as error:
+        except Exception as error:  # a predicate is the test's own code: it is told, and the request goes its way
             log.error("a predicate failed", rule=rule.id, name=rule.name, api=request.api, exc_info=error)
             return False
         return fits and rule.turns.hits_next()

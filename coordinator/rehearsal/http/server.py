@@ -132,7 +132,7 @@ class ControlServer:
                 raise self._waited(failed) from failed
             except RanInVain as failed:
                 raise Failure("timeout", str(failed)) from failed
-            except Exception as error:
+            except Exception as error:  # a fault of ours costs this request, not the control: its caller is told
                 if isinstance(error, Failure):
                     raise
                 log.error("the control failed", path=request.target.decode("latin-1"), exc_info=error)
