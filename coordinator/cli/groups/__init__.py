@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
+
+from muster.coordinator.cli.asking import ask, options_of_cluster
 
 EXAMPLES = """\
 examples:
@@ -29,17 +29,7 @@ def add_parser(commands: Any) -> None:
     groups = commands.add_parser(
         "groups", help="list, describe and follow groups", description=about, epilog=EXAMPLES, formatter_class=form
     )
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        default="localhost:9092",
-        help="a server of the cluster (default: %(default)s)",
-    )
-    shared.add_argument(
-        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
-    )
-    shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
+    shared = options_of_cluster()
     verbs = groups.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     listing = verbs.add_parser("list", parents=[shared], help="all groups with type and state")
     listing.add_argument("--state", action="append", default=[], metavar="STATE", help="only these; repeatable")
@@ -86,27 +76,7 @@ def run(options: argparse.Namespace) -> int:
         from muster.coordinator.cli.groups.controlled import run_controlled
 
         return run_controlled(options)
-    from muster.coordinator.cli.cluster import AskingFailed, Cluster, read_command_config
-    from muster.coordinator.cli.output import printing, say
-    from muster.coordinator.config import ConfigError
-    from muster.coordinator.config.listeners import parse_address
-
-    try:
-        address = parse_address(options.bootstrap_server, "--bootstrap-server", advertised=True)
-        security = read_command_config(options.command_config)
-        if getattr(options, "last", None) is not None and options.last < 1:
-            raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
-    except ConfigError as error:
-        say(f"muster groups {options.verb}: {error}", sys.stderr)
-        return 2
-    try:
-        with Cluster(address, security) as cluster:
-            return printing(f"muster groups {options.verb}", lambda: _run(options, cluster))
-    except AskingFailed as failure:
-        say(f"muster groups {options.verb}: {failure}", sys.stderr)
-    except KeyboardInterrupt:
-        return 130
-    return 1
+    return ask(f"muster groups {options.verb}", options, lambda cluster: _run(options, cluster))
 
 
 def _run(options: argparse.Namespace, cluster: Any) -> int:

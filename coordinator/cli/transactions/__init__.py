@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
-from pathlib import Path
 from typing import Any, Final
+
+from muster.coordinator.cli.asking import ask, options_of_cluster
 
 EXAMPLES = """\
 examples:
@@ -34,17 +34,7 @@ def add_parser(commands: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=form,
     )
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument(
-        "--bootstrap-server",
-        metavar="HOST:PORT",
-        default="localhost:9092",
-        help="a server of the cluster (default: %(default)s)",
-    )
-    shared.add_argument(
-        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
-    )
-    shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
+    shared = options_of_cluster()
     verbs = transactions.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     listing = verbs.add_parser("list", parents=[shared], help="all transactional ids with producer and state")
     listing.add_argument("--state", action="append", default=[], metavar="STATE", help="only these; repeatable")
@@ -76,30 +66,12 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
-    from muster.coordinator.cli.cluster import AskingFailed, Cluster, read_command_config
-    from muster.coordinator.cli.output import printing, say
-    from muster.coordinator.config import ConfigError
-    from muster.coordinator.config.listeners import parse_address
 
-    command = f"muster transactions {options.verb}"
-    try:
-        address = parse_address(options.bootstrap_server, "--bootstrap-server", advertised=True)
-        security = read_command_config(options.command_config)
-        if getattr(options, "last", None) is not None and options.last < 1:
-            raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
+    def check() -> None:
         if getattr(options, "open_longer_than", None) is not None:
             options.open_longer_than = milliseconds("--open-longer-than", options.open_longer_than)
-    except ConfigError as error:
-        say(f"{command}: {error}", sys.stderr)
-        return 2
-    try:
-        with Cluster(address, security) as cluster:
-            return printing(command, lambda: _run(options, cluster))
-    except AskingFailed as failure:
-        say(f"{command}: {failure}", sys.stderr)
-    except KeyboardInterrupt:
-        return 130
-    return 1
+
+    return ask(f"muster transactions {options.verb}", options, lambda cluster: _run(options, cluster), check)
 
 
 def milliseconds(option: str, text: str) -> int:
