@@ -16,14 +16,16 @@ from muster.coordinator.database import copy
 from muster.coordinator.database.shipper import Shipper
 from muster.coordinator.database.store import Store, StoreAway
 from muster.coordinator.log import DamagedLog, LogOffline, Storage
-from muster.coordinator.topics import leadership
-from muster.coordinator.topics.leadership import Place
+from muster.coordinator.slices import Job, Slices
+from muster.coordinator.topics.metadata_state import TopicState
 from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topics import Topics
 
 AT_ONCE: Final = 4
 """Logs that are fetched at the same time: more of them would only take memory."""
+LOOKED_AT_ONCE: Final = 1_000
+"""Partitions that are looked at in one step."""
 AGAIN_MS: Final = 250
 """After so long a log is tried again that the database, or the disk, did not give."""
 _PLACES: Final = {GROUP_OFFSETS_TOPIC: 0, TRANSACTION_STATE_TOPIC: 0, **dict.fromkeys(EVENTS_OF, 1)}
@@ -54,6 +56,7 @@ class Holdings:
         topics: Topics,
         arrived: Callable[[str, int], object],
         follow: Callable[[], Awaitable[object]],
+        slices: Slices,
     ) -> None:
         """`arrived(topic, partition)` is called when a partition can be served; `follow()` lives by all that was
         decided, and raises the errors of the store.
@@ -66,12 +69,15 @@ class Holdings:
         self._topics = topics
         self._arrived = arrived
         self._follow = follow
+        self._slices = slices
         self._coming: dict[tuple[bytes, int], _Wanted] = {}
         self._damaged: dict[tuple[bytes, int], _Wanted] = {}
         """What does not hold together in the database: it is not tried again in this term of leadership."""
         self._waiting: list[_Wanted] = []
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._wishes = self._seen = 0
+        """How often it was asked to look, and how many of these are done."""
         topics.left = self._left
 
     @property
@@ -83,29 +89,55 @@ class Holdings:
         """Fetch what this node leads now and has not; coordinators first, for their clients can do nothing else, then
         the histories that they write.
         """
-        new: list[_Wanted] = []
-        for place in leadership.all_places(self._topics.state):
-            wanted = self._wanted(place)
-            if wanted is None:
-                continue
-            key = (wanted.topic_id, wanted.partition)
-            if self._damaged.get(key) == wanted:
-                continue
-            is_coming = key in self._coming
-            self._coming[key] = wanted
-            if not is_coming:
-                new.append(wanted)
-        self._waiting += new
-        self._waiting.sort(key=lambda one: _PLACES.get(one.topic, len(_PLACES)))
-        while self._waiting and len(self._tasks) < AT_ONCE:
-            task = self._loop.create_task(self._fetch_some())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        self._wishes += 1
+        if self._wishes == self._seen + 1:  # or else it is looked for already, and then again
+            self._slices.run(self._looking(), lambda _: None, self)
 
-    def _wanted(self, place: Place) -> _Wanted | None:
+    def _looking(self) -> Job[None]:
+        """What comes, and goes, while it is looked is found by the look that was asked for then."""
+        while self._seen < self._wishes:
+            wishes = self._wishes
+            new: list[_Wanted] = []
+            looked = 0
+            for topic in list(self._topics.state.topics.values()):
+                for index in range(len(topic.partitions)):
+                    looked += 1
+                    if not looked % LOOKED_AT_ONCE:
+                        yield None
+                    if self._is_new(topic, index):
+                        new.append(self._coming[topic.topic_id, index])
+            self._seen = wishes
+            self._waiting += new
+            self._waiting.sort(key=lambda one: _PLACES.get(one.topic, len(_PLACES)))
+            while self._waiting and len(self._tasks) < AT_ONCE:
+                task = self._loop.create_task(self._fetch_some())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def _is_new(self, topic: TopicState, index: int) -> bool:
+        """Whether a partition is to be fetched, and is not on its way. It is from now on."""
+        wanted = self._wanted(topic, index)
+        key = topic.topic_id, index
+        if wanted is None or self._damaged.get(key) == wanted:
+            return False
+        is_coming = key in self._coming
+        self._coming[key] = wanted
+        return not is_coming
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is looked for any more."""
+        return self._shipper.has_ended
+
+    def fault(self, error: Exception) -> None:
+        """A look has failed by a fault of the program."""
+        self._shipper.failed(f"it cannot be looked at what this node leads: {error}")
+
+    def _wanted(self, topic: TopicState, index: int) -> _Wanted | None:
         """The present term of a partition, if this node leads it and has it not."""
-        topic, index = place
-        if place.state.leader != self._node_id or self._topics.open.partition(topic.name, index) is not None:
+        if index >= len(topic.partitions) or topic.partitions[index].leader != self._node_id:
+            return None
+        if self._topics.open.partition(topic.name, index) is not None:
             return None
         return _Wanted(topic.name, index, topic.topic_id, topic.leader_epoch(index))
 
@@ -160,7 +192,7 @@ class Holdings:
             if self._shipper.has_ended:
                 return False
             topic = self._topics.state.topics_by_id.get(wanted.topic_id)
-            now = None if topic is None else self._wanted(Place(topic, wanted.partition))
+            now = None if topic is None else self._wanted(topic, wanted.partition)
             if topic is None or now is None:
                 self._coming.pop(key, None)
                 self._remove(wanted)  # another one leads it meanwhile, or it is deleted

@@ -41,6 +41,8 @@ DECIDE_MS: Final = 500
 """How often it is looked who lives."""
 MOST_MOVES: Final = 1_000
 """Leaders that move at one look, as long as they need not (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
+WRITTEN_AT_ONCE: Final = 1_000
+"""Records of one row of the metadata log, of those that move leaders."""
 CLEAN_MS: Final = 60_000
 """How often it is looked for logs of deleted topics."""
 DROPPED_AT_ONCE: Final = 100
@@ -108,8 +110,9 @@ class Membership:
         self.keeper.topics, self.keeper.slices = topics, slices
         node_id = self.seat.node_id
         self.holdings = Holdings(
-            node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived, self.keeper.follow
-        )
+            node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived, self.keeper.follow,
+            slices,
+        )  # fmt: skip
         topics.moved = self.moved
         state = topics.state
         while not state.features:
@@ -214,15 +217,37 @@ class Membership:
             if registered is None:
                 what = f"Broker ID {broker_id} is not currently registered"
                 raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, what)
-            moves = self._moves(leadership.living(state, without=(broker_id,)))
             record = room.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)
-            if (yield from self.keeper.writing([*moves, record])):
+            if (yield from self._moving(leadership.living(state, without=(broker_id,)), after=[record])):
                 log.info("a broker is no longer registered", node=broker_id)
                 return
 
-    def _moves(self, live: Sequence[int]) -> list[PartitionChangeRecord]:
-        prefers = self._settings.auto_leader_rebalance_enable
-        return spreading.changes(self._topics.state, live, prefers=prefers, most=MOST_MOVES)
+    def _moving(
+        self,
+        live: Sequence[int],
+        *,
+        before: Sequence[Message] = (),
+        dead: Mapping[int, int] | None = None,
+        after: Sequence[Message] = (),
+    ) -> Job[bool]:
+        """Have the nodes that live lead everything, and write these records before and after that. False: others have
+        written meanwhile, decide anew. Raises `ApiError`.
+
+        Each row has a part of the records, so that nobody who reads it is kept for long. After some of them no less is
+        well than before, and who comes next does the rest.
+        """
+        state, prefers = self._topics.state, self._settings.auto_leader_rebalance_enable
+        version = state.version
+        moves = yield from spreading.changes(state, live, prefers=prefers, most=MOST_MOVES)
+        records = [*before, *moves, *after]
+        for start in range(0, len(records), WRITTEN_AT_ONCE):
+            if state.version != version:
+                return False
+            part = records[start : start + WRITTEN_AT_ONCE]
+            if not (yield from self.keeper.writing(part, dead if start == 0 else None)):
+                return False
+            version += len(part)
+        return True
 
     # -- following and deciding
 
@@ -287,12 +312,12 @@ class Membership:
         if not gone and looked_at == self._settled:
             await self._clean()
             return
-        records: list[Message] = [leadership.fenced(state, one) for one in gone]
-        records += self._moves(live)
-        self._settled = None if records else looked_at
-        if records and await self._do(self.keeper.writing(records, dead)):
-            for one in gone:
-                log.warning("a node has died: others lead what it led", node=one)
+        fenced = [leadership.fenced(state, one) for one in gone]
+        is_done = await self._do(self._moving(live, before=fenced, dead=dead))
+        if is_done and state.version == looked_at[0]:
+            self._settled = looked_at
+        for one in gone if is_done else ():
+            log.warning("a node has died: others lead what it led", node=one)
         await self._clean()
 
     async def _clean(self) -> None:
@@ -323,10 +348,8 @@ class Membership:
                 held = [seat.node_id for seat in seats if seat.remaining_ms > 0 and seat.epoch > 0]
                 live = [one for one in leadership.living(state, without=(me,)) if one in held]
                 broker = state.brokers.get(me)
-                records: list[Message] = [*self._moves(live)]
-                if broker is not None and not broker.fenced:
-                    records.append(leadership.fenced(state, me))
-                if not records or await self._do(self.keeper.writing(records)):
+                fenced = [] if broker is None or broker.fenced else [leadership.fenced(state, me)]
+                if await self._do(self._moving(live, after=fenced)):
                     return
             except (StoreAway, ApiError) as error:
                 log.warning("what this node led could not be handed over", reason=str(error),

@@ -53,7 +53,10 @@ def places(state: MetadataState, records: Iterable[Message]) -> list[Place]:
                 found[Place(topic, record.partition_id)] = None
         elif isinstance(record, RegisterBrokerRecord):
             broker_id = record.broker_id
-            found.update((place, None) for place in all_places(state) if place.state.leader == broker_id)
+            for topic in state.topics.values():
+                for index, one in enumerate(topic.partitions):
+                    if one.leader == broker_id:
+                        found[Place(topic, index)] = None
     return list(found)
 
 

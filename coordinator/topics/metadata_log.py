@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from muster.coordinator.core.interface import Now
-from muster.coordinator.log import Log, LogConfig, LogError, Storage, batches
+from muster.coordinator.log import BatchHeader, Log, LogConfig, LogError, Storage, batches
 from muster.coordinator.log.errors import CorruptBatch
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from muster.protocol.message import MalformedMessage, Message
@@ -27,6 +28,8 @@ METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_pol
 """Nothing of the log is ever dropped."""
 LEADER_EPOCH = 1
 """This node has been the one controller since the first record, as Kafka's first is in epoch 1."""
+DECODED_AT_ONCE = 200
+"""Records that are decoded in one step."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 _VERSIONS = {
     "PartitionRecord": 2,
@@ -109,12 +112,13 @@ class MetadataLog:
         for chunk in self.log.replay():
             self.unknown += _replay(self.state, chunk)
 
-    def take_in(self, data: bytes) -> list[Message]:
-        """Take in whole batches that were written elsewhere, and follow on what is known: their records."""
+    def take_in(self, data: bytes, told: Told) -> None:
+        """Take in whole batches that were written elsewhere, and follow on what is known: `told`, by `decoding`."""
         self.log.append_as_is(data)
-        told: list[Message] = []
-        self.unknown += _replay(self.state, data, told)
-        return told
+        self.unknown += told.unknown
+        for record in told.records:
+            self.state.evolve(record)
+        self.state.version = told.next_offset
 
     def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
         """Append the records of one change and take them in. Raises LogOffline when the log cannot be written.
@@ -135,26 +139,57 @@ class MetadataLog:
         self.state.version = self.log.end_offset
 
 
-def _replay(state: MetadataState, chunk: bytes, told: list[Message] | None = None) -> int:
-    """Take in whole batches of the metadata log; how many of their records are of unknown types. `told`: gets the
-    others.
+class Told:
+    """What whole batches of the metadata log tell. `unknown`: how many records are of types that the codec does not
+    know.
     """
+
+    __slots__ = ("next_offset", "records", "unknown")
+
+    def __init__(self) -> None:
+        self.records: list[Message] = []
+        self.unknown = 0
+        self.next_offset = 0
+
+
+def decoding(chunk: bytes) -> Job[Told]:
+    """The records of whole batches, in their order. Raises CorruptBatch."""
+    told = Told()
+    for header, records in batches.read(chunk):
+        for number, message in enumerate(_messages(header, records), 1):
+            if message is None:
+                told.unknown += 1
+            else:
+                told.records.append(message)
+            if not number % DECODED_AT_ONCE:
+                yield None
+        told.next_offset = header.next_offset
+    return told
+
+
+def _messages(header: BatchHeader, records: Iterable[batches.Record]) -> Iterator[Message | None]:
+    """None: of a type that the codec does not know."""
+    for record in () if header.is_control else records:
+        try:
+            yield decode_metadata(record.value or b"")[2]
+        except UnknownRecord:
+            yield None
+        except MalformedMessage as error:
+            raise CorruptBatch(
+                f"the batch at offset {header.base_offset} of {METADATA_TOPIC}-0 holds no records of a "
+                f"metadata log ({error}): the folder may be that of another partition; restore it from a backup"
+            ) from None
+
+
+def _replay(state: MetadataState, chunk: bytes) -> int:
+    """Take in whole batches of the metadata log; how many of their records are of unknown types."""
     unknown = 0
     for header, records in batches.read(chunk):
-        if not header.is_control:
-            for record in records:
-                try:
-                    message = decode_metadata(record.value or b"")[2]
-                    state.evolve(message)
-                    if told is not None:
-                        told.append(message)
-                except UnknownRecord:
-                    unknown += 1
-                except MalformedMessage as error:
-                    raise CorruptBatch(
-                        f"the batch at offset {header.base_offset} of {METADATA_TOPIC}-0 holds no records of a "
-                        f"metadata log ({error}): the folder may be that of another partition; restore it from a backup"
-                    ) from None
+        for message in _messages(header, records):
+            if message is None:
+                unknown += 1
+            else:
+                state.evolve(message)
         state.version = header.next_offset
     return unknown
 

@@ -114,25 +114,28 @@ class OpenTopics:
         """Whether this process has the log of a partition, or is the one that should."""
         return not self.is_one_of_several or self.partition(name, index) is not None
 
-    def relieve(self, state: TopicState, indexes: Iterable[int], node_id: int) -> list[Partition]:
+    def relieve(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
         """These partitions have leaders with new epochs, of which this process is one, `node_id`. Returns those that it
         leads no more: they refuse everything, and are here no more; their logs are still open.
         """
-        topic = self.by_id[state.topic_id]
         left: list[Partition] = []
-        for index in indexes:
-            old = topic.partitions[index]
-            if old is None:
-                continue
-            if state.partitions[index].leader == node_id:
-                self.hand_over(state, [index])
-                old.wake()
-            else:
-                old.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-                left.append(old)
-                topic.partitions[index] = None
-        self.leaders = dict(self.leaders)
-        self._set_leaders(topic)
+        for state, indexes in moved.items():
+            topic = self.by_id[state.topic_id]
+            for index in indexes:
+                old = topic.partitions[index]
+                if old is None:
+                    continue
+                if state.partitions[index].leader == node_id:
+                    self.hand_over(state, [index])
+                    old.wake()
+                else:
+                    old.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                    left.append(old)
+                    topic.partitions[index] = None
+        if moved:
+            self.leaders = dict(self.leaders)
+        for state in moved:
+            self._set_leaders(self.by_id[state.topic_id])
         return left
 
     def lost(self, broker_id: int) -> None:

@@ -10,9 +10,12 @@ A history (`names.EVENTS_OF`) is led by whoever leads the partition that it tell
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from itertools import count
+from typing import Final
 
-from muster.coordinator.topics.leadership import Place, in_sync
+from muster.coordinator.slices import Job
+from muster.coordinator.topics.leadership import in_sync
 from muster.coordinator.topics.metadata_state import NO_LEADER_CHANGE, MetadataState, PartitionState, TopicState
 from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.protocol.message import Message
@@ -26,32 +29,39 @@ Wish = tuple[int, tuple[int, ...]]
 """Leader and replicas of a partition."""
 
 
-def changes(state: MetadataState, live: Sequence[int], *, prefers: bool, most: int) -> list[PartitionChangeRecord]:
+LOOKED_AT_ONCE: Final = 1_000
+"""Partitions that are looked at in one step."""
+
+
+def changes(state: MetadataState, live: Sequence[int], *, prefers: bool, most: int) -> Job[list[PartitionChangeRecord]]:
     """The records after which nodes that live lead everything, and evenly; none: all is well. `prefers`: bring leaders
     back to the first replicas, and give new nodes their share; `most`: so many of these changes at once (of a topic
     all or none, for of a topic that names a new node the rest would stay).
+
+    Of a state that becomes another one meanwhile the result is of no use: compare `state.version`.
     """
     if not live:
         return []
     moved = 0
     chosen: list[PartitionChangeRecord] = []
     wishes: dict[str, list[Wish]] = {}
-    for topic in state.topics.values():
+    for topic in list(state.topics.values()):
         if topic.name in EVENTS_OF:
             continue
-        wishes[topic.name] = wanted = _wishes(topic, live, prefers=prefers)
-        records = list(_records(topic, wanted, live))
-        must = [record for record in records if _leader(state, record) not in live]
+        wishes[topic.name] = wanted = yield from _wishes(topic, live, prefers=prefers)
+        records = yield from _records(topic, wanted, live)
+        must = [record for record in records if topic.partitions[record.partition_id].leader not in live]
         may = len(records) - len(must)
         if may <= most - moved or not moved:
             chosen += records
             moved += may
         else:
             chosen += must
+        yield None
     told = {(record.topic_id, record.partition_id) for record in chosen}
-    for topic in state.topics.values():
-        of = state.topics.get(EVENTS_OF.get(topic.name, ""))
-        if of is not None:
+    for name, told_of in EVENTS_OF.items():
+        history, of = state.topics.get(name), state.topics.get(told_of)
+        if history is not None and of is not None and told_of in wishes:
             wanted = [
                 (
                     wishes[of.name][index]
@@ -60,9 +70,9 @@ def changes(state: MetadataState, live: Sequence[int], *, prefers: bool, most: i
                 )
                 if index < len(of.partitions)
                 else _wish(one, live, {})
-                for index, one in enumerate(topic.partitions)
+                for index, one in enumerate(history.partitions)
             ]
-            chosen += _records(topic, wanted, live)
+            chosen += yield from _records(history, wanted, live)
     return chosen
 
 
@@ -79,10 +89,6 @@ def losers(state: MetadataState, records: Sequence[Message]) -> list[int]:
     return sorted(found)
 
 
-def _leader(state: MetadataState, record: PartitionChangeRecord) -> int:
-    return state.topics_by_id[record.topic_id].partitions[record.partition_id].leader
-
-
 def _wish(one: PartitionState, live: Collection[int], led: dict[int, int]) -> Wish:
     """For a partition whose leader does not live."""
     for replica in one.replicas:
@@ -91,36 +97,44 @@ def _wish(one: PartitionState, live: Collection[int], led: dict[int, int]) -> Wi
     return min(live, key=lambda node: (led.get(node, 0), node)), one.replicas
 
 
-def _wishes(topic: TopicState, live: Sequence[int], *, prefers: bool) -> list[Wish]:
+def _wishes(topic: TopicState, live: Sequence[int], *, prefers: bool) -> Job[list[Wish]]:
     led = dict.fromkeys(live, 0)
-    wanted: list[Wish | None] = []
-    for one in topic.partitions:
+    kept: list[int | None] = []
+    named: set[int] = set()
+    partitions = list(topic.partitions)
+    for number, one in enumerate(partitions):
         leader = one.leader
         if prefers and one.replicas and one.replicas[0] in led:
             leader = one.replicas[0]
         if leader in led:
             led[leader] += 1
-        wanted.append((leader, one.replicas) if leader in led else None)
+        kept.append(leader if leader in led else None)
+        named.update(one.replicas)
+        if not (number + 1) % LOOKED_AT_ONCE:
+            yield None
     found: list[Wish] = []
-    for one, wish in zip(topic.partitions, wanted, strict=True):
-        if wish is None:
+    for number, (one, kept_by) in enumerate(zip(partitions, kept, strict=True)):
+        if kept_by is None:
             wish = _wish(one, live, led)
             led[wish[0]] += 1
-        found.append(wish)
-    named = {replica for one in topic.partitions for replica in one.replicas}
+            found.append(wish)
+        else:
+            found.append((kept_by, one.replicas))
+        if not (number + 1) % LOOKED_AT_ONCE:
+            yield None
     if prefers and (topic.name in _EVENLY or not named.issuperset(live)):
-        _spread(found, led, live)
+        yield from _spread(found, led, live)
     return found
 
 
-def _spread(wanted: list[Wish], led: dict[int, int], live: Sequence[int]) -> None:
+def _spread(wanted: list[Wish], led: dict[int, int], live: Sequence[int]) -> Job[None]:
     """Let those who lead few take from those who lead many, until none leads two more than another; the last
     partitions go first. Who has taken one never gives one: then it would have taken from who led no more than it.
     """
     theirs: dict[int, list[int]] = {node: [] for node in live}
     for index, (leader, _) in enumerate(wanted):
         theirs[leader].append(index)
-    while True:
+    for number in count(1):
         poor = min(live, key=lambda node: (led[node], node))
         rich = max(live, key=lambda node: (led[node], node))
         if led[rich] - led[poor] < 2:
@@ -130,11 +144,16 @@ def _spread(wanted: list[Wish], led: dict[int, int], live: Sequence[int]) -> Non
         wanted[index] = poor, (poor, *others)[: max(len(wanted[index][1]), 1)]
         led[rich] -= 1
         led[poor] += 1
+        if not number % LOOKED_AT_ONCE:
+            yield None
 
 
-def _records(topic: TopicState, wanted: Sequence[Wish], live: Collection[int]) -> Iterator[PartitionChangeRecord]:
+def _records(topic: TopicState, wanted: Sequence[Wish], live: Collection[int]) -> Job[list[PartitionChangeRecord]]:
+    found: list[PartitionChangeRecord] = []
     for index, (leader, replicas) in enumerate(wanted):
-        now = Place(topic, index).state
+        if not (index + 1) % LOOKED_AT_ONCE:
+            yield None
+        now = topic.partitions[index]
         isr = in_sync(replicas, leader, live)
         if (leader, replicas, isr) == (now.leader, now.replicas, now.isr):
             continue
@@ -147,4 +166,5 @@ def _records(topic: TopicState, wanted: Sequence[Wish], live: Collection[int]) -
         if replicas != now.replicas:
             record.replicas = list(replicas)
             record.directories = list(now.directories[:1]) * len(replicas)
-        yield record
+        found.append(record)
+    return found

@@ -21,7 +21,7 @@ from muster.coordinator.topics.creation import USE_DEFAULT, NewTopic, check_name
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.internal_topics import internal_topic
 from muster.coordinator.topics.keeper import Keeper
-from muster.coordinator.topics.metadata_log import MetadataLog
+from muster.coordinator.topics.metadata_log import MetadataLog, decoding
 from muster.coordinator.topics.metadata_state import MetadataState, TopicState
 from muster.coordinator.topics.names import (
     EVENTS_OF,
@@ -293,7 +293,9 @@ class Topics:
     def taking_in(self, data: bytes) -> Job[None]:
         """Live by whole batches of the metadata log that the keeper has, and that follow on what is known."""
         metadata_log, state = self.metadata_log, self.state
-        records = metadata_log.take_in(data)
+        told = yield from decoding(data)
+        metadata_log.take_in(data, told)
+        records = told.records
         gone = [
             self.by_id[one.topic_id] for one in records if type(one) is RemoveTopicRecord and one.topic_id in self.by_id
         ]
@@ -308,9 +310,7 @@ class Topics:
             name, index = place.topic.name, place.partition
             if self.open.leaders[name][index] != (place.state.leader, place.topic.leader_epoch(index)):
                 moved.setdefault(place.topic, []).append(index)
-        left: list[Partition] = []
-        for topic, indexes in moved.items():
-            left += self.open.relieve(topic, indexes, self.home.node_id)
+        left = self.open.relieve(moved, self.home.node_id)
         for forgotten in gone:
             yield from self._catalogue.forgetting(forgotten)
         self._catalogue.pending.changed(topics=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import FrameType
 
 import pytest
 
+from muster.coordinator.slices import at_once
 from muster.coordinator.topics import spreading
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.protocol.message import Message
@@ -33,7 +35,7 @@ def state_of(**topics: Sequence[int | tuple[int, ...]]) -> MetadataState:
 
 
 def play(state: MetadataState, live: Sequence[int], *, prefers: bool = True, most: int = 1_000) -> list[Message]:
-    records: list[Message] = [*spreading.changes(state, live, prefers=prefers, most=most)]
+    records: list[Message] = [*at_once(spreading.changes(state, live, prefers=prefers, most=most))]
     for record in records:
         state.evolve(record)
     return records
@@ -93,11 +95,35 @@ def test_the_share_of_a_new_node_costs_a_look_at_each_partition_and_not_one_for_
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        records = spreading.changes(state, [1, 2, 3], prefers=True, most=1_000)
+        records = at_once(spreading.changes(state, [1, 2, 3], prefers=True, most=1_000))
     finally:
         sys.setprofile(before)
     assert len(records) == partitions // 3
     assert calls < 30 * partitions
+
+
+def test_many_partitions_are_looked_at_in_steps() -> None:
+    state = state_of(orders=[(1, 2)] * 5_000, other=[3])
+    steps: list[int] = []
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    job = spreading.changes(state, [2, 4], prefers=True, most=1_000)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        with suppress(StopIteration):
+            while True:
+                next(job)
+                steps.append(calls)
+                calls = 0
+    finally:
+        sys.setprofile(before)
+    assert max(steps) < 20 * spreading.LOOKED_AT_ONCE
+    assert sum(steps) > 5_000
 
 
 def test_what_somebody_has_placed_stays() -> None:
@@ -164,6 +190,6 @@ def test_in_the_end_all_is_well(nodes: int) -> None:
 
 def test_who_loses_something() -> None:
     state = state_of(orders=[1, 2, 3])
-    assert spreading.losers(state, spreading.changes(state, [2, 3], prefers=True, most=9)) == [1]
+    assert spreading.losers(state, at_once(spreading.changes(state, [2, 3], prefers=True, most=9))) == [1]
     assert spreading.losers(state, [RemoveTopicRecord(topic_id=state.topics["orders"].topic_id)]) == [1, 2, 3]
     assert spreading.losers(state, [RemoveTopicRecord(topic_id=b"x" * 16)]) == []

@@ -11,7 +11,7 @@ from muster.coordinator.database.lease import Outcome
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
 from muster.simulation.cluster.database import FaultyStore
 from tests.simulation.cluster.run import play_clusters
-from tests.simulation.cluster.world import LEASE_MS, ClusterWorld, play
+from tests.simulation.cluster.world import LEASE_MS, TOPICS, ClusterWorld, play
 
 SEEDS = 6
 
@@ -54,6 +54,43 @@ def test_who_does_not_hear_what_others_decide_gives_up_although_its_turns_go_on(
         assert not world.faults
     finally:
         world.end()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_nodes_that_are_all_unregistered_at_once_are_back_within_a_lease_and_a_second(seed: int) -> None:
+    world = ClusterWorld(seed)
+    try:
+        world.make_calm()
+        assert world.run(lambda: _all_is_led(world), 10_000)
+        before = world.terms
+        for node in world.nodes:
+            world.later(world.rng.randrange(1 + seed), lambda _, of=node.server: of.unregister(of.node_id))
+        assert world.run(lambda: not any(node.server.is_up for node in world.nodes), 1_000)
+        assert world.run(lambda: _all_is_led(world), LEASE_MS + 1_000), f"seed {seed}"
+        assert world.terms == before + len(world.nodes)
+        # and so it stays
+        world.run(lambda: False, 2 * LEASE_MS)
+        assert _all_is_led(world)
+        assert world.terms == before + len(world.nodes)
+        assert not world.faults
+    finally:
+        world.end()
+
+
+def _all_is_led(world: ClusterWorld) -> bool:
+    """Whether all nodes serve, and each partition can be written where all nodes believe it is led."""
+    servers = [node.server for node in world.nodes]
+    if not all(server is not None and server.is_up for server in servers):
+        return False
+    by_id = {server.node_id: server for server in servers}
+    for name, (_, count) in TOPICS.items():
+        for index in range(count):
+            leaders = {server.topics.open.leaders_of(name)[index:][:1] for server in servers}
+            if len(leaders) != 1 or not (leader := leaders.pop()) or leader[0].broker_id not in by_id:
+                return False
+            if by_id[leader[0].broker_id].topics.open.partition(name, index) is None:
+                return False
+    return True
 
 
 def test_a_history_is_its_seed() -> None:

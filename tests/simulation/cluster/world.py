@@ -301,6 +301,15 @@ class ToyServer:
 
         self.slices.run(moving(), lambda _: None, self)
 
+    def unregister(self, broker_id: int) -> None:
+        """As kafka-cluster.sh does."""
+
+        def unregistering() -> Any:
+            with contextlib.suppress(ApiError):  # the database is away, or it is not registered
+                yield from self.membership.unregistering(broker_id)
+
+        self.slices.run(unregistering(), lambda _: None, self)
+
     def _short_lived(self) -> None:
         """A topic that comes, gets records, and goes."""
         name = f"short-{self.world.rng.randrange(1_000_000)}"
