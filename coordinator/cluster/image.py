@@ -91,12 +91,18 @@ class ClusterImage(NamedTuple):
         return found if found is None or found.host else Endpoint(requester.endpoint.host, found.port)
 
     def reachable(self, requester: Requester) -> list[tuple[Broker, Endpoint]]:
-        """The brokers that clients of the requester's listener reach, and where."""
+        """The brokers that clients of the requester's listener reach, and where: at least this node. It may be fenced,
+        or unregistered, and about to begin anew, and the last one; but a client that hears of no broker at all may
+        forget all that it knows, and ask nobody ever again (librdkafka 2.x does).
+        """
         found = []
         for broker in self.brokers.values():
             endpoint = self.endpoint(broker.broker_id, requester)
             if endpoint is not None:
                 found.append((broker, endpoint))
+        if not found:
+            myself = self.brokers.get(self.node_id, Broker(self.node_id, None, {}, NO_BROKER))
+            found.append((myself, requester.endpoint))
         return found
 
     def is_led_elsewhere(self, topic: str, index: int) -> bool:

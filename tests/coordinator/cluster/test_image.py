@@ -45,3 +45,12 @@ def test_what_is_led_elsewhere(topic: str, index: int, elsewhere: bool) -> None:
 def test_one_broker_is_the_controller_of_a_cluster_of_itself() -> None:
     image = of_one_broker(4, "id", "rack", 12, {})
     assert (image.controller_id, image.node_id, [*image.brokers.values()]) == (4, 4, [Broker(4, "rack", {}, 12)])
+
+
+def test_the_last_broker_names_itself_also_when_it_is_fenced_or_unregistered() -> None:
+    """A client that hears of no broker forgets all of them."""
+    fenced = {one: broker._replace(fenced=True) for one, broker in TWO.brokers.items()}
+    image = ClusterImage("id", -1, 1, fenced, {})
+    assert [(broker.broker_id, endpoint) for broker, endpoint in image.reachable(CONTEXT)] == [(1, HERE)]
+    image = ClusterImage("id", -1, 1, {}, {})
+    assert [(broker.broker_id, endpoint) for broker, endpoint in image.reachable(CONTEXT)] == [(1, HERE)]
