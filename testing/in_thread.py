@@ -61,11 +61,11 @@ class InThread:
     def stop(self) -> None:
         """See `Runner`."""
         if self._rehearsal is not None:
-            self._finish(_stop)
+            self._finish(stop)
 
     def kill(self) -> None:
         """See `Runner`."""
-        self._finish(_die)
+        self._finish(die)
 
     def _finish(self, how: Callable[[Rehearsal], Any]) -> None:
         rehearsal, thread = self._rehearsal, self._thread
@@ -91,13 +91,15 @@ class InThread:
         return self._rehearsal
 
 
-async def _stop(rehearsal: Rehearsal) -> None:
+async def stop(rehearsal: Rehearsal) -> None:
+    """Stop a server in order."""
     await rehearsal.tidy()
     await rehearsal.server.stop()
     await _settled()
 
 
-async def _die(rehearsal: Rehearsal) -> None:
+async def die(rehearsal: Rehearsal) -> None:
+    """End a server as `kill -9` does."""
     rehearsal.server.die()
     await _settled()
 

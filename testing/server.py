@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from muster.coordinator.config.listeners import show
 from muster.coordinator.rehearsal import expected
@@ -16,13 +16,15 @@ from muster.testing.door import Door
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, TopicsGiven, Value, merged
 from muster.testing.sync import Group, Node, Topic
-from muster.testing.verbs import Runner, Verbs
+from muster.testing.verbs import OnThisLoop, Runner, Verbs
 
 if TYPE_CHECKING:
     from muster.testing.faults import AsyncFaults, Faults
     from muster.testing.scenarios import Scenario
     from muster.testing.time import AsyncTime, Time
 
+
+T = TypeVar("T")
 
 MOST_PORT: Final = 65_535
 
@@ -63,7 +65,9 @@ class Muster:
         expected.text("host", host)
         if directory is not None and not isinstance(directory, str | Path):
             raise WrongValue(expected.sentence("directory", directory, "a path"))
-        given = Given(merged(properties, keywords), topics, nodes, show(host, port))
+        given = self._given = Given(merged(properties, keywords), topics, nodes, show(host, port))
+        self._seed = seed
+        self._can_be_played = directory is None and not process and runner is None
         if runner is None:
             runner = _runner(given, None if directory is None else Path(directory), seed, process)
         self._runner = runner
@@ -111,7 +115,32 @@ class Muster:
     ) -> None:
         await self.aio.stop()
 
+    def play(self, story: Callable[[AsyncMuster], Awaitable[T]], *, limit_s: float = 3_600.0) -> T:
+        """Play a story with such a server (not this one, which need not run): `story(muster)` is awaited on an event
+        loop that the server is on too, where time passes only when nothing is left to do, and then at once. With
+        clients on that loop (aiokafka) the run is the same each time for the same `seed`, and a minute of it takes
+        some ms. Returns what the story gives.
+
+        Raises TimeIsUp, an AssertionError, after `limit_s` of virtual time; WrongValue for a server with a directory or
+        a process of its own; and what the story raises.
+        """
+        # imported here: most tests play none
+        from muster.testing.play.playing import play
+
+        if not self._can_be_played:
+            raise WrongValue("a play has its server in memory and on its own loop: no directory, process or runner")
+        expected.function("story", story)
+        seed = 0 if self._seed is None else self._seed
+        return play(
+            self._given, seed, story, lambda runner: Muster(runner=runner).aio, expected.seconds("limit_s", limit_s)
+        )
+
     # ---- what is asked of it
+
+    @property
+    def runner(self) -> Runner:
+        """What it runs in."""
+        return self._runner
 
     @property
     def bootstrap_servers(self) -> str:
@@ -254,20 +283,28 @@ class AsyncMuster:
 
     async def start(self) -> AsyncMuster:
         """Start the server."""
-        await _in_thread(self.sync.start)
+        await self._change("start")
         return self
 
     async def stop(self) -> None:
         """Stop the server in order."""
-        await _in_thread(self.sync.stop)
+        await self._change("stop")
 
     async def restart(self) -> None:
         """Stop it in order, and start it again on the same ports and the same data."""
-        await _in_thread(self.sync.restart)
+        await self.stop()
+        await self.start()
 
     async def kill(self) -> None:
         """End it as `kill -9` does; `start` starts it again on what it has left."""
-        await _in_thread(self.sync.kill)
+        await self._change("kill")
+
+    async def _change(self, how: str) -> None:
+        runner = self.sync.runner
+        if isinstance(runner, OnThisLoop):
+            await runner.change(how)
+        else:
+            await _in_thread(getattr(self.sync, how))
 
 
 async def _in_thread(work: Callable[[], object]) -> None:

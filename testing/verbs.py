@@ -5,7 +5,7 @@ Kafka's protocol. Both have verbs of the same names; here they become verbs of o
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import WrongValue
@@ -88,6 +88,14 @@ class Runner(Protocol):
 
     def verbs(self) -> Verbs:
         """All that can be asked of it. Raises CannotBeDone when it does not run."""
+
+
+@runtime_checkable
+class OnThisLoop(Protocol):
+    """A runner whose server is on the event loop of the test, so that its life is awaited."""
+
+    async def change(self, how: str) -> None:
+        """`start`, `stop` or `kill` it. Raises as these do."""
 
 
 Behind = Callable[[], Verbs]

@@ -10,11 +10,12 @@ Time that is not moved costs nothing: then this clock's methods are those of the
 from __future__ import annotations
 
 import heapq
+import random
 from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
-from muster.coordinator.clock import LoopClock, Timer
+from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.core.interface import Now
 
 _MOST_DEAD: Final = 64
@@ -39,11 +40,13 @@ class _MovableTimer:
 class MovableClock:
     """See the module. `machine`: the clock that it goes with."""
 
-    def __init__(self, machine: LoopClock) -> None:
+    def __init__(self, machine: Clock, order: random.Random | None = None) -> None:
+        """`order`: what is due at the same time rings in an order drawn from it; None: in that of the calls."""
         self._machine = machine
+        self._drawn = order
         self._frozen: Now | None = None
         self._ahead_ms = self._wall_ahead_ms = 0
-        self._timers: list[tuple[int, int, _MovableTimer]] = []
+        self._timers: list[tuple[int, float, int, _MovableTimer]] = []
         self._order = count()
         self._dead = 0
         self._armed: Timer | None = None
@@ -59,7 +62,7 @@ class MovableClock:
     # ---- the time
 
     @property
-    def machine(self) -> LoopClock:
+    def machine(self) -> Clock:
         """The machine's time, which nothing moves."""
         return self._machine
 
@@ -134,16 +137,20 @@ class MovableClock:
     def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
         """Call back once, as soon as `now().mono_ms >= mono_ms`."""
         timer = _MovableTimer(self, callback, every_ms)
-        heapq.heappush(self._timers, (mono_ms, next(self._order), timer))
-        if self._timers[0][2] is timer or (self._frozen is not None and mono_ms <= self._frozen.mono_ms):
+        self._push(mono_ms, timer)
+        if self._timers[0][3] is timer or (self._frozen is not None and mono_ms <= self._frozen.mono_ms):
             self._arm()
         return timer
+
+    def _push(self, mono_ms: int, timer: _MovableTimer) -> None:
+        place = 0.0 if self._drawn is None else self._drawn.random()
+        heapq.heappush(self._timers, (mono_ms, place, next(self._order), timer))
 
     def cancelled(self) -> None:
         """A timer was cancelled; it is still among the others."""
         self._dead += 1
         if self._dead > _MOST_DEAD and self._dead * 2 > len(self._timers):
-            self._timers = [row for row in self._timers if row[2].callback is not None]
+            self._timers = [row for row in self._timers if row[3].callback is not None]
             heapq.heapify(self._timers)
             self._dead = 0
 
@@ -151,7 +158,7 @@ class MovableClock:
     def next_due_ms(self) -> int | None:
         """When the next timer rings; None: there is none."""
         timers = self._timers
-        while timers and timers[0][2].callback is None:
+        while timers and timers[0][3].callback is None:
             heapq.heappop(timers)
             self._dead -= 1
         return timers[0][0] if timers else None
@@ -163,13 +170,13 @@ class MovableClock:
         repeated: list[tuple[int, _MovableTimer]] = []
         stop_ms = end_ms
         while (due_ms := self.next_due_ms) is not None and due_ms <= end_ms:
-            if not self._timers[0][2].every_ms:
+            if not self._timers[0][3].every_ms:
                 stop_ms = due_ms
                 break
-            repeated.append((due_ms, heapq.heappop(self._timers)[2]))
+            repeated.append((due_ms, heapq.heappop(self._timers)[3]))
         for due_ms, timer in repeated:
             times = max(stop_ms - due_ms, 0) // timer.every_ms
-            heapq.heappush(self._timers, (due_ms + times * timer.every_ms, next(self._order), timer))
+            self._push(due_ms + times * timer.every_ms, timer)
         return stop_ms
 
     def _arm(self) -> None:
@@ -201,11 +208,19 @@ class MovableClock:
     def ring(self) -> int:
         """Call what is due now, in its order: how many calls these were. What they make due waits for the next ring."""
         now_ms, rung = self.now().mono_ms, 0
-        last = next(self._order)
-        while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms and self._timers[0][1] < last:
-            timer = heapq.heappop(self._timers)[2]
-            callback, timer.callback = timer.callback, None
-            assert callback is not None
-            rung += 1
-            callback()
+        due = []
+        while (due_ms := self.next_due_ms) is not None and due_ms <= now_ms:
+            due.append(heapq.heappop(self._timers))
+        try:
+            while due:
+                timer = due.pop(0)[3]
+                callback, timer.callback = timer.callback, None
+                if callback is None:
+                    self._dead -= 1  # one before it has cancelled it
+                    continue
+                rung += 1
+                callback()
+        finally:
+            for row in due:
+                heapq.heappush(self._timers, row)
         return rung

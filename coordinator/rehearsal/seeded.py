@@ -22,13 +22,16 @@ class RehearsalMachine(Machine):
     """The machine of a server under test. What it has in memory stays when the server is started again on it."""
 
     def __init__(self, seed: int | None = None, *, starts_frozen: bool = False) -> None:
-        """`seed`: of the ids of members, topics, producers and the cluster; None: they are drawn as ever.
+        """`seed`: of the ids of members, topics, producers and the cluster, and of the order of what is due at the
+        same time; None: ids are drawn as ever, and what was to ring first rings first.
 
         `starts_frozen`: time stands still from the start, until it is moved.
         """
         self.seed = seed
         self._starts_frozen = starts_frozen
         self._random = None if seed is None else random.Random(seed)
+        # of its own: how many timers there were is not to change what id comes next
+        self._order = None if seed is None else random.Random(f"order {seed}")
         self._memory = MemoryStorage()
         self.disk = Disk()
         self.ports: list[int] = []
@@ -38,7 +41,7 @@ class RehearsalMachine(Machine):
 
     def clock(self) -> Clock:
         """See `Machine`; one that can be moved."""
-        clock = MovableClock(LoopClock(asyncio.get_running_loop()))
+        clock = MovableClock(LoopClock(asyncio.get_running_loop()), self._order)
         if self._starts_frozen:
             clock.freeze()
         return clock

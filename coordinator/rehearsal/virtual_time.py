@@ -154,7 +154,7 @@ class VirtualTime:
         while not is_so():
             if machine.mono_ms() >= until_ms:
                 return False
-            await pause(LOOK_MS)
+            await pause(machine, LOOK_MS)
         return True
 
     def _next_of_groups_ms(self) -> int | None:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from muster.coordinator.clock import LoopClock, Timer
+from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.rehearsal import look
 from muster.coordinator.server import Server
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
@@ -35,11 +35,9 @@ async def turn() -> None:
     await turned
 
 
-async def pause(ms: int) -> None:
-    """Let so much of the machine's time pass."""
-    loop = asyncio.get_running_loop()
-    clock = LoopClock(loop)
-    over: asyncio.Future[None] = loop.create_future()
+async def pause(clock: Clock, ms: int) -> None:
+    """Let so much time pass, by this clock: mostly the machine's."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timer = clock.call_at(clock.mono_ms() + ms, lambda: over.set_result(None))
     try:
         await over
@@ -60,7 +58,7 @@ async def until(
 
     `topics`: names of those whose records may matter. `also(wake)`: something else that wakes; returns what ends that.
     """
-    clock = LoopClock(asyncio.get_running_loop())
+    clock = server.clock.machine
     due_ms = clock.mono_ms() + round(timeout_s * 1000)
     while True:
         woken = asyncio.Event()

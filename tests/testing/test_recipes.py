@@ -9,7 +9,7 @@ import pytest
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?ms)^```python\n(.*?)^```$", PAGE)
-RECIPES = 10
+RECIPES = 11
 
 
 def test_the_recipes_and_the_first_example(pytester: pytest.Pytester) -> None:

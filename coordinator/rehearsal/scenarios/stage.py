@@ -95,7 +95,7 @@ class Scenario:
 
     async def wait(self, ms: int) -> None:
         """Let so much of the machine's time pass."""
-        await pause(ms)
+        await pause(self.parts.server.clock.machine, ms)
 
     # ---- for who runs it
 

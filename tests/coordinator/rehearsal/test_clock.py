@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -108,6 +110,33 @@ def test_a_timer_that_fails_leaves_the_others() -> None:
     assert rung == [("b", 1_001)]
 
 
+def test_what_is_due_together_rings_in_the_order_that_a_seed_draws() -> None:
+    def rings(seed: int | None) -> list[str]:
+        machine: Any = ManualClock()
+        clock = MovableClock(machine, None if seed is None else random.Random(seed))
+        rung: list[tuple[str, int]] = []
+        for name in "abcdef":
+            clock.call_at(clock.mono_ms() + 5, noting(clock, rung, name))
+        clock.call_at(clock.mono_ms() + 4, noting(clock, rung, "first"))
+        machine.advance(5)
+        return [name for name, _ in rung]
+
+    assert rings(None) == ["first", *"abcdef"]
+    assert rings(7) == rings(7)
+    assert {tuple(sorted(rings(seed)[1:])) for seed in range(9)} == {tuple("abcdef")}
+    assert len({tuple(rings(seed)) for seed in range(9)}) > 5
+    assert all(rings(seed)[0] == "first" for seed in range(9))
+
+
+def test_a_timer_that_one_before_it_cancels_does_not_ring() -> None:
+    clock, machine = movable()
+    rung: list[tuple[str, int]] = []
+    clock.call_at(1_001, lambda: last.cancel())
+    last = clock.call_at(1_001, noting(clock, rung, "last"))
+    machine.advance(1)
+    assert (rung, clock.next_due_ms) == ([], None)
+
+
 def test_cancelled_timers_are_let_go() -> None:
     clock, _ = movable()
     clock.call_at(9_000, lambda: None)
@@ -134,13 +163,13 @@ def test_of_repeated_work_only_the_last_time_before_something_else_is_kept() -> 
     assert (clock.leave_out(9_000), clock.next_due_ms) == (9_000, None)
 
 
-async def member(client: Client, session_ms: int = 10_000) -> str:
+async def member(client: Client, session_ms: int = 10_000, group_id: str = "g") -> str:
     """One that is alone in its group."""
     request = JoinGroupRequest(
-        "g", session_ms, session_ms, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
+        group_id, session_ms, session_ms, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")]
     )
     joined = await client.ask(request, 3)
-    synced = await client.ask(SyncGroupRequest("g", joined.generation_id, joined.member_id), 3)
+    synced = await client.ask(SyncGroupRequest(group_id, joined.generation_id, joined.member_id), 3)
     assert (joined.error_code, synced.error_code) == (0, 0)
     return str(joined.member_id)
 
@@ -212,19 +241,20 @@ class TestOnAServer:
                 return some
 
             clock.ring = counting  # type: ignore[method-assign]
-            await member(client)
+            group_id = next(name for name in map(str, count()) if found.nodes.coordinator_of(name) == 1)
+            await member(client, group_id=group_id)
             await found.groups.reset_offsets("other", 0, "orders")
             await found.topics.produce("orders", [NewRecord(b"a", partition=0)])
             before = found.time.freeze()
             await found.time.advance(24 * 3_600_000)
-            events = await found.groups.events("g")
+            events = await found.groups.events(group_id)
             expired = next(one for one in events if one["kind"] == "member_expired")
             assert 0 <= expired["time"] - before.wall_ms <= 10_000  # on its own time
             after = await found.time.advance(20 * 365 * 24 * 3_600_000)
             assert after.mono_ms - before.mono_ms == (20 * 365 + 1) * 24 * 3_600_000
             assert rung < 200  # of some 20 million checkpoints and checks
             # and all is as if each of these had taken place
-            assert found.groups.describe("g").state == "Dead"
+            assert found.groups.describe(group_id).state == "Dead"
             assert not found.groups.describe("other").offsets
             assert found.topics.start_offsets("orders")[0] == 1
 

@@ -1,0 +1,170 @@
+"""The event loop of a play. Its time passes only when nothing is left to do now, and then at once, to the next timer.
+
+It has no sockets: who connects to where the server listens has a `wire`, and nothing else can be reached. What falls
+due at the same time does so in an order that is drawn from the seed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import math
+import random
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from muster.testing.play.wire import End, connected
+
+BEGAN_S: Final = 1_000.0
+"""The loop's time when it begins."""
+TOGETHER_S: Final = 1e-7
+"""Timers that are less than this apart ring in an order that is drawn."""
+LATENCY_S: Final = (0.000_1, 0.001)
+"""How long bytes are on their way: each time drawn between these."""
+FIRST_PORT: Final = 9_092
+PEER_PORT: Final = 40_000
+"""Clients have ports from here on."""
+
+
+class TimeIsUp(AssertionError):
+    """So much virtual time has passed, and the story has not ended; or nothing will ever happen any more."""
+
+
+class Listens(Protocol):
+    """What accepts connections."""
+
+    def connect(self, end: End) -> None:
+        """The server's end of a new connection."""
+
+
+class _Selector:
+    """What `BaseEventLoop` asks to wait."""
+
+    def __init__(self, wait: Callable[[float | None], None]) -> None:
+        self._wait = wait
+
+    def select(self, timeout: float | None) -> list[Any]:
+        """Nothing is ever ready but what the loop has itself."""
+        self._wait(timeout)
+        return []
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class PlayLoop(asyncio.BaseEventLoop):
+    """See the module. `until_s`: how far its time may go; `random`: where all that is by chance is drawn from."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.random = random.Random(f"play {seed}")
+        self.until_s = math.inf
+        self._now_s = BEGAN_S
+        self._selector = _Selector(self._wait)
+        self._listeners: dict[int, Listens] = {}
+        self._peers = PEER_PORT
+        self._posted = threading.Event()
+        self._working = 0
+        """Calls that other threads do for the loop now."""
+
+    # ---- the time
+
+    def time(self) -> float:
+        """Seconds, of virtual time."""
+        return self._now_s
+
+    def call_at(  # type: ignore[override]  # of what it calls nothing is known here
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """See `asyncio`; of those that are due together the order is drawn."""
+        return super().call_at(when + self.random.random() * TOGETHER_S, callback, *args, context=context)
+
+    def call_exactly_at(self, when: float, callback: Callable[..., object], *args: Any) -> asyncio.TimerHandle:
+        """The same, in the order in which they were due: for what must not overtake."""
+        return super().call_at(when, callback, *args)
+
+    def _wait(self, timeout: float | None) -> None:
+        """Nothing is left to do now (if `timeout` is not 0): time passes."""
+        if timeout == 0:
+            return
+        if self._working:
+            # time stands still while a thread works for the play: how long that takes is not to matter
+            self._posted.wait()
+            self._posted.clear()
+            return
+        scheduled: list[Any] = self._scheduled  # type: ignore[attr-defined]  # BaseEventLoop's own, as `_ready` is
+        if not scheduled:
+            self.until_s = math.inf
+            raise TimeIsUp("nothing will happen any more: what is waited for cannot come")
+        if scheduled[0].when() > self.until_s:
+            passed_s, self.until_s = self.until_s - BEGAN_S, math.inf
+            raise TimeIsUp(f"it has not ended after {passed_s:g} s of virtual time")
+        self._now_s = max(self._now_s, scheduled[0].when())
+
+    def _process_events(self, _: list[Any]) -> None:
+        pass
+
+    def _write_to_self(self) -> None:
+        self._posted.set()
+
+    def run_in_executor(  # type: ignore[override]  # as above
+        self, executor: Any, func: Any, *args: Any
+    ) -> asyncio.Future[Any]:
+        """See `asyncio`; time stands still meanwhile."""
+        self._working += 1
+        future = super().run_in_executor(executor, func, *args)
+        future.add_done_callback(self._worked)
+        return future
+
+    def _worked(self, _: object) -> None:
+        self._working -= 1
+
+    async def shutdown_default_executor(self, *limit: Any) -> None:
+        """See `asyncio`: another thread waits for the others, and time stands still meanwhile."""
+        self._working += 1
+        try:
+            await super().shutdown_default_executor(*limit)
+        finally:
+            self._working -= 1
+
+    # ---- the network
+
+    def latency_s(self) -> float:
+        """How long some bytes are on their way."""
+        return self.random.uniform(*LATENCY_S)
+
+    def listen(self, listener: Listens, port: int) -> int:
+        """Connections to this port are its; 0: to the next that is free. Returns the port. Raises OSError."""
+        if not port:
+            port = next(one for one in range(FIRST_PORT, PEER_PORT) if one not in self._listeners)
+        if port in self._listeners:
+            raise OSError(errno.EADDRINUSE, f"port {port} is in use")
+        self._listeners[port] = listener
+        return port
+
+    def listen_no_more(self, port: int) -> None:
+        """Harmless when nobody listens there."""
+        self._listeners.pop(port, None)
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
+        """Every name is known here."""
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+
+    async def create_connection(
+        self, protocol_factory: Callable[[], Any], host: Any = None, port: Any = None, *, ssl: Any = None, **_: Any
+    ) -> tuple[End, Any]:
+        """See `asyncio`. Raises ConnectionRefusedError where the server of the play does not listen."""
+        if ssl:
+            raise NotImplementedError("there is no TLS in a play: connect with security_protocol PLAINTEXT")
+        await asyncio.sleep(self.latency_s())
+        listener = self._listeners.get(port)
+        if listener is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, f"nothing in this play listens at {host}:{port}")
+        self._peers += 1
+        protocol = protocol_factory()
+        near, far = connected(self, ("127.0.0.1", self._peers), (str(host), port))
+        near.opened(protocol)
+        listener.connect(far)
+        return near, protocol

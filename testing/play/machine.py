@@ -1,0 +1,139 @@
+"""What a server stands on in a play: the loop's time, its network, and no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.core.interface import Now
+from muster.coordinator.log import SharedSync
+from muster.coordinator.machine import Post
+from muster.coordinator.net.listener import Listener, ListenerAddress
+from muster.coordinator.rehearsal.clock import MovableClock
+from muster.coordinator.rehearsal.seeded import RehearsalMachine
+from muster.coordinator.slices import AtOnce, Worker
+from muster.testing.play.loop import BEGAN_S, PlayLoop
+from muster.testing.play.wire import End
+
+BEGAN_WALL_MS: Final = 1_767_225_600_000
+"""The wall time at which each play begins, so that a history can be compared with its times: 2026-01-01, UTC."""
+_ROUND_S: Final = 1e-6
+"""A timer may ring so much before its whole ms, as floats have it."""
+
+
+class PlayClock:
+    """The time of the loop, as the server has it."""
+
+    def __init__(self, loop: PlayLoop) -> None:
+        self._loop = loop
+
+    def now(self) -> Now:
+        """See `Clock`, as all below."""
+        mono_ms = self.mono_ms()
+        return Now(mono_ms, BEGAN_WALL_MS + mono_ms - int(BEGAN_S * 1_000))
+
+    moment = now
+
+    def mono_ms(self) -> int:
+        """Whole ms."""
+        return int((self._loop.time() + _ROUND_S) * 1_000)
+
+    def mono_us(self) -> int:
+        """The same in microseconds."""
+        return int((self._loop.time() + _ROUND_S) * 1_000_000)
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """In the next turn."""
+        self._loop.call_soon(callback)
+
+    def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
+        """Then."""
+        del every_ms  # each time counts
+        return self._loop.call_at(mono_ms / 1_000, callback)
+
+    def read_first(self, input_waits: Callable[[], bool]) -> None:
+        """Nothing: no timer is ever late here."""
+
+    @property
+    def machine(self) -> PlayClock:
+        """It is the machine's."""
+        return self
+
+
+class PlayListener(Listener):
+    """Takes connections of the loop's network."""
+
+    network: PlayLoop
+
+    async def start(self) -> None:
+        """Raises OSError."""
+        self._waiting: list[End] | None = None
+        self.port = self.network.listen(self, self.address.port)
+
+    def close(self) -> None:
+        """No more connections."""
+        self.network.listen_no_more(self.port)
+
+    def stand_still(self) -> None:
+        """Those that come wait."""
+        self._waiting = []
+
+    def go_on(self) -> None:
+        """They are taken."""
+        waiting, self._waiting = self._waiting, None
+        for end in waiting or ():
+            self.connect(end)
+
+    def connect(self, end: End) -> None:
+        """The server's end of a new connection."""
+        if self._waiting is None:
+            end.opened(self._connection())
+        else:
+            self._waiting.append(end)
+
+    def _set_options(self, transport: Any) -> None:
+        """There is no socket to set them on."""
+
+
+class PlayMachine(RehearsalMachine):
+    """See the module. What the server has in memory stays when it is started again on it."""
+
+    cleaner_cpu_share = 1.0
+    has_sockets = False
+
+    def __init__(self, loop: PlayLoop, seed: int) -> None:
+        super().__init__(seed)
+        self._loop = loop
+
+    def clock(self) -> Clock:
+        """See `Machine`; one that can be moved besides."""
+        return MovableClock(PlayClock(self._loop), self._loop.random)
+
+    def workers(self, post: Post, threads: int) -> SharedSync:
+        """Jobs are done where they are."""
+        executor: Any = _Here()
+        return SharedSync(post, threads=threads, executor=executor)
+
+    def thread(self, post: Post) -> Worker:  # noqa: ARG002  # as of Machine
+        """Work is done where it is."""
+        return AtOnce()
+
+    def listener(self, address: ListenerAddress, *more: Any) -> Listener:
+        """See `Machine`."""
+        if not address.port and self.ports:
+            address = address._replace(port=self.ports.pop(0))
+        listener = PlayListener(address, *more)
+        listener.network = self._loop
+        return listener
+
+
+class _Here:
+    """An executor without threads."""
+
+    def submit(self, job: Callable[[], object]) -> None:
+        """Do it now."""
+        job()
+
+    def shutdown(self, *, wait: bool) -> None:
+        """There is nothing to wait for."""

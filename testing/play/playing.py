@@ -1,0 +1,127 @@
+"""A server in a play, and the play itself."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from muster.coordinator.config.listeners import show
+from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.rehearsal import Rehearsal
+from muster.testing import server_lines
+from muster.testing.door import Door
+from muster.testing.in_thread import die, stop
+from muster.testing.play.loop import BEGAN_S, PlayLoop, TimeIsUp
+from muster.testing.play.machine import PlayClock, PlayMachine
+from muster.testing.play.stand_ins import standing_in
+from muster.testing.server_lines import ServerLines
+from muster.testing.settings import Given, config_of
+from muster.testing.verbs import Verbs
+
+LIMIT_S: Final = 3_600.0
+"""How much virtual time a story may take, if nothing else is said."""
+
+T = TypeVar("T")
+
+
+class InPlay:
+    """A server on the loop of a play: a `verbs.Runner` whose life is awaited."""
+
+    def __init__(self, given: Given, loop: PlayLoop, seed: int) -> None:
+        self.door = Door()
+        self.lines = ServerLines()
+        self.bootstrap_servers = ""
+        self._given = given
+        self._loop = loop
+        self._machine = PlayMachine(loop, seed)
+        self._rehearsal: Rehearsal | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """See `Runner`."""
+        return self._rehearsal is not None
+
+    async def change(self, how: str) -> None:
+        """`start`, `stop` or `kill` it. Raises as these do."""
+        if how == "start":
+            await self._start()
+        elif self._rehearsal is not None:
+            rehearsal, self._rehearsal = self._rehearsal, None
+            self.door.close()
+            await (stop if how == "stop" else die)(rehearsal)
+        elif how == "kill":
+            raise CannotBeDone("the server does not run")
+
+    async def _start(self) -> None:
+        if self._rehearsal is not None:
+            raise CannotBeDone("the server runs already")
+        rehearsal = Rehearsal(config_of(self._given, None), machine=self._machine)
+        await rehearsal.server.start()
+        server_lines.look_again()
+        self.door.open(self._loop)
+        self._rehearsal = rehearsal
+        bound = rehearsal.server.bound
+        self._machine.ports = [one.port for one in bound]
+        first = bound[0].listener
+        self.bootstrap_servers = ",".join(show(one.host, one.port) for one in bound if one.listener == first)
+
+    def _awaited(self) -> None:
+        raise CannotBeDone("in a play this is awaited: await muster.restart(), and so on")
+
+    start = stop = kill = _awaited
+
+    def verbs(self) -> Verbs:
+        """See `Runner`."""
+        if self._rehearsal is None:
+            raise CannotBeDone("the server does not run")
+        server_lines.look_again()
+        return self._rehearsal
+
+
+def play(
+    given: Given, seed: int, story: Callable[[Any], Awaitable[T]], open_muster: Callable[[InPlay], Any], limit_s: float
+) -> T:
+    """Play a story: `story(muster)` is awaited on the loop of a play, where `open_muster` made `muster` of the server.
+    Returns what it gives. Raises what it raises, and TimeIsUp after `limit_s` of virtual time.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise RuntimeError("a play has an event loop of its own: call it from a test that is not asynchronous")
+    loop = PlayLoop(seed)
+    loop.until_s = BEGAN_S + limit_s
+    runner = InPlay(given, loop, seed)
+    tasks: list[asyncio.Task[Any]] = []
+
+    async def whole() -> T:
+        tasks.extend(filter(None, [asyncio.current_task()]))
+        await runner.change("start")
+        try:
+            return await story(open_muster(runner))
+        finally:
+            await runner.change("stop")
+
+    server_lines.keep(runner.lines)
+    try:
+        with standing_in(PlayClock(loop), loop.random), asyncio.Runner(loop_factory=lambda: loop) as running:
+            try:
+                return running.run(whole())
+            except TimeIsUp as failure:
+                raise TimeIsUp("\n".join([f"{failure}; the story was here:", *_where(tasks)])) from None
+    finally:
+        server_lines.keep_no_more()
+
+
+def _where(tasks: list[asyncio.Task[Any]]) -> list[str]:
+    """The lines at which these wait, through all that they await."""
+    told: list[str] = []
+    for task in tasks:
+        waiting: Any = task.get_coro()
+        while waiting is not None and getattr(waiting, "cr_frame", None) is not None:
+            told += traceback.format_list(traceback.extract_stack(waiting.cr_frame, limit=1))
+            waiting = waiting.cr_await
+    return [line.rstrip() for line in told]
