@@ -81,8 +81,9 @@ class _Finder:
         if exchanges and all(one.back_ms is not None for one in exchanges):
             back_ms = max((one.back_ms or 0) - one.gone_ms for one in exchanges)
         if kind == model.STOP:
+            # whoever comes to the empty group is back, though it may be told with another episode
             empty_ms = max(one.gone_ms for one in exchanges)
-            back_ms = min((one.back_ms - empty_ms for one in some if (one.back_ms or 0) > empty_ms), default=None)  # type: ignore[operator]  # it is above something
+            back_ms = min((one.start_ms - empty_ms for one in self._of.spells if one.start_ms > empty_ms), default=None)
         return Episode(
             kind,
             min(times),

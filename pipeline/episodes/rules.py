@@ -57,7 +57,7 @@ def _whole_stop(of: History) -> Found:
             continue
         after = came[bisect_right(came_at, ms) :]
         soon = bool(after) and (after[0].back_ms or 0) - ms <= limits.RETURN_MS
-        if len(gone) < 2 and soon:  # the only member was started anew
+        if len(gone) < 2 and soon and gone[0].came is not None:  # the only member was started anew
             continue
         back: list[Change] = []
         for one in after:

@@ -130,7 +130,7 @@ def _fine(episodes: Sequence[Episode], end_ms: int, also: Sequence[str]) -> str:
 
 
 def _all(one: Episode) -> str:
-    return "its only member" if one.size == 1 else f"all {one.size} members"
+    return "its only member" if one.size == 1 else "both members" if one.size == 2 else f"all {one.size} members"
 
 
 def kinds_told(kind: str, count: int) -> str:
@@ -184,8 +184,11 @@ def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
 
 def _plainly(clause: _Clause) -> str:
     words = kinds_told(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
-    is_named = clause.names and clause.kind not in (model.FORMATION, model.OTHER)
-    return f"{words} of {clause.names}" if is_named else words
+    if not clause.names or clause.kind in (model.FORMATION, model.OTHER):
+        return words
+    # who it was is told
+    words = words.removesuffix(" of one member")
+    return f"{words} {'by' if clause.kind in _BY else 'of'} {clause.names}"
 
 
 def _loops(clause: _Clause) -> str:
@@ -226,6 +229,8 @@ def _stopped(clause: _Clause) -> str:
     )
 
 
+_BY: Final = frozenset({model.SUBSCRIPTION, model.GROWTH})
+"""What somebody did, or saw."""
 _OUT_AND_BACK: Final = 2
 _TOLD: Final[Mapping[str, Callable[[_Clause], str]]] = {
     model.CRASH_LOOP: _loops,
@@ -239,7 +244,7 @@ _TOLD: Final[Mapping[str, Callable[[_Clause], str]]] = {
 
 def _costs(rebalances: int, cost_ms: int, partitions: int) -> str:
     """`38 rebalances, 12 min of 6 partitions unread`."""
-    told = plural(rebalances, "rebalance")
+    told = plural(rebalances, "rebalance") if rebalances else "no rebalance"
     if not cost_ms:
         return told
     if not partitions:

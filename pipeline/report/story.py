@@ -85,13 +85,13 @@ def _figures(story: Story) -> Html:
     catching = curves.catching_up(story.progress, row["lag"])
     told.append(f"it {catching}" if catching else None)
     if row["rebalances"]:
-        told.append(f"mostly: {cause_words(row['top_cause']).title}{_by(row)}")
+        told.append(f"most often because of: {cause_words(row['top_cause']).title}{_by(row)}")
     return tag("p", "; ".join(filter(None, told)), ".", class_="dim")
 
 
 def _by(row: Row) -> str:
     share, client_id = row["top_trigger_share"], row["top_trigger_client_id"]
-    return f" ({groups.name(client_id)}: {percent(share)})" if client_id and share else ""
+    return f"; {percent(share)} of all caused by {groups.name(client_id)}" if client_id and share else ""
 
 
 def _picture(story: Story, chosen: Chosen, detail: Detail) -> Html | None:

@@ -77,6 +77,8 @@ class _Reader:
         self._at_ms = 0
         self._created_ms: int | None = None
         self._order: list[tuple[int, Record, Mapping[str, Owned]]] = []
+        self._other_type: str | None = None
+        """Of members that are no consumers."""
 
     def feed(self, record: Record) -> None:
         history, at_ms = self.history, record["at_ms"]
@@ -89,7 +91,7 @@ class _Reader:
         elif not record["members"]:
             self._emptied(record, at_ms, first)
         elif record["protocol_type"] != "consumer":
-            history.unusable = f"it is no group of consumers but of type {record['protocol_type']!r}"
+            self._other_type = record["protocol_type"]
         else:
             self._assigned(record, at_ms, first)
         self._at_ms = at_ms
@@ -100,6 +102,9 @@ class _Reader:
         history.end_ms = max(history.last_ms, end_ms)
         history.spells = list(self._spells.values())
         self._offer_all()
+        if self._other_type is not None:
+            was = "it was no group of consumers for a time" if history.generations else "it is no group of consumers"
+            history.unusable = f"{was} but of type {self._other_type!r}"
         if history.unusable is None and not history.generations and history.given is None:
             history.unusable = "no generation of it is in the log"
         return history

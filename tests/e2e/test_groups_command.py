@@ -130,7 +130,7 @@ async def test_the_history_says_why_and_who(
     assert len((await command.later("history", group, "--all")).splitlines()) > len(told)
     *found, verdict = (await command.later("history", group, "--episodes")).splitlines()
     assert [one.partition(":")[0] for one in found] == [
-        "first formation", "all 2 members stopped and nobody came back"
+        "first formation", "both members stopped and nobody came back"
     ]  # fmt: skip
     assert verdict.startswith("verdict: stopped on purpose at ")
     values = lines(await command.later("history", group, "--episodes", "--json"))

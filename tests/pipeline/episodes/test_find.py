@@ -225,6 +225,13 @@ def test_all_members_stop_and_come_again() -> None:
     assert (found.kind, found.members, found.rebalances, found.back_ms) == ("whole_stop", ABC, 4, 290_000)
 
 
+def test_the_only_member_that_goes_and_is_followed_by_somebody_elses_return_has_stopped() -> None:
+    """A group id that was used for something else meanwhile."""
+    group = Group("a", "b").leaves(1_000, "a", "b").comes(1_010, "worker").leaves(1_060, "worker").comes(1_070, "a")
+    stops = [(one.kind, one.members, one.back_ms) for one in group.episodes()[1:]]
+    assert stops == [("whole_stop", ("a", "b"), 10_000), ("whole_stop", ("worker",), 10_000)]
+
+
 def test_a_stop_of_a_day_ends_with_the_next_formation_and_one_for_good_with_the_last_member() -> None:
     group = Group("a", "b").leaves(1_000, "a", "b").comes(24 * HOUR_S, "a").comes(24 * HOUR_S + 10, "b")
     (stop,) = group.episodes()[1:]

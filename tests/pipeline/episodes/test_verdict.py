@@ -37,7 +37,14 @@ def test_what_was_wanted_is_no_trouble_but_told_with_its_cost() -> None:
         0,
     )
     stopped = Group("a", "b").leaves(1_000, "a", "b")
-    assert told(stopped, HOUR_S).text == "stopped on purpose at 15:23, all 2 members left"
+    assert told(stopped, HOUR_S).text == "stopped on purpose at 15:23, both members left"
+
+
+def test_what_happened_is_told_in_plain_words() -> None:
+    group = Group("a", "b").restarts(1_000, "a").rebalances_for(2_000, "subscription_changed", "b")
+    sentences = [verdict.describe(one, ms(HOUR_S)) for one in group.episodes()[1:]]
+    assert sentences[0].startswith("restart of a: 2 rebalances")
+    assert sentences[1].startswith("change of subscriptions by b: 1 rebalance")
 
 
 def test_a_loop_that_goes_on_needs_help() -> None:
@@ -68,7 +75,7 @@ def test_deaths_are_told_together_and_loops_before_them() -> None:
 def test_members_that_all_died_need_help_until_one_is_back() -> None:
     group = Group("a", "b").dies(1_000, "a", "b")
     assert told(group, 2_000)[:2] == (
-        "help", "all 2 members died and nobody came back: 1 rebalance, 2 s of 6 partitions unread at 15:23"
+        "help", "both members died and nobody came back: 1 rebalance, 2 s of 6 partitions unread at 15:23"
     )  # fmt: skip
     assert told(group.comes(1_900, "a", "b"), 2_000).level == "look"
 

@@ -112,6 +112,8 @@ def test_an_empty_group_and_one_that_was_deleted() -> None:
 def test_what_cannot_be_replayed() -> None:
     connect = {**record(0, 1, member("a", 0)), "protocol_type": "connect"}
     assert history_of("g", [connect]).unusable == "it is no group of consumers but of type 'connect'"
+    before = [record(0, 0), record(3, 1, member("a", 0)), record(60, 2), {**connect, "at_ms": START_MS + 70_000}]
+    assert history_of("g", before).unusable == "it was no group of consumers for a time but of type 'connect'"
     unread = record(0, 1, member("a", 0, topics=None))
     assert history_of("g", [unread]).unusable == "the subscription or assignment of a member cannot be read"
     assert history_of("g", [record(0, 0)]).unusable == "no generation of it is in the log"
