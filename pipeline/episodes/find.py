@@ -12,7 +12,7 @@ from typing import Final
 from muster.coordinator.groups.common import events
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.episodes.history import History
+from muster.pipeline.episodes.history import History, is_unknown
 from muster.pipeline.episodes.model import REPLACED, Episode, Moment, Rebalance, Spell
 from muster.pipeline.episodes.places import Change
 from muster.pipeline.episodes.rules import RULES
@@ -137,7 +137,9 @@ class _Finder:
                 if after is None or self._of.rebalances[after].start_ms - ended_ms > limits.TOGETHER_MS:
                     triggers = [self._of.rebalances[each].trigger for each in chain]
                     names = dict.fromkeys(self._of.name(who[one]) for one in triggers if one in who)
-                    self._found.append(self._episode(kind, (), chain)._replace(members=tuple(names), size=len(names)))
+                    is_midst = all(map(is_unknown, (self._of.rebalances[each] for each in chain)))
+                    found = self._episode(kind, (), chain)
+                    self._found.append(found._replace(members=tuple(names), size=len(names), is_midst=is_midst))
                     chain = []
         self._free.clear()
 

@@ -50,7 +50,7 @@ class History:
         known = [] if spell.first_generation is None else self._by_generation[spell.first_generation]
         number = self._nearest(known, spell.start_ms) if known else self._around(spell.start_ms)
         # of the first record of a log nobody knows who came then
-        return None if number is not None and _is_unknown(self.rebalances[number]) else number
+        return None if number is not None and is_unknown(self.rebalances[number]) else number
 
     def _rebalance_of_going(self, spell: Spell) -> int | None:
         if spell.end_ms is None or spell.how == REPLACED:
@@ -183,6 +183,6 @@ class History:
         return f"{who.client_id} ({(who.host or '').removeprefix('/')})" if several and who.host else who.client_id
 
 
-def _is_unknown(one: Rebalance) -> bool:
+def is_unknown(one: Rebalance) -> bool:
     """What was before it is not in the log."""
     return one.before_generation is None and one.members_before is None and one.cause is None

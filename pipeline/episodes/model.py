@@ -133,6 +133,8 @@ class Episode(NamedTuple):
     """Of a whole stop, a restart or a death: how long nobody was in the place; None: nobody came."""
     size: int = 0
     """How many members; more than `members` if several have one name."""
+    is_midst: bool = False
+    """It is only where the log begins, in the midst of the group's life."""
 
 
 TIMEOUTS: Final[Mapping[str, str]] = {

@@ -116,7 +116,7 @@ def _merged(bad: Sequence[Episode]) -> list[tuple[str, list[Episode]]]:
 
 
 def _fine(episodes: Sequence[Episode], end_ms: int, also: Sequence[str]) -> str:
-    told = [one for one in episodes if one.kind != model.FORMATION and not is_trouble(one)]
+    told = [one for one in episodes if one.kind != model.FORMATION and not one.is_midst and not is_trouble(one)]
     stop = max((one for one in told if one.kind == model.STOP), key=lambda one: one.until_ms, default=None)
     gone = stop is not None and stop.back_ms is None and all(one.until_ms <= stop.until_ms for one in episodes)
     if stop is not None and gone:
@@ -183,6 +183,8 @@ def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
 
 
 def _plainly(clause: _Clause) -> str:
+    if all(one.is_midst for one in clause.some):
+        return "the log begins in the midst of its life"
     words = kinds_told(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
     if not clause.names or clause.kind in (model.FORMATION, model.OTHER):
         return words

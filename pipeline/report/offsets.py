@@ -115,7 +115,8 @@ _LAG: Final[Columns] = {
     Column("when (UTC)", is_time=True): lambda row: moment(row["committed_ms"]),
     Column("end", True): lambda row: number(row["end_offset"]),
     Column("records behind", True): lambda row: number(row["lag"]),
-    Column("time behind", True): lambda row: duration(row["behind_ms"]),
+    # it is so long at least: of what has just been written nothing is known
+    Column("time behind", True): lambda row: duration(row["behind_ms"] or None),
     Column("who"): _who,
 }
 _STATIC: Final[Columns] = {

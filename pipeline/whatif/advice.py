@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from math import sqrt
 from typing import Final, NamedTuple
 
 from muster.pipeline.whatif.compare import Comparison, WhatIf
@@ -88,6 +89,9 @@ def _helps(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int
     spared = spared if is_alike else 0 if setting.protocol else max(spared, 0)
     unread_ms = _unread_ms(actual, setting)
     gain_ms = min(unread_ms, _unread_ms(base, setting)) - _unread_ms(figures, setting)
+    # dead members might have had fewer partitions then: that is luck
+    silent_ms = max(base.silent_partition_ms - figures.silent_partition_ms, 0)
+    gain_ms -= min(silent_ms, _luck_ms(history)) if gain_ms > 0 else 0
     is_gain = gain_ms > max(uncertainty_ms, LEAST_SHARE * unread_ms) and spared >= 0
     # how long a group really waited for its first members is not in every log: only fewer rebalances count
     is_gain &= setting.initial_delay_ms is None
@@ -137,6 +141,12 @@ def _is_slow(history: History) -> bool:
     """Did most members that left do so because they had not polled in time?"""
     gone = [one for one in history.spells if one.end is not None]
     return 2 * sum(map(polled_too_late, gone)) >= max(len(gone), 1)
+
+
+def _luck_ms(history: History) -> int:
+    """What it makes out if each member that died had one partition less; of several deaths some had one more."""
+    dead = [one for one in history.spells if one.end == EXPIRED and one.end_ms is not None and one.heard_ms is not None]
+    return round(sqrt(sum(((one.end_ms or 0) - (one.heard_ms or 0)) ** 2 for one in dead)))
 
 
 def _unread_ms(figures: Figures, setting: Setting) -> int:

@@ -47,6 +47,14 @@ def test_what_happened_is_told_in_plain_words() -> None:
     assert sentences[1].startswith("change of subscriptions by b: 1 rebalance")
 
 
+def test_the_first_record_of_a_log_that_begins_in_the_midst_is_told_as_that() -> None:
+    group = Group("a", "b")
+    group.rebalances[0] = group.rebalances[0]._replace(before_generation=None, members_before=None, cause=None)
+    (first,) = group.episodes()
+    assert verdict.describe(first, ms(HOUR_S)).startswith("the log begins in the midst of its life: 1 rebalance")
+    assert told(group, HOUR_S).text == "fine"
+
+
 def test_a_loop_that_goes_on_needs_help() -> None:
     found = told(looping(19), 1_000 + 120 * 19)
     assert found.text == "web-1 crash-loops: 38 rebalances, 1 min 16 s of 6 partitions unread since 15:23"

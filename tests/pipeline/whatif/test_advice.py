@@ -105,6 +105,17 @@ def test_what_the_replay_of_what_really_held_spares_is_no_gain() -> None:
     assert (half.spared, half.gain_ms) == (8, 100_000)
 
 
+def test_what_dead_members_had_by_luck_is_no_gain() -> None:
+    """Under another assignment they might have had fewer partitions, or more."""
+    group = history()
+    quiet = found(("assignor=sticky", replace(ACTUAL, silent_partition_ms=40_000)))
+    assert advice(group, quiet) is not None
+    spell = Spell("m", None, "c", "/h", 45_000, 60_000, 0)
+    spell.end, spell.end_ms, spell.heard_ms = EXPIRED, 100_000, 55_000
+    group.spells.append(spell)
+    assert advice(group, quiet) is None
+
+
 def test_members_that_come_or_stop_one_after_the_other_are_no_trouble() -> None:
     group = history(generations=7)
     group.generations[:] = [
