@@ -109,10 +109,3 @@ class ClusterImage(NamedTuple):
         """Does another broker lead the partition? Nobody leads one that is not there."""
         leaders = self.leaders.get(topic, ())
         return 0 <= index < len(leaders) and leaders[index].broker_id != self.node_id
-
-
-def of_one_broker(
-    broker_id: int, cluster_id: str, rack: str | None, epoch: int, leaders: Mapping[str, Sequence[Leader]]
-) -> ClusterImage:
-    """The image of a cluster of this node alone."""
-    return ClusterImage(cluster_id, broker_id, broker_id, {broker_id: Broker(broker_id, rack, {}, epoch)}, leaders)

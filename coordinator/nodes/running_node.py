@@ -191,11 +191,6 @@ class RunningNode:
         """How many connections there are now."""
         return 0 if self.limits is None else len(self.limits)
 
-    @property
-    def listens(self) -> bool:
-        """Whether clients can connect."""
-        return bool(self._listeners)
-
     async def listen(self) -> None:
         """Accept connections: at the ports of the configuration, later at those that it had before. Raises OSError."""
         common = self._common

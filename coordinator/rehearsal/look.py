@@ -36,12 +36,6 @@ def shard_of(server: Server, group_id: str) -> tuple[int, GroupShard] | None:
     return None
 
 
-def core_of(server: Server, group_id: str) -> GroupCore | None:
-    """The core that has the group; None: nobody coordinates it now."""
-    found = shard_of(server, group_id)
-    return None if found is None else found[1].runtime.core
-
-
 def group_ids(server: Server) -> list[str]:
     """The groups there are, those that only have offsets included; ascending."""
     found: set[str] = set()

@@ -12,7 +12,7 @@ from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.cluster.image import Endpoint, Leader, of_one_broker
+from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader
 from muster.coordinator.core.interface import Client
 from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
@@ -68,7 +68,9 @@ def make_node(*, node_id: int = 1, rack: str | None = None, **parts: Any) -> Nod
         "routing": None,
         "transactions": None,
         "config": started_with({}),
-        "cluster": of_one_broker(node_id, "test-cluster-id-000000", rack, 0, leaders),
+        "cluster": ClusterImage(
+            "test-cluster-id-000000", node_id, node_id, {node_id: Broker(node_id, rack, {}, 0)}, leaders
+        ),
         "draw_uuid": lambda: next(ids).to_bytes(16, "big"),
         "draw_uuid_text": lambda: f"00000000-0000-4000-8000-{next(ids):012}",
     }

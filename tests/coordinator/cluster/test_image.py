@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader, of_one_broker
+from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader
 from tests.coordinator.api.harness import make_channel, make_context
 
 HERE, THERE = Endpoint("here.example", 1234), Endpoint("there.example", 9999)
@@ -40,11 +40,6 @@ def test_a_fenced_broker_is_not_told() -> None:
 )
 def test_what_is_led_elsewhere(topic: str, index: int, elsewhere: bool) -> None:
     assert TWO.is_led_elsewhere(topic, index) is elsewhere
-
-
-def test_one_broker_is_the_controller_of_a_cluster_of_itself() -> None:
-    image = of_one_broker(4, "id", "rack", 12, {})
-    assert (image.controller_id, image.node_id, [*image.brokers.values()]) == (4, 4, [Broker(4, "rack", {}, 12)])
 
 
 def test_the_last_broker_names_itself_also_when_it_is_fenced_or_unregistered() -> None:
