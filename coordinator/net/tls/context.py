@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.net.tls import stores
-from muster.coordinator.net.tls.alert import TellingSSLObject
 from muster.coordinator.net.tls.cipher_suites import TLS_1_3, is_name, openssl_name
 from muster.coordinator.net.tls.settings import TlsError, TlsSettings
+from muster.coordinator.net.tls.ssl_object import ListenerSSLObject
 from muster.coordinator.security.ssl_principal import InvalidRules, SslPrincipalMapper
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -37,7 +37,7 @@ class TlsContext(NamedTuple):
 def build(settings: TlsSettings) -> TlsContext:
     """Read keys and certificates. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.sslobject_class = TellingSSLObject
+    context.sslobject_class = ListenerSSLObject
     # as with Java: a client cannot renegotiate; and any certificate of the trust store ends a chain
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

@@ -3,8 +3,9 @@
 A connection counts, waits and is refused before its handshake, as one without TLS does before its first request: so
 clients that never finish a handshake cannot have more of them than max.connections and max.connections.per.ip allow.
 
-A handshake costs the server a signature, some 1 ms. It begins when the client has sent something, and only so many
-begin in one turn of the loop: however many clients come together, the others' requests are handled in between.
+A handshake costs the server a signature, some 1 ms, and its end some 0.3 ms. It begins when the client has sent
+something, and only so many steps of handshakes are done in one turn of the loop: however many clients come together,
+and whatever they hold back to send it all at once, the others' requests are handled in between.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from muster.coordinator.net.tls.alert import OF_THIS_TASK
+from muster.coordinator.net.tls.ssl_object import OF_THIS_TASK
 
 if TYPE_CHECKING:
     from muster.coordinator.clock import Clock
@@ -33,7 +36,7 @@ SHUTDOWN_S: Final = 2.0
 MOST_HANDSHAKES: Final = 1_000
 """Of one listener at the same time: for another one the oldest is given up."""
 MOST_IN_ONE_TURN: Final = 10
-"""Handshakes of one listener that begin in one turn of the loop."""
+"""Steps of one listener's handshakes that are done in one turn of the loop: a beginning, what a client has sent."""
 _TLS_RECORD: Final = b"\x16"
 """The first byte of every TLS connection; no request of Kafka's begins so, that would be one of 369 MB."""
 
@@ -43,8 +46,8 @@ class Handshakes:
 
     def __init__(self) -> None:
         self._under_way: dict[PlainSocket, None] = {}
-        self._in_turn: deque[asyncio.Future[None]] = deque()
-        self._begun = 0
+        self._in_turn: deque[Callable[[], object]] = deque()
+        self._done = 0
 
     def __len__(self) -> int:
         return len(self._under_way)
@@ -62,34 +65,42 @@ class Handshakes:
         self._under_way.pop(plain, None)
 
     async def turn(self) -> None:
-        """Return when one may begin."""
-        if self._begun >= MOST_IN_ONE_TURN:
-            waits: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._in_turn.append(waits)
-            await waits
-            return
-        if not self._begun:
+        """Return when a step may be done."""
+        comes: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self.is_turn(partial(_come, comes)):
+            await comes
+
+    def is_turn(self, comes: Callable[[], object]) -> bool:
+        """May a step be done now? If not, `comes` is called in the turn of the loop in which it may be."""
+        if self._done >= MOST_IN_ONE_TURN:
+            self._in_turn.append(comes)
+            return False
+        if not self._done:
             asyncio.get_running_loop().call_soon(self._next_turn)
-        self._begun += 1
+        self._done += 1
+        return True
 
     def _next_turn(self) -> None:
-        self._begun = min(MOST_IN_ONE_TURN, len(self._in_turn))
-        for _ in range(self._begun):
-            self._in_turn.popleft().set_result(None)
-        if self._begun:
+        self._done = min(MOST_IN_ONE_TURN, len(self._in_turn))
+        if self._done:
             asyncio.get_running_loop().call_soon(self._next_turn)
+        for _ in range(self._done):
+            self._in_turn.popleft()()
 
 
 class PlainSocket:
-    """The transport of a connection until TLS is established on its socket."""
+    """The transport of a connection until TLS is established on its socket. It is an `UnderWay`."""
 
     def __init__(self, accepted: socket.socket) -> None:
-        self._socket = accepted
+        self.socket = accepted
         self._about: dict[str, Any] = {"socket": accepted}
         with contextlib.suppress(OSError):  # the peer has gone already
             self._about |= {"sockname": accepted.getsockname(), "peername": accepted.getpeername()}
         self._may_establish: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._why: str | None = None
+        self._handshakes: Handshakes | None = None
+        self._below: asyncio.Transport | None = None
+        self._is_turn = self._waits = False
 
     def get_extra_info(self, name: str) -> Any:
         """What asyncio's transports tell."""
@@ -104,7 +115,7 @@ class PlainSocket:
         if not self._may_establish.done():
             self._may_establish.set_result(False)
         with contextlib.suppress(OSError):  # it has ended already
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self.socket.shutdown(socket.SHUT_RDWR)
 
     close = abort
 
@@ -113,31 +124,56 @@ class PlainSocket:
         self._why = self._why or why
         self.abort()
 
+    def may_go_on(self) -> bool:
+        """See `UnderWay`."""
+        if self._is_turn or self._handshakes is None:
+            self._is_turn = False
+            return True
+        if not self._waits:
+            self._waits = not self._handshakes.is_turn(self._go_on)
+            return not self._waits
+        return False
+
+    def _go_on(self) -> None:
+        self._waits = False
+        if self._below is not None:  # it is still under way
+            self._is_turn = True
+            # what has come lies in the protocol of `ssl`: no further bytes, and it looks at them
+            self._below.get_protocol().buffer_updated(0)  # type: ignore[attr-defined]  # a BufferedProtocol
+            self._is_turn = False
+
     async def serve(self, connection: Connection, tls: ListenerTls, handshakes: Handshakes, clock: Clock) -> None:
         """Establish TLS as soon as `connection` is admitted, and hand it the transport; end it if that fails."""
         loop = asyncio.get_running_loop()
         connection.connection_made(self)  # type: ignore[arg-type]  # as much of a transport as it needs until then
         if not await self._may_establish:
-            self._socket.close()
+            self.socket.close()
             connection.connection_lost(None)
             return
         handshakes.enter(self)
         try:
             if await self._speaks_tls(clock):
                 await handshakes.turn()
-                OF_THIS_TASK.set(self._socket)  # of this task, and of what it starts
-                await loop.connect_accepted_socket(
-                    lambda: connection,
-                    self._socket,
-                    ssl=tls.now.context,
+                OF_THIS_TASK.set(self)  # of this task, and of what it starts
+                self._handshakes = handshakes
+                self._below, _ = await loop.connect_accepted_socket(_Below, self.socket)
+                early = _Early()
+                transport = await loop.start_tls(
+                    self._below,
+                    early,
+                    tls.now.context,
+                    server_side=True,
                     ssl_handshake_timeout=HANDSHAKE_S,
                     ssl_shutdown_timeout=SHUTDOWN_S,
                 )
+                assert transport is not None  # it is when the handshake has not failed
+                early.hand_over(transport, connection)
                 return
-            self._socket.close()
+            self.socket.close()
         except OSError as error:  # as are all of ssl
             self._why = self._why or str(error) or "the client has ended it"
         finally:
+            self._below = None
             handshakes.leave(self)
         if self._why is not None:
             log.info("a TLS handshake failed", peer=connection.channel.peer, listener=connection.channel.listener,
@@ -148,16 +184,16 @@ class PlainSocket:
         """Wait for the first byte, which stays in the socket; no other protocol is answered."""
         loop = asyncio.get_running_loop()
         came: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._socket, _come, came)
+        loop.add_reader(self.socket, _come, came)
         timer = clock.call_at(
             clock.mono_ms() + int(HANDSHAKE_S * 1000), lambda: self.give_up("the client has sent nothing")
         )
         try:
             await came
-            first = self._socket.recv(1, socket.MSG_PEEK)
+            first = self.socket.recv(1, socket.MSG_PEEK)
         finally:
             timer.cancel()
-            loop.remove_reader(self._socket)
+            loop.remove_reader(self.socket)
         if first and first != _TLS_RECORD and self._why is None:
             self._why = "the client speaks no TLS, and this listener nothing else: its security.protocol is another one"
         return first == _TLS_RECORD and self._why is None
@@ -166,3 +202,38 @@ class PlainSocket:
 def _come(came: asyncio.Future[None]) -> None:
     if not came.done():
         came.set_result(None)
+
+
+class _Below(asyncio.Protocol):
+    """Of the plain transport until `ssl` has it: nothing is read."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for `ssl`."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()
+
+
+class _Early(asyncio.Protocol):
+    """Keeps what comes right behind a handshake until its connection has the transport."""
+
+    def __init__(self) -> None:
+        self._data: list[bytes] = []
+        self._is_lost = False
+        self._error: Exception | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """The client's first request, as a rule."""
+        self._data.append(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone already."""
+        self._is_lost, self._error = True, exc
+
+    def hand_over(self, transport: asyncio.Transport, connection: Connection) -> None:
+        """From now on it is the connection's."""
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
+        for data in self._data:
+            connection.data_received(data)
+        if self._is_lost:
+            connection.connection_lost(self._error)

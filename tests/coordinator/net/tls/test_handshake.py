@@ -384,3 +384,85 @@ def test_only_so_many_handshakes_begin_in_one_turn_of_the_loop(run: Callable[[An
         await asyncio.wait_for(handshakes.turn(), 10)
 
     run(main())
+
+
+async def held_back(served: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes, Any]:
+    """A client, and the last that its handshake needs, which it has not sent yet."""
+    reader, writer = await served.plain()
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.create_default_context(cafile=str(served.certificate))
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="localhost")
+    for _ in range(10):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+            break
+        if outgoing.pending:
+            writer.write(outgoing.read())
+        incoming.write(await reader.read(65536))
+    tls.write(frame(b"at once"))
+    return reader, writer, outgoing.read(), (incoming, tls)
+
+
+def test_handshakes_that_end_together_do_so_in_several_turns_of_the_loop(
+    certificate: Path, run: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand clients that held back their last bytes and sent them together held the loop for 0.4 s."""
+    turn, ended = 0, []
+    do_handshake = ssl.SSLObject.do_handshake
+
+    def counted(self: ssl.SSLObject) -> None:
+        do_handshake(self)
+        if self.server_side:
+            ended.append(turn)
+
+    monkeypatch.setattr(ssl.SSLObject, "do_handshake", counted)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def next_turn() -> None:
+            nonlocal turn
+            turn += 1
+            if turn:
+                loop.call_soon(next_turn)
+
+        async with serving(certificate) as served:
+            clients = [await held_back(served) for _ in range(35)]
+            assert ended == []
+            next_turn()
+            for _, writer, last, _ in clients:
+                writer.write(last)
+            await until(lambda: len(ended) == 35)
+            turn_of_the_end, turn_counts = turn, [ended.count(one) for one in set(ended)]
+            assert max(turn_counts) <= handshake.MOST_IN_ONE_TURN
+            assert turn_of_the_end
+            for reader, writer, _, (incoming, tls) in clients:
+                answer = b""
+                while not answer:
+                    incoming.write(await reader.read(65536))
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        answer = tls.read(1000)
+                assert answer == frame(b"at once")
+                writer.close()
+            await served.until(0)
+
+    run(main())
+
+
+def test_a_client_that_goes_while_its_handshake_waits_disturbs_no_other(
+    certificate: Path, run: Callable[[Any], None]
+) -> None:
+    async def main() -> None:
+        async with serving(certificate) as served:
+            clients = [await held_back(served) for _ in range(35)]
+            for _, writer, last, _ in clients:
+                writer.write(last)
+            for _, writer, _, _ in clients:
+                writer.transport.abort()
+            await served.until(0)
+            reader, writer = await served.connect()
+            writer.write(frame(b"still here"))
+            assert await reader.readexactly(14) == frame(b"still here")
+            writer.close()
+
+    run(main())
