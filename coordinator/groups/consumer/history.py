@@ -1,6 +1,6 @@
 """The events of a consumer group for the history: one function for each thing that happens. Decides nothing; what is
-reported later is kept in the group's `Reconciliation`. Where thousands of members and partitions move, the first rows
-are told, and the others are counted.
+reported later is kept in the group's `ReconciliationFacts`. Where thousands of members and partitions move, the first
+rows are told, and the others are counted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import ConsumerMember, Position, trigger_of
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held, Share, same_partitions
-from muster.coordinator.groups.consumer.reconciliation import (
+from muster.coordinator.groups.consumer.reconciliation_facts import (
     MOST_SLOW,
     MemberProgress,
-    Reconciliation,
+    ReconciliationFacts,
     is_settled,
     size,
 )
@@ -114,7 +114,7 @@ def bumped(
     if not group.members:
         reconciliation = group.reconciliation = None
     elif reconciliation is None:
-        reconciliation = group.reconciliation = Reconciliation(group.epoch, now_ms, cause, by)
+        reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, now_ms, cause, by)
     if reconciliation is not None:
         if not reconciliation.epochs:  # the members that went stood before it
             reconciliation.first_epoch, reconciliation.cause, reconciliation.trigger = group.epoch, cause, by
@@ -180,11 +180,11 @@ def failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -> None:
     step.event(events.TARGET_FAILED, group.group_id, epoch=epoch, assignor=assignor, took_ms=took_ms)
 
 
-def _reconciliation(step: Step, group: ConsumerGroup) -> Reconciliation:
+def _reconciliation(step: Step, group: ConsumerGroup) -> ReconciliationFacts:
     """It has begun before this core was loaded if it is not there."""
-    reconciliation: Reconciliation | None = group.reconciliation
+    reconciliation: ReconciliationFacts | None = group.reconciliation
     if reconciliation is None:
-        reconciliation = group.reconciliation = Reconciliation(group.epoch, step.now.mono_ms, None, None)
+        reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, step.now.mono_ms, None, None)
     return reconciliation
 
 
@@ -218,7 +218,11 @@ def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Posi
 
 
 def _arrived(
-    step: Step, group: ConsumerGroup, reconciliation: Reconciliation, progress: MemberProgress, member: ConsumerMember
+    step: Step,
+    group: ConsumerGroup,
+    reconciliation: ReconciliationFacts,
+    progress: MemberProgress,
+    member: ConsumerMember,
 ) -> None:
     revoked = sum([size(one) for one in progress.revoked])
     reconciliation.changed += 1
@@ -251,7 +255,7 @@ def _arrived(
     )
 
 
-def _finished(step: Step, group: ConsumerGroup, reconciliation: Reconciliation) -> None:
+def _finished(step: Step, group: ConsumerGroup, reconciliation: ReconciliationFacts) -> None:
     group.reconciliation = None
     if not (reconciliation.epochs or reconciliation.revoked or reconciliation.assigned):
         return  # a static member came back to what it had

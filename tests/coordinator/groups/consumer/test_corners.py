@@ -8,7 +8,7 @@ from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.classic.group import ClassicGroup
-from muster.coordinator.groups.consumer import history, kafka_order, reconciliation, timers
+from muster.coordinator.groups.consumer import history, kafka_order, reconciliation_facts, timers
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.groups.consumer.member import JOIN, SYNC, ConsumerMember
 from muster.coordinator.groups.foreign import ForeignGroup
@@ -188,7 +188,7 @@ def test_offsets_in_a_transaction_in_another_epoch() -> None:
 
 
 def test_of_very_many_that_others_wait_for_the_first_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconciliation, "MOST_HOLDERS", 0)
+    monkeypatch.setattr(reconciliation_facts, "MOST_HOLDERS", 0)
     hall = Hall()
     hall.enter("A", "t")
     hall.enter("B", "t")
@@ -207,7 +207,7 @@ def test_of_very_many_partitions_the_first_are_told() -> None:
 
 def test_of_very_many_partitions_nobody_looks_how_long_they_were_free(monkeypatch: pytest.MonkeyPatch) -> None:
     freed: dict[tuple[bytes, int], int] = {}
-    reconciliation._free(freed, T, (1, 2), 5)
-    monkeypatch.setattr(reconciliation, "MOST_FREED", 2)
-    reconciliation._free(freed, T, (3,), 6)
+    reconciliation_facts._free(freed, T, (1, 2), 5)
+    monkeypatch.setattr(reconciliation_facts, "MOST_FREED", 2)
+    reconciliation_facts._free(freed, T, (3,), 6)
     assert freed == {(T, 1): 5, (T, 2): 5}

@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.common.image import TopicsChanged
-from muster.coordinator.groups.consumer import history, reconciliation
+from muster.coordinator.groups.consumer import history, reconciliation_facts
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.observe import schema
 from muster.coordinator.observe.timeline import Timeline
@@ -255,5 +255,5 @@ def test_many_members_are_counted_not_told_each() -> None:
     told = [one for one in theatre.told_of if one["kind"] == "member_reconciled"]
     assert done["epochs"] == done["causes"]["member_joined"] == 29
     assert len(told) == history.MOST_TOLD + 1
-    assert len(done["slowest"]) == reconciliation.MOST_SLOW
+    assert len(done["slowest"]) == reconciliation_facts.MOST_SLOW
     assert max(len(json.dumps(one)) for one in theatre.told_of) < 8_000

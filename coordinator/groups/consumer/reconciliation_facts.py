@@ -49,7 +49,7 @@ class Holder:
         self.partitions = 0
 
 
-class Reconciliation:
+class ReconciliationFacts:
     """See the module. Times are monotonic ms. `cause` and `trigger`: of its first epoch; None: that was not seen.
     `causes`: how many epochs each had. `wanted_ms`: when targets began to be computed elsewhere; `target_ms`: when the
     last were there. `freed`: since when partitions are on their way from one member to another; `paused_ms`: how long
