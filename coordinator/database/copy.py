@@ -121,10 +121,12 @@ class _Writing:
             self._storage.save(f"{self.directory}/{checkpoints.LEADER_EPOCHS}", epochs)
 
 
-def begin(storage: Storage, rows: Sequence[MetadataRow], identity: Identity, node_id: int) -> None:
-    """Make a data directory, out of one that was cleared, that has the metadata log and no other. Raises OSError."""
+def begin(storage: Storage, base_offset: int, rows: Sequence[MetadataRow], identity: Identity, node_id: int) -> None:
+    """Make a data directory, out of one that was cleared, that has the metadata log from an offset on and no other.
+    Raises OSError.
+    """
     log = _Writing(storage, f"{METADATA_TOPIC}-0", METADATA_TOPIC_ID)
-    log.segment(0)
+    log.segment(base_offset)
     for row in rows:
         log.write(row.data)
     log.end()

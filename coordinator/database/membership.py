@@ -17,6 +17,7 @@ import structlog
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.cluster.image import NO_BROKER, Broker, ClusterImage, Endpoint, Leader
 from muster.coordinator.database.holdings import Holdings
+from muster.coordinator.database.housekeeping import Housekeeping
 from muster.coordinator.database.mailbox import Mailbox
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
 from muster.coordinator.database.settings import ClusterSettings
@@ -43,10 +44,6 @@ MOST_MOVES: Final = 1_000
 """Leaders that move at one look, as long as they need not (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
 WRITTEN_AT_ONCE: Final = 1_000
 """Records of one row of the metadata log, of those that move leaders."""
-CLEAN_MS: Final = 60_000
-"""How often it is looked for logs of deleted topics."""
-DROPPED_AT_ONCE: Final = 100
-"""So many of them go at one look."""
 ANSWERED_MS: Final = 100
 """So long who asked this node to be unregistered has for the answer, before it hangs up."""
 TRIES: Final = 20
@@ -76,6 +73,7 @@ class Membership:
         self.seat = seat
         self.keeper = keeper
         self.peers = Mailbox(seat.node_id, store, clock)
+        self.housekeeping = Housekeeping(seat, store, shipper, keeper, clock, settings)
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -89,7 +87,7 @@ class Membership:
         self._is_leaving = self._stopped = False
         self._is_hinted = False
         """Somebody has written since the last look began."""
-        self._due_ms = self._clean_ms = 0
+        self._due_ms = 0
         self._wake: asyncio.Future[None] | None = None
         self._guarding: Timer | None = None
         self._giving_up: Timer | None = None
@@ -107,7 +105,7 @@ class Membership:
     ) -> Job[None]:
         """Become one of the brokers. Raises `ApiError`."""
         self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew
-        self.keeper.topics, self.keeper.slices = topics, slices
+        self.keeper.topics, self.keeper.slices, self.keeper.snapshot = topics, slices, ()
         node_id = self.seat.node_id
         self.holdings = Holdings(
             node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived, self.keeper.follow,
@@ -310,7 +308,7 @@ class Membership:
         dead = {one: epochs[one] for one in gone if epochs.get(one, 0) > 0}
         looked_at = (state.version, tuple(live))
         if not gone and looked_at == self._settled:
-            await self._clean()
+            await self.housekeeping.look()
             return
         fenced = [leadership.fenced(state, one) for one in gone]
         is_done = await self._do(self._moving(live, before=fenced, dead=dead))
@@ -318,17 +316,7 @@ class Membership:
             self._settled = looked_at
         for one in gone if is_done else ():
             log.warning("a node has died: others lead what it led", node=one)
-        await self._clean()
-
-    async def _clean(self) -> None:
-        """Remove the logs of deleted topics that nobody led when they were deleted; from time to time."""
-        if self._clock.mono_ms() < self._clean_ms:
-            return
-        self._clean_ms = self._clock.mono_ms() + CLEAN_MS
-        deleted = self._topics.state.deleted
-        orphans = [row for row in await self._store.logs() if row.topic_id in deleted] if deleted else []
-        for row in orphans[:DROPPED_AT_ONCE]:
-            self._shipper.drop(row, await self._store.segments(row.log_no))
+        await self.housekeeping.look()
 
     async def _do(self, job: Job[bool]) -> bool:
         """Raises `ApiError`."""
@@ -357,7 +345,8 @@ class Membership:
                 return
 
     async def stop_fetching(self) -> None:
-        """What is led here and has not come does not come."""
+        """What is led here and has not come does not come, and no snapshot is written any more."""
+        await self.housekeeping.stop()
         if hasattr(self, "holdings"):
             await self.holdings.stop()
 

@@ -50,8 +50,14 @@ class MetadataKeeper:
         self._store = store
         self._clock = clock
         self._draw_text = draw_text
-        self.began = 0
-        """What is known before there are topics."""
+        self.began_at = self.began = 0
+        """Where the log begins that this node has read, and its end before there are topics."""
+        self.snapshot: Sequence[bytes] = ()
+        """What was said before."""
+        self.bytes_read = 0
+        """Of the metadata log, since `began_at`."""
+        self.lost: Callable[[str], object] = lambda _: None
+        """Called when the log cannot be followed any more."""
         self._following = asyncio.Lock()
         self.followed_ms = clock.mono_ms()
         """When the database last told, by the monotonic clock, what this node then lived by, or that there is no more.
@@ -144,6 +150,9 @@ class MetadataKeeper:
         async with self._following:
             while not self._stopped:
                 rows = await self._store.metadata(self.known)
+                if rows and rows[0].base_offset != self.known:
+                    self._is_shortened()
+                    return
                 for row in rows:
                     if not self._stopped:
                         await self._take_in(row)
@@ -160,8 +169,35 @@ class MetadataKeeper:
             except StoreAway:
                 await self._pause()
 
+    def _is_shortened(self) -> None:
+        """It was not followed for longer than a node can hold its seat, and rows are gone: the snapshot has them."""
+        self._stopped = True
+        self.lost(f"the metadata log was shortened behind offset {self.known}, up to which this node knows it")
+
     async def _take_in(self, row: MetadataRow) -> None:
         await to_its_end(self.slices, self.topics.taking_in(row.data))
+        self.bytes_read += len(row.data)
+
+    async def read(self) -> Sequence[MetadataRow]:
+        """The whole log as it is now, for a node that begins: `snapshot` and `began_at` are set, and the rows after it
+        are returned. Raises StoreAway or StoreRefused.
+        """
+        for _ in range(TRIES):
+            snapshot, parts = await self._store.snapshot(), []
+            for number in range(snapshot.parts):
+                part = await self._store.snapshot_part(snapshot.number, number)
+                if part is None:
+                    break
+                parts.append(part)
+            rows: list[MetadataRow] = []
+            while found := await self._store.metadata(rows[-1].next_offset if rows else snapshot.end_offset):
+                rows += found
+            if len(parts) == snapshot.parts and (not rows or rows[0].base_offset == snapshot.end_offset):
+                self.snapshot, self.began_at = parts, snapshot.end_offset
+                self.began = rows[-1].next_offset if rows else snapshot.end_offset
+                self.bytes_read = sum(len(row.data) for row in rows)
+                return rows
+        raise StoreAway("each time that it was read the metadata log had got another snapshot")
 
     async def stop(self) -> None:
         """Nothing more is taken in, and nobody waits for anything any more."""

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import asyncpg
 
 from muster.coordinator.database import schema
+from muster.coordinator.database import statements as sql
 from muster.coordinator.database.store import (
     DEAD,
     LIVE,
-    MAIL_COUNTS_MS,
     BatchRow,
     Changes,
     Identity,
@@ -25,106 +25,12 @@ from muster.coordinator.database.store import (
     MetadataRow,
     Seat,
     SegmentRow,
+    Snapshot,
     StoreAway,
     StoreRefused,
 )
 
-FETCHED_ROWS: Final = 2_000
-FETCHED_BYTES: Final = 4 * 1024 * 1024
-"""Rows that are read at once, at most: those before which there are fewer bytes (each has 256 KB, or one batch)."""
-PURGED_ROWS: Final = 64
-"""Rows that one statement removes: 16 MB, which takes far less than a lease lasts."""
-MAIL_KEPT_S: Final = 60
-"""Mail that nobody has taken for so long is removed."""
-
 T = TypeVar("T")
-
-_LEASE: Final = "clock_timestamp() + $%d::bigint * interval '1 millisecond'"
-_HOLD: Final = (
-    f"UPDATE muster_seats SET turn = $4, expires_at = {_LEASE % 6} WHERE cluster_no = $1 AND node_id = $2 "
-    "AND epoch = $3 AND turn = $4::bigint - 1 AND needs <= $5 RETURNING cluster_no"
-)
-_APPEND: Final = (
-    f"WITH seat AS ({_HOLD}), put AS (INSERT INTO muster_batches "
-    "(cluster_no, segment_no, base_offset, next_offset, epoch, data) "
-    "SELECT seat.cluster_no, b.segment_no, b.base_offset, b.next_offset, $3, b.data FROM seat, "
-    "unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[]) "
-    "AS b (segment_no, base_offset, next_offset, data)) SELECT count(*) FROM seat"
-)
-_SEAT: Final = (
-    "node_id, epoch, turn, needs, holder, address, "
-    "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint AS remaining_ms"
-)
-_TERM: Final = "UPDATE muster_clusters SET terms = terms + 1 WHERE cluster_no = $1 RETURNING terms"
-_CHOOSE: Final = (
-    "SELECT coalesce(min(node_id) FILTER (WHERE holder = $2), "
-    "min(node_id) FILTER (WHERE expires_at <= clock_timestamp()), max(node_id) + 1, 1) "
-    "FROM muster_seats WHERE cluster_no = $1"
-)
-_SIT: Final = (
-    "INSERT INTO muster_seats AS s (cluster_no, node_id, epoch, turn, needs, holder, address, expires_at) "
-    f"VALUES ($1, $2, $3, 0, 0, $4, $5, {_LEASE % 6}) "
-    "ON CONFLICT (cluster_no, node_id) DO UPDATE SET epoch = excluded.epoch, turn = 0, holder = excluded.holder, "
-    "address = excluded.address, expires_at = excluded.expires_at "
-    "WHERE s.expires_at <= clock_timestamp() OR s.holder = excluded.holder "
-    f"RETURNING {_SEAT}"
-)
-_WRITE_METADATA: Final = (
-    "INSERT INTO muster_metadata (cluster_no, base_offset, next_offset, writer, data) VALUES ($1, $2, $3, $4, $5) "
-    "ON CONFLICT (cluster_no, base_offset) DO NOTHING RETURNING base_offset"
-)
-_IS_DEAD: Final = (
-    "UPDATE muster_seats SET epoch = 0 WHERE cluster_no = $1 AND node_id = $2 AND epoch = $3 "
-    "AND expires_at <= clock_timestamp() RETURNING node_id"
-)
-_NEEDING: Final = "UPDATE muster_seats SET needs = $3 WHERE cluster_no = $1 AND node_id = ANY($2::integer[])"
-_OF_METADATA: Final = (_WRITE_METADATA, _IS_DEAD, _NEEDING)
-"""What a row that moves partitions may need."""
-_SEND: Final = (
-    "INSERT INTO muster_mail (cluster_no, node_id, mail_id, sender, kind, data, sent_at) "
-    "SELECT $1, m.node_id, m.mail_id, m.sender, m.kind, m.data, clock_timestamp() FROM "
-    "unnest($2::integer[], $3::text[], $4::integer[], $5::smallint[], $6::bytea[]) "
-    "AS m (node_id, mail_id, sender, kind, data) ON CONFLICT DO NOTHING"
-)
-_MAIL: Final = (
-    "DELETE FROM muster_mail WHERE cluster_no = $1 AND node_id = $2 RETURNING mail_id, sender, kind, data, sent_at, "
-    f"sent_at > clock_timestamp() - interval '{MAIL_COUNTS_MS} milliseconds' AS counts"
-)
-_OLD_MAIL: Final = (
-    f"DELETE FROM muster_mail WHERE cluster_no = $1 AND sent_at < clock_timestamp() - interval '{MAIL_KEPT_S} seconds'"
-)
-_PURGE: Final = (
-    "DELETE FROM muster_batches WHERE cluster_no = $1 AND segment_no = $2 "
-    f"AND EXISTS (SELECT 1 FROM muster_segments WHERE cluster_no = $1 AND segment_no = $2 AND state = {DEAD}) "
-    "AND base_offset IN (SELECT base_offset FROM muster_batches WHERE cluster_no = $1 AND segment_no = $2 "
-    f"ORDER BY base_offset LIMIT {PURGED_ROWS})"
-)
-_PURGE_SEGMENT: Final = (
-    f"DELETE FROM muster_segments WHERE cluster_no = $1 AND segment_no = $2 AND state = {DEAD} "
-    "AND NOT EXISTS (SELECT 1 FROM muster_batches WHERE cluster_no = $1 AND segment_no = $2)"
-)
-_NEW_LOGS: Final = (
-    "INSERT INTO muster_logs (cluster_no, log_no, topic, partition, topic_id, start_offset) "
-    "SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::integer[], $5::bytea[], $6::bigint[])"
-)
-_NEW_SEGMENTS: Final = (
-    "INSERT INTO muster_segments (cluster_no, segment_no, log_no, base_offset, state) "
-    "SELECT $1, * FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::smallint[])"
-)
-_NEW_BATCHES: Final = (
-    "INSERT INTO muster_batches (cluster_no, segment_no, base_offset, next_offset, data, epoch) "
-    "SELECT $1, b.*, $2 FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[]) AS b"
-)
-_STARTS: Final = (
-    "UPDATE muster_logs SET start_offset = s.start_offset "
-    "FROM unnest($2::bigint[], $3::bigint[]) AS s (log_no, start_offset) "
-    "WHERE muster_logs.cluster_no = $1 AND muster_logs.log_no = s.log_no"
-)
-_STATE: Final = "UPDATE muster_segments SET state = $3 WHERE cluster_no = $1 AND segment_no = ANY($2::bigint[])"
-_DROP: Final = "DELETE FROM muster_logs WHERE cluster_no = $1 AND log_no = ANY($2::bigint[])"
-_LOGS: Final = "SELECT log_no, topic, partition, topic_id, start_offset FROM muster_logs WHERE cluster_no = $1"
-_OF_A_TURN: Final = (_HOLD, _NEW_LOGS, _NEW_SEGMENTS, _NEW_BATCHES, _STARTS, _STATE, _DROP)
-"""What a turn of several statements may need."""
 
 
 async def connect(url: str, timeout_s: float) -> Any:
@@ -281,11 +187,11 @@ class PostgresStore:
 
         async def ask(connection: Any) -> Seat | None:
             no = self._cluster_no
-            await connection.execute(_OLD_MAIL, no)
-            chosen = await connection.fetchval(_CHOOSE, no, holder) if node_id is None else node_id
+            await connection.execute(sql.OLD_MAIL, no)
+            chosen = await connection.fetchval(sql.CHOOSE, no, holder) if node_id is None else node_id
             # drawn by itself: a number that is not used does no harm
-            epoch = await connection.fetchval(_TERM, no)
-            row = await connection.fetchrow(_SIT, no, chosen, epoch, holder, address, lease_ms)
+            epoch = await connection.fetchval(sql.TERM, no)
+            row = await connection.fetchrow(sql.SIT, no, chosen, epoch, holder, address, lease_ms)
             return None if row is None else Seat(*row)
 
         return await self._ask(ask)
@@ -307,7 +213,7 @@ class PostgresStore:
 
         async def ask(connection: Any) -> Sequence[Seat]:
             rows = await connection.fetch(
-                f"SELECT {_SEAT} FROM muster_seats WHERE cluster_no = $1 ORDER BY node_id", self._cluster_no
+                f"SELECT {sql.SEAT} FROM muster_seats WHERE cluster_no = $1 ORDER BY node_id", self._cluster_no
             )
             return [Seat(*row) for row in rows]
 
@@ -320,13 +226,13 @@ class PostgresStore:
         hold = (node_id, epoch, turn, known, lease_ms)
 
         async def append(connection: Any) -> bool:
-            found = await connection.fetchval(_APPEND, self._cluster_no, *hold, *_columns(changes.batches))
+            found = await connection.fetchval(sql.APPEND, self._cluster_no, *hold, *_columns(changes.batches))
             return bool(found)
 
         async def all_of_it(connection: Any) -> bool:
-            await self._prepare(connection, _OF_A_TURN)
+            await self._prepare(connection, sql.OF_A_TURN)
             async with connection.transaction():
-                if await self._prepared[_HOLD].fetchval(self._cluster_no, *hold) is None:
+                if await self._prepared[sql.HOLD].fetchval(self._cluster_no, *hold) is None:
                     return False
                 await self._change(epoch, changes)
                 return True
@@ -349,27 +255,27 @@ class PostgresStore:
             await self._prepared[statement].fetch(no, *values)
 
         if changes.new_logs:
-            await run(_NEW_LOGS, *map(list, zip(*changes.new_logs, strict=True)))
+            await run(sql.NEW_LOGS, *map(list, zip(*changes.new_logs, strict=True)))
         if changes.new_segments:
-            await run(_NEW_SEGMENTS, *map(list, zip(*changes.new_segments, strict=True)))
+            await run(sql.NEW_SEGMENTS, *map(list, zip(*changes.new_segments, strict=True)))
         if changes.batches:
-            await run(_NEW_BATCHES, epoch, *_columns(changes.batches))
+            await run(sql.NEW_BATCHES, epoch, *_columns(changes.batches))
         if changes.starts:
-            await run(_STARTS, list(changes.starts), list(changes.starts.values()))
+            await run(sql.STARTS, list(changes.starts), list(changes.starts.values()))
         if changes.live:
-            await run(_STATE, changes.live, LIVE)
+            await run(sql.STATE, changes.live, LIVE)
         if changes.dead:
-            await run(_STATE, changes.dead, DEAD)
+            await run(sql.STATE, changes.dead, DEAD)
         if changes.dropped:
-            await run(_DROP, changes.dropped)
+            await run(sql.DROP, changes.dropped)
 
     async def purge(self, segment_no: int) -> bool:
         """See `Store`. A statement that nobody waits for any more finds the number dead, gone, or another one's."""
 
         async def ask(connection: Any) -> bool:
             no = self._cluster_no
-            await connection.execute(_PURGE, no, segment_no)
-            await connection.execute(_PURGE_SEGMENT, no, segment_no)
+            await connection.execute(sql.PURGE, no, segment_no)
+            await connection.execute(sql.PURGE_SEGMENT, no, segment_no)
             left = await connection.fetchval(
                 f"SELECT count(*) FROM muster_segments WHERE cluster_no = $1 AND segment_no = $2 AND state = {DEAD}",
                 no, segment_no,
@@ -385,7 +291,9 @@ class PostgresStore:
 
         async def ask(connection: Any) -> Sequence[MetadataRow]:
             rows = await connection.fetch(
-                _some("muster_metadata", "base_offset, next_offset, writer", "cluster_no = $1 AND base_offset >= $2"),
+                sql.some(
+                    "muster_metadata", "base_offset, next_offset, writer", "cluster_no = $1 AND base_offset >= $2"
+                ),
                 self._cluster_no, since,
             )  # fmt: skip
             return [MetadataRow(*row) for row in rows]
@@ -398,21 +306,21 @@ class PostgresStore:
         """See `Store`. What moves nothing is one statement."""
 
         async def write(connection: Any) -> bool:
-            is_done = await connection.fetchval(_WRITE_METADATA, self._cluster_no, *row) is not None
+            is_done = await connection.fetchval(sql.WRITE_METADATA, self._cluster_no, *row) is not None
             if is_done:
                 await self._hint(connection, f"muster_{self._cluster_no}")
             return is_done
 
         async def move(connection: Any) -> bool:
-            await self._prepare(connection, _OF_METADATA)
+            await self._prepare(connection, sql.OF_METADATA)
             no, prepared = self._cluster_no, self._prepared
             transaction = connection.transaction()
             await transaction.start()
-            is_done = await prepared[_WRITE_METADATA].fetchval(no, *row) is not None
+            is_done = await prepared[sql.WRITE_METADATA].fetchval(no, *row) is not None
             for node_id, epoch in sorted((dead or {}).items()):
-                is_done = is_done and await prepared[_IS_DEAD].fetchval(no, node_id, epoch) is not None
+                is_done = is_done and await prepared[sql.IS_DEAD].fetchval(no, node_id, epoch) is not None
             if is_done:
-                await prepared[_NEEDING].fetch(no, list(needing), row.next_offset)
+                await prepared[sql.NEEDING].fetch(no, list(needing), row.next_offset)
                 await transaction.commit()
                 await self._hint(connection, f"muster_{no}")
             else:
@@ -420,6 +328,57 @@ class PostgresStore:
             return is_done
 
         return await self._ask(move if needing or dead else write)
+
+    async def snapshot(self) -> Snapshot:
+        """See `Store`."""
+        return await self._ask(self._snapshot)
+
+    async def _snapshot(self, connection: Any) -> Snapshot:
+        return Snapshot(*await connection.fetchrow(sql.SNAPSHOT, self._cluster_no))
+
+    async def snapshot_part(self, number: int, part: int) -> bytes | None:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> bytes | None:
+            found: bytes | None = await connection.fetchval(sql.SNAPSHOT_PART, self._cluster_no, number, part)
+            return found
+
+        return await self._ask(ask)
+
+    async def begin_snapshot(self) -> int:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> int:
+            number: int = await connection.fetchval(sql.TERM, self._cluster_no)
+            return number
+
+        return await self._ask(ask)
+
+    async def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
+        """See `Store`. A part that was put before is the same."""
+
+        async def ask(connection: Any) -> bool:
+            values = self._cluster_no, node_id, epoch, number, part, data
+            return bool(await connection.fetchval(sql.PUT_SNAPSHOT_PART, *values))
+
+        return await self._ask(ask)
+
+    async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> bool:
+            values = self._cluster_no, node_id, epoch, *snapshot
+            return await connection.fetchval(sql.COMMIT_SNAPSHOT, *values) is not None
+
+        return await self._ask(ask)
+
+    async def shorten_metadata(self, kept_ms: int) -> bool:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> bool:
+            return bool(await connection.fetchval(sql.SHORTEN, self._cluster_no, kept_ms))
+
+        return await self._ask(ask)
 
     # -- mail
 
@@ -434,7 +393,7 @@ class PostgresStore:
                 [mail.kind for _, mail in to],
                 [mail.data for _, mail in to],
             ]
-            await connection.execute(_SEND, self._cluster_no, *columns)
+            await connection.execute(sql.SEND, self._cluster_no, *columns)
             channels = [f"muster_{self._cluster_no}_{node_id}" for node_id in sorted({node_id for node_id, _ in to})]
             await self._hint(connection, *channels)
 
@@ -444,7 +403,7 @@ class PostgresStore:
         """See `Store`."""
 
         async def ask(connection: Any) -> Sequence[Mail]:
-            rows = await connection.fetch(_MAIL, self._cluster_no, node_id)
+            rows = await connection.fetch(sql.MAIL, self._cluster_no, node_id)
             return [Mail(*row[:4]) for row in sorted(rows, key=lambda row: row["sent_at"]) if row["counts"]]
 
         return await self._ask(ask)
@@ -455,7 +414,7 @@ class PostgresStore:
         """All logs, by number."""
 
         async def ask(connection: Any) -> Sequence[LogRow]:
-            rows = await connection.fetch(f"{_LOGS} ORDER BY log_no", self._cluster_no)
+            rows = await connection.fetch(f"{sql.LOGS} ORDER BY log_no", self._cluster_no)
             return [LogRow(*row) for row in rows]
 
         return await self._ask(ask)
@@ -465,7 +424,7 @@ class PostgresStore:
 
         async def ask(connection: Any) -> LogRow | None:
             row = await connection.fetchrow(
-                f"{_LOGS} AND topic_id = $2 AND partition = $3", self._cluster_no, topic_id, partition
+                f"{sql.LOGS} AND topic_id = $2 AND partition = $3", self._cluster_no, topic_id, partition
             )
             return None if row is None else LogRow(*row)
 
@@ -489,7 +448,7 @@ class PostgresStore:
 
         async def ask(connection: Any) -> Sequence[BatchRow]:
             rows = await connection.fetch(
-                _some(
+                sql.some(
                     "muster_batches",
                     "segment_no, base_offset, next_offset",
                     "cluster_no = $1 AND segment_no = $2 AND base_offset >= $3",
@@ -499,16 +458,6 @@ class PostgresStore:
             return [BatchRow(*row) for row in rows]
 
         return await self._ask(ask)
-
-
-def _some(table: str, columns: str, where: str) -> str:
-    """The statement that reads rows in the order of `base_offset`, `data` last: not too many, and not too large."""
-    return (
-        f"SELECT {columns}, data FROM (SELECT {columns}, data, "
-        "sum(octet_length(data)) OVER (ORDER BY base_offset ROWS UNBOUNDED PRECEDING) - octet_length(data) AS before "
-        f"FROM (SELECT {columns}, data FROM {table} WHERE {where} ORDER BY base_offset LIMIT {FETCHED_ROWS}) AS found"
-        f") AS rows_of_it WHERE before < {FETCHED_BYTES} ORDER BY base_offset"
-    )
 
 
 def _columns(rows: Sequence[BatchRow]) -> tuple[list[int], list[int], list[int], list[bytes]]:

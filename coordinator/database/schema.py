@@ -121,6 +121,23 @@ MIGRATIONS: Final = (
             "DROP TABLE muster_nodes",
         ),
     ),
+    Migration(
+        3,
+        "snapshots of the metadata log",
+        (
+            # which of them is the one, how many parts it has, and since when
+            "ALTER TABLE muster_clusters ADD COLUMN snapshot_no bigint NOT NULL DEFAULT 0",
+            "ALTER TABLE muster_clusters ADD COLUMN snapshot_offset bigint NOT NULL DEFAULT 0",
+            "ALTER TABLE muster_clusters ADD COLUMN snapshot_parts integer NOT NULL DEFAULT 0",
+            "ALTER TABLE muster_clusters ADD COLUMN snapshot_at timestamptz",
+            "CREATE TABLE muster_snapshots ("
+            "cluster_no integer NOT NULL, "
+            "snapshot_no bigint NOT NULL, "
+            "part integer NOT NULL, "
+            "data bytea NOT NULL, "
+            "PRIMARY KEY (cluster_no, snapshot_no, part))",
+        ),
+    ),
 )
 NEWEST: Final = MIGRATIONS[-1].version
 

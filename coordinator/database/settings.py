@@ -13,3 +13,7 @@ class ClusterSettings:
     """How long the lease of a seat is: after so long a node that says nothing is taken for dead."""
     auto_leader_rebalance_enable: bool = True
     """Bring leadership back to the preferred replicas, and give new nodes their share."""
+    metadata_log_max_record_bytes_between_snapshots: int = 20 * 1024 * 1024
+    metadata_log_max_snapshot_interval_ms: int = 3_600_000
+    """When the metadata log gets a snapshot: after so many bytes of it, or so long after the last one; 0: never for the
+    time alone."""

@@ -101,6 +101,18 @@ class MetadataRow(NamedTuple):
     data: bytes
 
 
+class Snapshot(NamedTuple):
+    """All that the metadata log says before an offset. The rows before may be there still."""
+
+    number: int
+    """Of this writing of it: greater than that of all that were begun before."""
+    end_offset: int
+    parts: int
+
+
+NO_SNAPSHOT: Final = Snapshot(0, 0, 0)
+
+
 class Mail(NamedTuple):
     """What one node asks or tells another. `mail_id`: of the question, also in the answer."""
 
@@ -173,14 +185,38 @@ class Store(Protocol):
     # -- the metadata log
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
-        """The rows from that offset on, in order; perhaps not all of them."""
+        """The rows from that offset on, in order; perhaps not all of them. If the first one begins later, what was
+        before is only in the snapshot. The newest row is always there.
+        """
 
     async def write_metadata(
         self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
     ) -> bool:
         """Add a row at the end. The seats `needing` need it from then on; the seats `dead` (by node id, the epoch), of
-        which the lease is over, are free. False: nothing was done, for there is a row at its offset, or one of these
-        is not dead.
+        which the lease is over, are free. False: nothing was done, for there is a row at its offset, or was (it is
+        before the end of the snapshot), or one of these is not dead.
+        """
+
+    async def snapshot(self) -> Snapshot:
+        """The newest one that is whole; `NO_SNAPSHOT`: there is none."""
+
+    async def snapshot_part(self, number: int, part: int) -> bytes | None:
+        """A part of a snapshot, from 0 on; None: it is not there, for a newer snapshot is."""
+
+    async def begin_snapshot(self) -> int:
+        """A number for a new snapshot."""
+
+    async def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
+        """Add a part; False: the epoch of the seat is over."""
+
+    async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
+        """All parts were put: from now on it is the snapshot. False: it is not, for the epoch of the seat is over, a
+        part is missing, or another snapshot is newer.
+        """
+
+    async def shorten_metadata(self, kept_ms: int) -> bool:
+        """Remove some of what the snapshot stands for, if it is that for `kept_ms`: rows of the metadata log before its
+        end, and parts of earlier ones. Whether nothing of that is left.
         """
 
     # -- mail

@@ -20,7 +20,7 @@ from muster.coordinator.database.membership import Membership
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
 from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.shipper import Shipper
-from muster.coordinator.database.store import MetadataRow, Seat, Store, StoreAway
+from muster.coordinator.database.store import Seat, Store, StoreAway
 from muster.coordinator.log import FilesystemSync, Storage
 from muster.coordinator.log.durability import Engine
 from muster.coordinator.machine import Machine, Post
@@ -111,12 +111,11 @@ class Term:
         began_ms = self._clock.mono_ms()
         storage = self._machine.storage(self._directory)
         copy.clear(storage)
-        identity, rows = await self._questions.identity(), await self._metadata()
-        copy.begin(storage, rows, identity, seat.node_id)
+        keeper = self._keeper = MetadataKeeper(self._questions, self._clock, self._machine.draw_uuid_text)
+        identity, rows = await self._questions.identity(), await keeper.read()
+        copy.begin(storage, keeper.began_at, rows, identity, seat.node_id)
         post = asyncio.get_running_loop().call_soon_threadsafe
         self._files = self._machine.workers(post, 1)
-        keeper = self._keeper = MetadataKeeper(self._questions, self._clock, self._machine.draw_uuid_text)
-        keeper.began = rows[-1].next_offset if rows else 0
         shipper = self._shipper = Shipper(
             self._store,
             self._clock,
@@ -128,6 +127,7 @@ class Term:
             follow=keeper.follow_to,
             lost=self._on_lost,
         )
+        keeper.lost = shipper.failed
         settings = self._config.settings(ClusterSettings)
         self.membership = Membership(seat, self._questions, storage, shipper, keeper, self._clock, settings)
         self._turns = asyncio.create_task(shipper.run())
@@ -146,12 +146,6 @@ class Term:
         self._following = asyncio.create_task(self._follow())
         _logger.info("this node serves", node=seat.node_id, epoch=seat.epoch, metadata_offset=keeper.known,
                      took_ms=self._clock.mono_ms() - began_ms)  # fmt: skip
-
-    async def _metadata(self) -> list[MetadataRow]:
-        rows: list[MetadataRow] = []
-        while found := await self._questions.metadata(rows[-1].next_offset if rows else 0):
-            rows += found
-        return rows
 
     async def _follow(self) -> None:
         try:

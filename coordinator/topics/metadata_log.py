@@ -107,8 +107,13 @@ class MetadataLog:
             raise log.failure
         self.log = log
 
-    def replay(self) -> None:
-        """Take in all that the log says: it is written elsewhere."""
+    def replay(self, snapshot: Iterable[bytes] = ()) -> None:
+        """Take in all that the log says: it is written elsewhere. `snapshot`: what was said before the log begins, as
+        batches, by `metadata_snapshot`.
+        """
+        for part in snapshot:
+            self.unknown += _replay(self.state, part)
+        self.state.version = self.log.start_offset
         for chunk in self.log.replay():
             self.unknown += _replay(self.state, chunk)
 

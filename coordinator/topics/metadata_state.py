@@ -163,6 +163,10 @@ class MetadataState:
         """How many leader epochs went by in the partitions that a broker leads because it was started."""
         return EPOCHS_PER_START * self._starts.get(broker_id, 0)
 
+    def starts(self) -> dict[int, int]:
+        """The same for each broker of which there was a start."""
+        return {broker_id: EPOCHS_PER_START * count for broker_id, count in self._starts.items()}
+
     def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
         """The configs set on a resource, as texts."""
         return self.configs.get((resource_type, name), NO_CONFIGS)

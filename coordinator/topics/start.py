@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.topics import leadership
@@ -16,11 +16,13 @@ from muster.coordinator.topics.stray_folders import Strays
 Publish = Callable[[TopicsImage], object]
 
 
-def load_shared(catalogue: Catalogue, publish: Publish) -> None:
-    """Where other processes write the metadata log too: what it says is so, and no partition is here yet."""
+def load_shared(catalogue: Catalogue, snapshot: Iterable[bytes], publish: Publish) -> None:
+    """Where other processes write the metadata log too: what it says is so, and no partition is here yet. `snapshot`:
+    what it said before it begins here.
+    """
     log, _ = open_metadata_log(catalogue.logs)
     catalogue.metadata_log = MetadataLog(log)
-    catalogue.metadata_log.replay()
+    catalogue.metadata_log.replay(snapshot)
     catalogue.begin(publish)
 
 

@@ -131,7 +131,7 @@ class Topics:
         if self._keeper is None:
             load_own(self._catalogue, self._publish, self._internal, self._partitions_are_given)
         else:
-            load_shared(self._catalogue, self._publish)
+            load_shared(self._catalogue, self._keeper.snapshot, self._publish)
         for state in self.state.topics.values():
             self.open.open(state)
         self.publish()

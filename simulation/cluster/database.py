@@ -14,6 +14,7 @@ from muster.coordinator.database.store import (
     DEAD,
     LIVE,
     MAIL_COUNTS_MS,
+    NO_SNAPSHOT,
     BatchRow,
     Changes,
     Identity,
@@ -22,12 +23,14 @@ from muster.coordinator.database.store import (
     MetadataRow,
     Seat,
     SegmentRow,
+    Snapshot,
     StoreAway,
 )
 from muster.simulation.world import Run, World
 
 FETCHED_ROWS: Final = 5
 PURGED_ROWS: Final = 2
+SHORTENED_ROWS: Final = 3
 LATEST_MS: Final = 30_000
 """A statement that nobody waits for any more is done within so long."""
 
@@ -44,6 +47,12 @@ class Tables:
         self.rows: dict[int, Seat] = {}
         """The seats; `remaining_ms` is the moment at which the lease is over."""
         self.log: dict[int, MetadataRow] = {}
+        self.snapshot = NO_SNAPSHOT
+        self.snapshot_ms = 0
+        self.snapshot_parts: dict[tuple[int, int], bytes] = {}
+        """By number of the snapshot and of the part."""
+        self.snapshots = self.shortened = 0
+        """How many there were, and how many rows of the metadata log are gone."""
         self.boxes: dict[int, list[Mail]] = {}
         self.sent_ms: dict[tuple[int, str], int] = {}
         self.logs: dict[int, LogRow] = {}
@@ -84,7 +93,7 @@ class Tables:
         return [row for offset, row in sorted(self.log.items()) if offset >= since][:FETCHED_ROWS]
 
     def write_metadata(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
-        if row.base_offset in self.log:
+        if row.base_offset in self.log or row.base_offset < self.snapshot.end_offset:
             return False
         if row.base_offset != max((one.next_offset for one in self.log.values()), default=0):
             raise AssertionError(f"there is a gap before {row.base_offset}")
@@ -99,6 +108,42 @@ class Tables:
                 seats[node_id] = seats[node_id]._replace(needs=row.next_offset)
         self.log[row.base_offset] = row
         return True
+
+    def begin_snapshot(self) -> int:
+        self.terms += 1
+        return self.terms
+
+    def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
+        seat = self.rows.get(node_id)
+        if seat is None or seat.epoch != epoch:
+            return False
+        if self.snapshot_parts.setdefault((number, part), data) != data:
+            raise AssertionError(f"part {part} of snapshot {number} was another one")
+        return True
+
+    def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
+        seat, now = self.rows.get(node_id), self.snapshot
+        parts = sum(number == snapshot.number for number, _ in self.snapshot_parts)
+        if seat is None or seat.epoch != epoch or parts != snapshot.parts:
+            return False
+        if snapshot.number <= now.number or snapshot.end_offset <= now.end_offset:
+            return False
+        self.snapshot, self.snapshot_ms = snapshot, self._world.ms
+        self.snapshots += 1
+        return True
+
+    def shorten_metadata(self, kept_ms: int) -> bool:
+        snapshot = self.snapshot
+        if snapshot == NO_SNAPSHOT or self.snapshot_ms >= self._world.ms - kept_ms:
+            return False
+        rows = [offset for offset, row in sorted(self.log.items()) if row.next_offset < snapshot.end_offset]
+        parts = [key for key in sorted(self.snapshot_parts) if key[0] < snapshot.number]
+        for offset in rows[:SHORTENED_ROWS]:
+            del self.log[offset]
+            self.shortened += 1
+        for key in parts[:SHORTENED_ROWS]:
+            del self.snapshot_parts[key]
+        return max(len(rows), len(parts)) < SHORTENED_ROWS
 
     # -- mail
 
@@ -245,6 +290,24 @@ class FaultyStore:
         self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
     ) -> bool:
         return await self._ask(lambda: self._tables.write_metadata(row, needing, dead or {}))
+
+    async def snapshot(self) -> Snapshot:
+        return await self._ask(lambda: self._tables.snapshot)
+
+    async def snapshot_part(self, number: int, part: int) -> bytes | None:
+        return await self._ask(lambda: self._tables.snapshot_parts.get((number, part)))
+
+    async def begin_snapshot(self) -> int:
+        return await self._ask(self._tables.begin_snapshot)
+
+    async def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
+        return await self._ask(lambda: self._tables.put_snapshot_part(node_id, epoch, number, part, data))
+
+    async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
+        return await self._ask(lambda: self._tables.commit_snapshot(node_id, epoch, snapshot))
+
+    async def shorten_metadata(self, kept_ms: int) -> bool:
+        return await self._ask(lambda: self._tables.shorten_metadata(kept_ms))
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
         await self._ask(lambda: self._tables.send(to))

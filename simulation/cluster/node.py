@@ -5,7 +5,7 @@ simulation's choice in each term.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from muster.coordinator import uuids
@@ -27,8 +27,9 @@ class Node:
 
     def __init__(
         self, world: World, tables: Tables, name: str, lease_ms: int, open_server: Callable[..., Any],
-        fault: Callable[[str], object],
+        fault: Callable[[str], object], properties: Sequence[str] = (),
     ) -> None:  # fmt: skip
+        """`properties`: of the broker, each as NAME=VALUE."""
         self.world, self.name = world, name
         self.alive = True
         self.loop = VirtualLoop()
@@ -41,7 +42,7 @@ class Node:
         self.machine = NodeMachine(self)
         self.clock = self.machine.clock()
         self.server: Any = None
-        config = load(listen="127.0.0.1:9092", in_memory=True)
+        config = load(listen="127.0.0.1:9092", in_memory=True, overrides=properties)
         holder = uuids.draw_uuid_text(world.rng.randbytes)
         standing = Standing(self.questions, self.clock, holder, name, None, lease_ms)
         self._stop = asyncio.Event()

@@ -335,6 +335,54 @@ def test_a_node_that_is_unregistered_comes_back(nodes: list[ClusterNode]) -> Non
     load.close()
 
 
+async def metadata_rows(database: str) -> tuple[int, int]:
+    """Where the snapshot of the metadata log ends, and where the oldest row begins that is there."""
+    connection = await asyncpg.connect(database)
+    ends_at = await connection.fetchval("SELECT snapshot_offset FROM muster_clusters")
+    oldest = await connection.fetchval("SELECT min(base_offset) FROM muster_metadata")
+    await connection.close()
+    return ends_at, oldest
+
+
+def test_nodes_live_by_a_snapshot_of_a_metadata_log_that_was_shortened(
+    nodes: list[ClusterNode], database: str, tmp_path: Path
+) -> None:
+    first, second, third = nodes
+    for node in nodes:  # in the place of 20 MB
+        node.properties["metadata.log.max.record.bytes.between.snapshots"] = "1000"
+    for node in nodes:
+        node.stop()
+        node.begin()
+        node.until_ready()
+    until_led_by(nodes, {1, 2, 3})
+    load = Load(bootstrap_of(nodes))
+    load.run(60)
+    admin = AdminClient({"bootstrap.servers": first.bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic("gone", 2, 1), NewTopic("kept", 2, 1, config={"retention.ms": "86400000"})],
+                        operation_timeout=30)["kept"].result(30)  # fmt: skip
+    admin.delete_topics(["gone"], operation_timeout=30)["gone"].result(30)
+    while True:
+        ends_at, oldest = asyncio.run(metadata_rows(database))
+        if 0 < oldest <= ends_at:
+            break
+    for node in (first, second):
+        node.kill()
+        node.begin()
+    for node in (first, second):
+        node.until_ready()
+    third.stop()
+    until_led_by(nodes, {1, 2})
+    load.run(60)
+    assert load.acked == set(load.read) == {b"%d" % number for number in range(load.sent)}
+    admin = AdminClient({"bootstrap.servers": second.bootstrap, "log_level": 0})
+    topics = admin.list_topics(timeout=30).topics
+    assert "gone" not in topics
+    assert len(topics["kept"].partitions) == 2
+    resource = ConfigResource(ResourceType.TOPIC, "kept")
+    assert admin.describe_configs([resource])[resource].result(30)["retention.ms"].value == "86400000"
+    load.close()
+
+
 def test_what_is_said_when_it_cannot_be_served(
     tmp_path: Path, database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -17,6 +17,7 @@ from muster.coordinator.database.store import (
     MetadataRow,
     Seat,
     SegmentRow,
+    Snapshot,
 )
 from muster.simulation.cluster.database import Tables
 from muster.simulation.world import World
@@ -72,6 +73,24 @@ class TableStore:
         self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
     ) -> bool:
         return self.tables.write_metadata(row, needing, dead or {})
+
+    async def snapshot(self) -> Snapshot:
+        return self.tables.snapshot
+
+    async def snapshot_part(self, number: int, part: int) -> bytes | None:
+        return self.tables.snapshot_parts.get((number, part))
+
+    async def begin_snapshot(self) -> int:
+        return self.tables.begin_snapshot()
+
+    async def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
+        return self.tables.put_snapshot_part(node_id, epoch, number, part, data)
+
+    async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
+        return self.tables.commit_snapshot(node_id, epoch, snapshot)
+
+    async def shorten_metadata(self, kept_ms: int) -> bool:
+        return self.tables.shorten_metadata(kept_ms)
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
         self.tables.send(to)

@@ -10,10 +10,12 @@ from typing import Any
 import asyncpg
 import pytest
 
-from muster.coordinator.database.postgres import FETCHED_BYTES, PostgresStore
+from muster.coordinator.database.postgres import PostgresStore
+from muster.coordinator.database.statements import FETCHED_BYTES
 from muster.coordinator.database.store import (
     DEAD,
     MAIL_COUNTS_MS,
+    NO_SNAPSHOT,
     STAGED,
     BatchRow,
     Changes,
@@ -22,6 +24,7 @@ from muster.coordinator.database.store import (
     MetadataRow,
     Seat,
     SegmentRow,
+    Snapshot,
     Store,
     StoreAway,
     StoreRefused,
@@ -164,6 +167,85 @@ async def test_a_node_that_lives_is_not_dead(store: Store) -> None:
     assert not await store.write_metadata(row(0), [1], {1: seat.epoch + 1})
     assert not await store.metadata(0)
     assert await store.commit(1, seat.epoch, 1, 0, Changes(), LEASE_MS)
+
+
+async def a_snapshot(store: Store, seat: Seat, end_offset: int, *parts: bytes) -> Snapshot:
+    number = await store.begin_snapshot()
+    for place, data in enumerate(parts):
+        assert await store.put_snapshot_part(seat.node_id, seat.epoch, number, place, data)
+    return Snapshot(number, end_offset, len(parts))
+
+
+async def test_a_snapshot_counts_when_it_is_whole(store: Store) -> None:
+    seat = await sit(store)
+    assert await store.snapshot() == NO_SNAPSHOT
+    assert await store.write_metadata(row(0))
+    partial = await a_snapshot(store, seat, 2, b"one")
+    assert not await store.commit_snapshot(1, seat.epoch, partial._replace(parts=2))
+    assert await store.put_snapshot_part(1, seat.epoch, partial.number, 0, b"one")  # the answer was lost
+    assert await store.put_snapshot_part(1, seat.epoch, partial.number, 1, b"two")
+    assert await store.snapshot() == NO_SNAPSHOT
+    whole = partial._replace(parts=2)
+    assert await store.commit_snapshot(1, seat.epoch, whole)
+    assert await store.snapshot() == whole
+    assert [await store.snapshot_part(whole.number, place) for place in range(3)] == [b"one", b"two", None]
+    assert not await store.commit_snapshot(1, seat.epoch, whole)  # once is enough
+
+
+async def test_only_who_holds_a_seat_writes_a_snapshot_and_only_a_newer_one_counts(store: Store) -> None:
+    seat, other = await sit(store), await sit(store, "b", 2)
+    first, second = await a_snapshot(store, seat, 4, b"a"), await a_snapshot(store, other, 2, b"b")
+    assert not await store.put_snapshot_part(1, other.epoch, first.number, 1, b"c")
+    assert not await store.commit_snapshot(1, other.epoch, first)
+    assert await store.commit_snapshot(1, seat.epoch, first)
+    assert not await store.commit_snapshot(2, other.epoch, second)  # it says less
+    third, fourth = await a_snapshot(store, seat, 6, b"c"), await a_snapshot(store, other, 6, b"d")
+    assert await store.commit_snapshot(2, other.epoch, fourth)
+    assert not await store.commit_snapshot(1, seat.epoch, third._replace(end_offset=8))  # it was begun before
+    assert await store.snapshot() == fourth
+
+
+async def test_what_a_snapshot_stands_for_goes_when_it_is_old_enough(store: Store) -> None:
+    seat = await sit(store)
+    for place in range(0, 2_400, 2):
+        assert await store.write_metadata(row(place))
+    assert not await store.shorten_metadata(0)
+    old = await a_snapshot(store, seat, 10, b"old")
+    assert await store.commit_snapshot(1, seat.epoch, old)
+    begun = await a_snapshot(store, seat, 0, b"half")
+    new = await a_snapshot(store, seat, 2_000, b"new", b"newer")
+    later = await a_snapshot(store, seat, 0, b"later")
+    assert await store.commit_snapshot(1, seat.epoch, new)
+    assert not await store.shorten_metadata(LEASE_MS)
+    assert next(iter(await store.metadata(0))) == row(0)
+    if isinstance(store, TableStore):
+        store.tables._world.ms += 1
+    while not await store.shorten_metadata(0):
+        pass
+    # who knows less finds the row that ends where the snapshot does
+    assert [one.base_offset for one in await store.metadata(0)][:2] == [1_998, 2_000]
+    assert await store.snapshot_part(old.number, 0) is None
+    assert await store.snapshot_part(begun.number, 0) is None
+    assert [await store.snapshot_part(new.number, place) for place in range(2)] == [b"new", b"newer"]
+    assert await store.snapshot_part(later.number, 0) == b"later"
+
+
+async def test_nobody_writes_where_a_row_was(store: Store) -> None:
+    seat = await sit(store)
+    for place in range(0, 8, 2):
+        assert await store.write_metadata(row(place))
+    assert await store.commit_snapshot(1, seat.epoch, await a_snapshot(store, seat, 8, b"x"))
+    if isinstance(store, TableStore):
+        store.tables._world.ms += 1
+    while not await store.shorten_metadata(0):
+        pass
+    assert [one.base_offset for one in await store.metadata(0)] == [6]
+    assert not await store.write_metadata(row(2, "late"))
+    assert not await store.write_metadata(row(4, "late"), [1])
+    assert [one.base_offset for one in await store.metadata(0)] == [6]
+    assert await store.write_metadata(row(8))
+    assert await store.write_metadata(row(10), [1])
+    assert [one.base_offset for one in await store.metadata(0)] == [6, 8, 10]
 
 
 # ---- mail

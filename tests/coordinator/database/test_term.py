@@ -75,7 +75,7 @@ async def seated(
     assert seat is not None
     storage = MemoryStorage()
     copy.clear(storage)
-    copy.begin(storage, (), await store.identity(), 1)
+    copy.begin(storage, 0, (), await store.identity(), 1)
     lease = Lease(LEASE_MS, clock.mono_ms())
     workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
     node: Node

@@ -18,7 +18,14 @@ def play_clusters(first: int, count: int) -> seeds.Played:
     for seed in range(first, first + count):
         world = play(seed)
         counts += Counter(
-            {"histories": 1, "terms": world.terms, "moves": world.moves, "acknowledged": world.ledger.count}
+            {
+                "histories": 1,
+                "terms": world.terms,
+                "moves": world.moves,
+                "acknowledged": world.ledger.count,
+                "snapshots": world.tables.snapshots,
+                "rows of the metadata log that are gone": world.tables.shortened,
+            }
         )
         failures += world.faults[:3]
     return seeds.Played(counts, failures)

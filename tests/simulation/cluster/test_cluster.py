@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.database import metadata_keeper, shipper
+from muster.coordinator.database import housekeeping, metadata_keeper, shipper
 from muster.coordinator.database.lease import Outcome
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
-from muster.simulation.cluster.database import FaultyStore
+from muster.coordinator.database.store import NO_SNAPSHOT, Snapshot
+from muster.coordinator.topics.metadata_snapshot import MetadataSnapshot
+from muster.simulation.cluster.database import FaultyStore, Tables
 from tests.simulation.cluster.run import play_clusters
 from tests.simulation.cluster.world import LEASE_MS, TOPICS, ClusterWorld, play
 
@@ -23,6 +25,8 @@ def test_some_histories() -> None:
     assert played.counts["terms"] > 2 * SEEDS
     assert played.counts["moves"] > 10 * SEEDS
     assert played.counts["acknowledged"] > 500 * SEEDS
+    assert played.counts["snapshots"] > 3 * SEEDS
+    assert played.counts["rows of the metadata log that are gone"] > 20 * SEEDS
 
 
 @pytest.mark.parametrize("seed", [5012, 5072])
@@ -30,13 +34,13 @@ def test_who_has_lost_its_seat_does_not_take_what_its_successor_leads_for_its_ow
     """Its successor has the same id. In these histories it followed the metadata log to its end, for half a minute,
     before it stopped.
     """
-    assert not play(seed).faults
+    assert not play(seed, snapshots=False).faults
 
 
 @pytest.mark.parametrize("seed", [10698, 10712])
 def test_who_fetches_a_log_that_others_have_led_since_does_not_lead_a_part_of_it(seed: int) -> None:
     """It has not heard of them yet, and finds their epoch in what it has fetched."""
-    assert not play(seed).faults
+    assert not play(seed, snapshots=False).faults
 
 
 def test_who_does_not_hear_what_others_decide_gives_up_although_its_turns_go_on() -> None:
@@ -70,7 +74,7 @@ def test_nodes_that_are_all_unregistered_at_once_are_back_within_a_lease_and_a_s
         assert world.terms == before + len(world.nodes)
         # and so it stays
         world.run(lambda: False, 2 * LEASE_MS)
-        assert _all_is_led(world)
+        assert world.run(lambda: _all_is_led(world), 1_000)  # now and then a partition moves
         assert world.terms == before + len(world.nodes)
         assert not world.faults
     finally:
@@ -140,9 +144,66 @@ def _keeps_what_others_lead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shipper.Turn, "leave_out", lambda *_: None)
 
 
+def _snapshots_without_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = MetadataSnapshot._partition
+
+    def partition(self: Any, topic_id: bytes, index: int, one: Any) -> Any:
+        record = of(self, topic_id, index, one)
+        record.leader_epoch = 0
+        return record
+
+    monkeypatch.setattr(MetadataSnapshot, "_partition", partition)
+
+
+def _shortens_what_is_in_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten = Tables.shorten_metadata
+
+    def more(self: Tables, kept_ms: int) -> bool:
+        self.snapshot = self.snapshot._replace(end_offset=self.snapshot.end_offset + 3)
+        try:
+            return shorten(self, kept_ms)
+        finally:
+            self.snapshot = self.snapshot._replace(end_offset=self.snapshot.end_offset - 3)
+
+    monkeypatch.setattr(Tables, "shorten_metadata", more)
+
+
+def _counts_a_snapshot_that_is_not_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    put = FaultyStore.put_snapshot_part
+
+    async def some(self: Any, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
+        return part == 2 or await put(self, node_id, epoch, number, part, data)
+
+    def commit(self: Tables, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
+        self.snapshot, self.snapshot_ms = snapshot, self._world.ms
+        return True
+
+    monkeypatch.setattr(FaultyStore, "put_snapshot_part", some)
+    monkeypatch.setattr(Tables, "commit_snapshot", commit)
+
+
+def _writes_where_rows_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database forgets that there was a row, and the node that it was shortened."""
+    write = Tables.write_metadata
+
+    def anywhere(self: Tables, *rest: Any) -> bool:
+        snapshot, self.snapshot = self.snapshot, NO_SNAPSHOT
+        try:
+            return write(self, *rest)
+        finally:
+            self.snapshot = snapshot
+
+    monkeypatch.setattr(Tables, "write_metadata", anywhere)
+    monkeypatch.setattr(housekeeping, "LEASES_KEPT", 0)
+
+
 @pytest.mark.parametrize(
     "mutant",
     [
+        _snapshots_without_epochs,
+        _shortens_what_is_in_no_snapshot,
+        _counts_a_snapshot_that_is_not_whole,
+        _writes_where_rows_are_gone,
         _believes_all,
         _answers_too_early,
         _keeps_replaced_segments,

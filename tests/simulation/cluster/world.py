@@ -42,6 +42,9 @@ COMPACTED = {**PLAIN, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": 
 KEYS = 5
 MOST_ACTS_WITHOUT_SEAT = 10
 """A node that has lost its seat ends what it does; it does not wait for the database first."""
+SNAPSHOTS = ("metadata.log.max.record.bytes.between.snapshots=3000", "metadata.log.max.snapshot.interval.ms=40000")
+SNAPSHOT_RECORDS = 5
+"""Of a part: most snapshots have some."""
 TOPICS = {"plain": (PLAIN, 4), "compacted": (COMPACTED, 2)}
 
 
@@ -74,8 +77,10 @@ class Ledger:
 class ClusterWorld(World):
     """See the module."""
 
-    def __init__(self, seed: int, *, nodes: int = 3) -> None:
+    def __init__(self, seed: int, *, nodes: int = 3, snapshots: bool = True) -> None:
+        """`snapshots`: of the metadata log, and many of them."""
         super().__init__(Random(seed))
+        self.properties = SNAPSHOTS if snapshots else ()
         self.seed = seed
         self.tables = Tables(self)
         self.faults: list[str] = []
@@ -93,7 +98,7 @@ class ClusterWorld(World):
         self.faults.append(f"seed {self.seed}, ms {self.ms}: {what}")
 
     def _begin(self, number: int) -> None:
-        node = Node(self, self.tables, f"node-{number}", LEASE_MS, self._open_server, self.fault)
+        node = Node(self, self.tables, f"node-{number}", LEASE_MS, self._open_server, self.fault, self.properties)
         self.processes.append(node)
         if number < len(self.nodes):
             self.nodes[number] = node
@@ -192,6 +197,7 @@ class ToyServer:
 
     def __init__(self, world: ClusterWorld, node: Node, machine: Machine, membership: Membership, node_id: int) -> None:
         self.world, self.node, self.machine, self.membership, self.node_id = world, node, machine, membership, node_id
+        membership.housekeeping.part_records = SNAPSHOT_RECORDS
         self.is_up = False
         self.acts_without_seat = 0
         self.seen: dict[int, Any] = {}
@@ -391,9 +397,9 @@ def final_check(world: ClusterWorld) -> None:
             world.fault(f"the log of {place} is gone")
 
 
-def play(seed: int, for_ms: int = 120_000) -> ClusterWorld:
+def play(seed: int, for_ms: int = 120_000, *, snapshots: bool = True) -> ClusterWorld:
     """One history; its `faults` should be empty."""
-    world = ClusterWorld(seed)
+    world = ClusterWorld(seed, snapshots=snapshots)
     try:
         _play(world, for_ms)
     except AssertionError as error:  # of the tables

@@ -1,0 +1,97 @@
+"""What the metadata log says up to an offset, as the records that say the same: what a log that is shortened begins
+with (Kafka's snapshots of `__cluster_metadata`). Pure.
+
+Whoever replays these, and then the log from that offset on, lives by the same state as who has replayed all of it.
+Starts of brokers are not counted on: each registered one has one record here, and leader epochs are what they are now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import islice
+from typing import Final
+
+from muster.coordinator.log import batches
+from muster.coordinator.topics.metadata_log import LEADER_EPOCH, encode
+from muster.coordinator.topics.metadata_state import MetadataState, PartitionState
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.config_record import ConfigRecord
+from muster.protocol.messages.metadata_records.feature_level_record import FeatureLevelRecord
+from muster.protocol.messages.metadata_records.partition_record import PartitionRecord
+from muster.protocol.messages.metadata_records.producer_ids_record import ProducerIdsRecord
+from muster.protocol.messages.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
+from muster.protocol.messages.metadata_records.topic_record import TopicRecord
+
+PART_RECORDS: Final = 500
+"""Records of one part: some 25 KB, and some ms to make."""
+
+
+class MetadataSnapshot:
+    """The state of now. It is kept by references: a state that goes on changes nothing here. `end_offset`: of what the
+    metadata log has told by now.
+    """
+
+    def __init__(self, state: MetadataState) -> None:
+        self.end_offset = state.version
+        self._starts = state.starts()
+        self._features = dict(state.features)
+        self._brokers = dict(state.brokers)
+        self._deleted = dict(state.deleted)
+        self._topics = [(one.name, one.topic_id, list(one.partitions)) for one in state.topics.values()]
+        self._configs = {key: dict(values) for key, values in state.configs.items()}
+        self._next_producer_id = state.next_producer_id
+        self._quotas = {entity: dict(values) for entity, values in state.quotas.items()}
+        self._as_they_came = [*state.acls.values(), *state.scram.values(), *state.tokens.values()]
+
+    def records(self) -> Iterator[Message]:
+        """In an order in which they can be taken in: what others refer to comes first."""
+        for name, level in self._features.items():
+            yield FeatureLevelRecord(name=name, feature_level=level)
+        for broker_id, broker in self._brokers.items():
+            yield RegisterBrokerRecord(
+                broker_id=broker_id,
+                broker_epoch=broker.epoch,
+                end_points=[BrokerEndpoint(name, *one) for name, one in broker.endpoints.items()],
+                rack=broker.rack,
+                fenced=broker.fenced,
+            )
+        # before those that are there: they may have the same names
+        for topic_id, name in self._deleted.items():
+            yield TopicRecord(name=name, topic_id=topic_id)
+            yield RemoveTopicRecord(topic_id=topic_id)
+        for name, topic_id, partitions in self._topics:
+            yield TopicRecord(name=name, topic_id=topic_id)
+            for index, one in enumerate(partitions):
+                yield self._partition(topic_id, index, one)
+        for (resource_type, name), values in self._configs.items():
+            for key, value in values.items():
+                yield ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+        if self._next_producer_id:
+            yield ProducerIdsRecord(broker_id=0, broker_epoch=0, next_producer_id=self._next_producer_id)
+        for entity, quotas in self._quotas.items():
+            room = import_module("muster.protocol.messages.metadata_records.client_quota_record")
+            parts = [room.EntityData(entity_type, entity_name) for entity_type, entity_name in entity]
+            for key, limit in quotas.items():
+                yield room.ClientQuotaRecord(entity=parts, key=key, value=limit, remove=False)
+        yield from self._as_they_came
+
+    def _partition(self, topic_id: bytes, index: int, one: PartitionState) -> PartitionRecord:
+        return PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(one.replicas),
+            isr=list(one.isr),
+            leader=one.leader,
+            leader_epoch=one.first_epoch + self._starts.get(one.leader, 0),
+            partition_epoch=one.partition_epoch,
+            directories=list(one.directories),
+        )
+
+    def parts(self, wall_ms: int, most: int = PART_RECORDS) -> Iterator[bytes]:
+        """The records as batches, `most` in each; `wall_ms`: their timestamp."""
+        records, offset = self.records(), 0
+        while part := [(None, encode(record)) for record in islice(records, most)]:
+            yield bytes(batches.build(part, timestamp_ms=wall_ms, base_offset=offset, leader_epoch=LEADER_EPOCH))
+            offset += len(part)
