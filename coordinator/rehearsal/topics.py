@@ -7,9 +7,9 @@ rule of faults meets them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.log import batches
@@ -20,13 +20,18 @@ from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.server import Server
 from muster.coordinator.slices import Job
-from muster.coordinator.topics.creation import USE_DEFAULT, NewTopic
+from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, USE_DEFAULT, NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import error_name
 
-READ_BYTES: Final = 1024 * 1024
+READ_BYTES: Final = 64 * 1024
+"""Of a log, in one step."""
+
+BATCH_BYTES: Final = 64
+RECORD_BYTES: Final = 40
+"""More than a batch, a record and a header of it have besides their keys and values."""
 
 T = TypeVar("T")
 
@@ -91,7 +96,7 @@ class Topics:
         """Make a topic; `partitions` None: `num.partitions`. Raises CannotBeDone, as Kafka refuses it, and
         WrongValue.
         """
-        expected.whole_or_none("partitions", partitions, least=1, most=expected.MOST_COUNT)
+        expected.whole_or_none("partitions", partitions, least=1, most=MAX_PARTITIONS_PER_REQUEST)
         new = NewTopic(
             name,
             self._server.topics.draw_uuid(),
@@ -102,8 +107,8 @@ class Topics:
 
     async def grow(self, name: str, partitions: int) -> None:
         """Have so many partitions, which must be more than there are. Raises CannotBeDone, and WrongValue."""
-        expected.whole("partitions", partitions, least=1, most=expected.MOST_COUNT)
-        self.topic(name)
+        there = len(self.topic(name).partitions)
+        expected.whole("partitions", partitions, least=1, most=there + MAX_PARTITIONS_PER_REQUEST)
         await self._change(self._server.topics.growing(name, partitions, None))
 
     async def delete(self, name: str) -> None:
@@ -145,10 +150,10 @@ class Topics:
             partition = self._partition(topic, index)
             # a batch has one time
             for stamp, some in groupby(numbers, lambda number: rows[number].timestamp_ms):
-                batch = list(some)
                 stamp_ms = now_ms if stamp is None else stamp
-                base = await self._append(partition, [rows[number] for number in batch], stamp_ms)
-                found.update({number: (index, base + place) for place, number in enumerate(batch)})
+                for batch in _batches(list(some), rows, partition.log.config.max_message_bytes):
+                    base = await self._append(partition, [rows[number] for number in batch], stamp_ms)
+                    found.update({number: (index, base + place) for place, number in enumerate(batch)})
         return [found[number] for number in range(len(rows))]
 
     def _place(self, topic: Topic, record: NewRecord) -> int:
@@ -213,10 +218,13 @@ class Topics:
                 offset = max(offset, header.last_offset + 1)
                 if header.is_control:
                     continue
-                found += [_record(partition, row) for row in rows if row.offset >= since]
+                wanted = (row for row in rows if row.offset >= since)
+                found += [_record(partition, row) for row in islice(wanted, most - len(found))]
+                if len(found) == most:
+                    break
             if offset == before:
                 break
-        return found[:most]
+        return found
 
     def end_offsets(self, name: str) -> dict[int, int]:
         """The offset of the next record of each partition. Raises CannotBeDone."""
@@ -227,6 +235,23 @@ class Topics:
         """The offset of the oldest record of each partition. Raises CannotBeDone."""
         topic = self.topic(name)
         return {one: self._partition(topic, one).log.start_offset for one in range(len(topic.partitions))}
+
+
+def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int) -> Iterator[list[int]]:
+    """These records in batches that the topic takes, if it takes each of them alone."""
+    batch: list[int] = []
+    size = BATCH_BYTES
+    for number in numbers:
+        one = rows[number]
+        parts = (one.value, one.key, *(part for name, value in one.headers for part in (name.encode(), value)))
+        own = RECORD_BYTES * (1 + len(one.headers)) + sum(len(part or b"") for part in parts)
+        if batch and size + own > most_bytes:
+            yield batch
+            batch, size = [], BATCH_BYTES
+        batch.append(number)
+        size += own
+    if batch:
+        yield batch
 
 
 class _Owner:

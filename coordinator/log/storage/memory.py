@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from muster.coordinator.log.errors import DirectoryLocked
 from muster.coordinator.log.storage.interfaces import Buffer, Entry
@@ -86,6 +87,69 @@ class MemoryFile:
         return self._path not in self._files
 
 
+def _split(path: str) -> tuple[str, str]:
+    """The directory, and the name in it."""
+    directory, _, name = path.rpartition("/")
+    return directory, name
+
+
+def _forget(of: dict[str, dict[str, None]], path: str) -> None:
+    directory, name = _split(path)
+    names = of.get(directory, {})
+    names.pop(name, None)
+    if not names:
+        of.pop(directory, None)
+
+
+class _Files(dict[str, bytearray]):
+    """Files by path; `of` has the names in each directory, so that a directory among thousands is read at once."""
+
+    def __init__(self, files: Mapping[str, bytearray]) -> None:
+        super().__init__()
+        self.of: dict[str, dict[str, None]] = {}
+        for path, held in files.items():
+            self[path] = held
+
+    def __setitem__(self, path: str, held: bytearray) -> None:
+        super().__setitem__(path, held)
+        directory, name = _split(path)
+        self.of.setdefault(directory, {})[name] = None
+
+    def __delitem__(self, path: str) -> None:
+        super().__delitem__(path)
+        _forget(self.of, path)
+
+    def pop(self, path: str, *default: Any) -> Any:
+        """As of a dictionary."""
+        if path not in self and default:
+            return default[0]
+        held = self[path]
+        del self[path]
+        return held
+
+
+class _Directories(set[str]):
+    """Directories by path; `of` has the names of those in each."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        super().__init__()
+        self.of: dict[str, dict[str, None]] = {}
+        for path in paths:
+            self.add(path)
+
+    def add(self, path: str) -> None:
+        """As of a set."""
+        super().add(path)
+        if path:
+            directory, name = _split(path)
+            self.of.setdefault(directory, {})[name] = None
+
+    def discard(self, path: object) -> None:
+        """As of a set."""
+        super().discard(str(path))
+        _forget(self.of, str(path))
+
+
 class _MemoryLock:
     def __init__(self, storage: MemoryStorage) -> None:
         self._storage = storage
@@ -100,9 +164,27 @@ class MemoryStorage:
     root = "memory:"
 
     def __init__(self) -> None:
-        self.files: dict[str, bytearray] = {}
-        self.directories: set[str] = {""}
+        self._files = _Files({})
+        self._directories = _Directories({""})
         self.locked = False
+
+    @property
+    def files(self) -> dict[str, bytearray]:
+        """All files, by path."""
+        return self._files
+
+    @files.setter
+    def files(self, files: Mapping[str, bytearray]) -> None:
+        self._files = _Files(files)
+
+    @property
+    def directories(self) -> set[str]:
+        """All directories, by path; "" is the one that all are in."""
+        return self._directories
+
+    @directories.setter
+    def directories(self, directories: Iterable[str]) -> None:
+        self._directories = _Directories(directories)
 
     def file(self, path: str) -> MemoryFile:
         """The file at `path`."""
@@ -113,17 +195,20 @@ class MemoryStorage:
         if path not in self.directories:
             raise FileNotFoundError(path)
         prefix = path + "/" if path else ""
-        found = [
-            Entry(name.removeprefix(prefix), False, len(held), 0)
-            for name, held in list(self.files.items())  # a compaction may add one in its thread
-            if name.startswith(prefix) and "/" not in name.removeprefix(prefix)
-        ]
-        found += [
-            Entry(name.removeprefix(prefix), True, 0, 0)
-            for name in self.directories
-            if name and name.startswith(prefix) and "/" not in name.removeprefix(prefix)
-        ]
+        names = list(self._files.of.get(path, ()))  # a compaction may add one in its thread
+        files = [(name, self._files.get(prefix + name)) for name in names]
+        found = [Entry(name, False, len(held), 0) for name, held in files if held is not None]
+        found += [Entry(name, True, 0, 0) for name in self._directories.of.get(path, ())]
         return sorted(found)
+
+    def _inside(self, path: str) -> tuple[list[str], list[str]]:
+        """All files and directories in a directory, however deep; that itself is the first of these."""
+        files: list[str] = []
+        directories = [path]
+        for directory in directories:  # grows
+            files += [f"{directory}/{name}" for name in self._files.of.get(directory, ())]
+            directories += [f"{directory}/{name}" for name in self._directories.of.get(directory, ())]
+        return files, directories
 
     def verify(self) -> None:
         """Nobody can take it away."""
@@ -154,9 +239,10 @@ class MemoryStorage:
             return
         if old not in self.directories:
             raise FileNotFoundError(old)
-        for name in [name for name in self.files if name.startswith(old + "/")]:
+        files, directories = self._inside(old)
+        for name in files:
             self.files[new + name.removeprefix(old)] = self.files.pop(name)
-        for name in [name for name in self.directories if name == old or name.startswith(old + "/")]:
+        for name in directories:
             self.directories.discard(name)
             self.directories.add(new + name.removeprefix(old))
 
@@ -166,9 +252,11 @@ class MemoryStorage:
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory and all in it."""
-        for name in [name for name in self.files if name.startswith(path + "/")]:
+        files, directories = self._inside(path)
+        for name in files:
             del self.files[name]
-        self.directories = {name for name in self.directories if name != path and not name.startswith(path + "/")}
+        for name in directories:
+            self.directories.discard(name)
 
     def sync_directory(self, path: str) -> None:
         """Memory is as durable as it will ever be."""

@@ -13,6 +13,7 @@ STATUSES: Final[Mapping[str, int]] = {
     "conflict": 409,
     "too-large": 413,
     "fault": 500,
+    "busy": 503,
     "timeout": 504,
 }
 """By the `code` of an error."""

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 import h11
 import structlog
 
+from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed, WrongValue
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault
 from muster.coordinator.rehearsal.http import shown
@@ -28,11 +29,95 @@ from muster.coordinator.rehearsal.virtual_time import RanInVain
 
 log = structlog.get_logger("muster.rehearsal")
 
-MOST_BYTES: Final = 8 * 1024 * 1024
-"""Of the body of a request."""
+MOST_BYTES: Final = 1024 * 1024
+"""Of the body of a request: what can be read as JSON in some 30 ms."""
+MOST_CONNECTIONS: Final = 100
+"""More are told that it is busy."""
+PATIENCE_MS: Final = 60_000
+"""How long a client may take to send a request, or to take its answer; a connection without one is kept as long."""
 READ_BYTES: Final = 64 * 1024
 LOOPBACK: Final = frozenset(("127.0.0.1", "::1", "localhost"))
 """Hosts that nobody but this machine reaches."""
+
+
+class _Client:
+    """One connection: a request after the other, each side in its time."""
+
+    def __init__(self, clock: Clock, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clock = clock
+        self._reader = reader
+        self._writer = writer
+        self._http = h11.Connection(h11.SERVER)
+        self._reading: asyncio.Task[bytes] | None = None
+        """A read that has begun while an answer was made: whether the client is still there."""
+
+    def _hurry(self) -> Timer:
+        """Hang up when the client takes too long."""
+        return self._clock.call_at(self._clock.mono_ms() + PATIENCE_MS, self._writer.transport.abort)
+
+    async def read(self) -> tuple[h11.Request | None, bytes | None]:
+        """The next request and its body; None for a body that is too large, and for the request when there is none."""
+        timer = self._hurry()
+        try:
+            return await self._read()
+        finally:
+            timer.cancel()
+
+    async def _read(self) -> tuple[h11.Request | None, bytes | None]:
+        request: h11.Request | None = None
+        body = bytearray()
+        while True:
+            event = self._http.next_event()
+            if event is h11.NEED_DATA:
+                reading, self._reading = self._reading, None
+                self._http.receive_data(await (self._reader.read(READ_BYTES) if reading is None else reading))
+            elif isinstance(event, h11.Request):
+                request = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+                if len(body) > MOST_BYTES:
+                    return request, None
+            elif isinstance(event, h11.EndOfMessage):
+                return request, bytes(body)
+            else:
+                return None, b""
+
+    async def stays_until(self, done: asyncio.Future[Any]) -> None:
+        """Wait until this is done. Raises OSError when the client has hung up before."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._reader.read(READ_BYTES))
+        await asyncio.wait((done, self._reading), return_when=asyncio.FIRST_COMPLETED)
+        if not done.done() and not self._reading.result():
+            raise ConnectionResetError("the client has gone")
+        # it is there, or asks for more already, which waits
+        await asyncio.wait((done,))
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._reading is not None:
+            self._reading.cancel()
+        self._writer.close()
+
+    async def answer(self, status: int, answer: Any) -> None:
+        """Send it."""
+        data = json.dumps(answer, ensure_ascii=False).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(data)))]
+        said = [h11.Response(status_code=status, headers=headers)]
+        for event in (*said, h11.Data(data=data), h11.EndOfMessage()):
+            self._writer.write(self._http.send(event) or b"")
+        timer = self._hurry()
+        try:
+            await self._writer.drain()
+        finally:
+            timer.cancel()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there may be another request."""
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
 
 
 class ControlServer:
@@ -69,54 +154,36 @@ class ControlServer:
         task = asyncio.current_task()
         assert task is not None
         self._clients.add(task)
+        client = _Client(self._rehearsal.server.clock.machine, reader, writer)
         try:
-            await self._converse(h11.Connection(h11.SERVER), reader, writer)
+            await self._converse(client)
         except (OSError, h11.RemoteProtocolError):
             pass  # it has gone, or speaks something else
         except asyncio.CancelledError:
             pass  # the server stops
         finally:
             self._clients.discard(task)
-            writer.close()
+            client.close()
 
-    async def _converse(
-        self, connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _converse(self, client: _Client) -> None:
+        is_busy = len(self._clients) > MOST_CONNECTIONS
         while True:
-            request, body = await self._read(connection, reader)
+            request, body = await client.read()
             if request is None:
                 return
-            status, answer = await self._answer(request, body)
-            data = json.dumps(answer, ensure_ascii=False).encode()
-            headers = [("Content-Type", "application/json"), ("Content-Length", str(len(data)))]
-            said = [h11.Response(status_code=status, headers=headers)]
-            for event in (*said, h11.Data(data=data), h11.EndOfMessage()):
-                writer.write(connection.send(event) or b"")
-            await writer.drain()
-            if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
+            if is_busy:
+                busy = Failure("busy", f"{MOST_CONNECTIONS} connections are open already")
+                await client.answer(busy.status, busy.to_json())
                 return
-            connection.start_next_cycle()
-
-    async def _read(
-        self, connection: h11.Connection, reader: asyncio.StreamReader
-    ) -> tuple[h11.Request | None, bytes | None]:
-        """The next request and its body; None for a body that is too large, and for the request when there is none."""
-        request: h11.Request | None = None
-        body = bytearray()
-        while True:
-            event = connection.next_event()
-            if event is h11.NEED_DATA:
-                connection.receive_data(await reader.read(READ_BYTES))
-            elif isinstance(event, h11.Request):
-                request = event
-            elif isinstance(event, h11.Data):
-                body += event.data
-                if len(body) > MOST_BYTES:
-                    return request, None
-            elif isinstance(event, h11.EndOfMessage):
-                return request, bytes(body)
-            else:
-                return None, b""
+            answering = asyncio.ensure_future(self._answer(request, body))
+            try:
+                await client.stays_until(answering)
+            finally:
+                # whoever has gone waits for nothing any more
+                answering.cancel()
+            await client.answer(*answering.result())
+            if not client.goes_on:
+                return
 
     async def _answer(self, request: h11.Request, body: bytes | None) -> tuple[int, Any]:
         try:
@@ -167,5 +234,11 @@ class ControlServer:
             shown_token = headers.get(b"authorization", b"")
             if not hmac.compare_digest(shown_token, b"Bearer " + self._token.encode()):
                 raise Failure("unauthorized", "the token is missing, or another one: Authorization: Bearer …")
-        elif b"origin" in headers:
+        elif b"origin" in headers or not _is_here(headers.get(b"host", b"localhost")):
             raise Failure("unauthorized", "a page in a browser may not do that without a token")
+
+
+def _is_here(host: bytes) -> bool:
+    """Whether a Host is this machine: a page whose name was made to lead here has another one."""
+    name = urlsplit(f"//{host.decode('latin-1')}").hostname
+    return name in LOOPBACK

@@ -21,6 +21,12 @@ from muster.coordinator.rehearsal.topics import NewRecord
 from muster.coordinator.rehearsal.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS
 from muster.version import VERSION
 
+MOST_PRODUCED: Final = 5_000
+"""Records of one request."""
+MOST_READ: Final = 1_000
+"""Records of one answer."""
+MOST_READ_BYTES: Final = 1024 * 1024
+"""Bytes of their keys and values; at least one record is told."""
 WAIT_MS: Final = 30_000
 """How long a wait lasts if nothing else is said."""
 
@@ -102,7 +108,10 @@ async def delete_topic(rehearsal: Rehearsal, asked: Asked) -> Answer:
 
 async def produce(rehearsal: Rehearsal, asked: Asked) -> Answer:
     """Append records."""
-    rows = [_new_record(Fields(row)) for row in asked.body.need("records", list)]
+    given = asked.body.need("records", list)
+    if len(given) > MOST_PRODUCED:
+        raise Failure("bad-request", f"there are {len(given)} records; at most {MOST_PRODUCED} were expected")
+    rows = [_new_record(Fields(row)) for row in given]
     asked.body.end()
     places = await rehearsal.topics.produce(asked.path["topic"], rows)
     return {"records": [{"partition": partition, "offset": offset} for partition, offset in places]}
@@ -136,7 +145,13 @@ def records(rehearsal: Rehearsal, asked: Asked) -> Answer:
     name, query = asked.path["topic"], asked.query
     partition = query_number(query, "partition", 0)
     since, most = query_number(query, "offset", 0), query_number(query, "limit", 100)
-    found = rehearsal.topics.records(name, partition, since=since, most=most)
+    found = rehearsal.topics.records(name, partition, since=since, most=min(most, MOST_READ))
+    left = MOST_READ_BYTES
+    for number, one in enumerate(found):
+        left -= len(one.value or b"") + len(one.key or b"")
+        if left < 0 and number:
+            del found[number:]
+            break
     return {"records": list(map(shown.record, found)), "end_offset": rehearsal.topics.end_offsets(name)[partition]}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from muster.coordinator.rehearsal.http.routes import OPERATIONS
 from muster.coordinator.rehearsal.http.server import MOST_BYTES, ControlServer
 from muster.coordinator.rehearsal.http.verbs import contract
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
+from muster.coordinator.rehearsal.topics import NewRecord
 from tests.coordinator.rehearsal.controls import ControlClient
 from tests.coordinator.rehearsal.server import bootstrap, rehearsing
 from tests.e2e.aio import consuming
@@ -231,11 +232,80 @@ async def test_other_machines_need_a_token() -> None:
             ControlServer(found, "0.0.0.0", 0)
 
 
+async def test_bodies_that_are_hostile() -> None:
+    async with controlled() as (control, found):
+        for body, code, words in (
+            (b"[" * 100_000, "bad-request", "nested too deep"),
+            (b'{"then": ' + b'{"x":' * 100_000, "bad-request", "nested too deep"),
+            (b'{"when": {"times": ' + b"9" * 10_000 + b"}}", "bad-request", "no JSON"),
+            (b'{"\xff": 1}', "bad-request", "no JSON"),
+            (b'{"then": NaN}', "bad-request", "then is nan; an object"),
+            (b'{"match": {"group": "' + b"x" * 500_000 + b'"}}', "bad-request", "then: do is None"),
+            (b'{"' + b"x" * 500_000 + b'": 1}', "bad-request", "… is none of match"),
+            (b'{"records": [' + b"{}," * 5_000 + b"{}]}", "bad-request", "5001 records; at most 5000"),
+        ):
+            path = "/v1/topics/orders/produce" if b"records" in body else "/v1/faults"
+            # what the body says it is means nothing: it is read as JSON
+            error = await control.refused("POST", path, body, **{"Content-Type": "text/plain"})
+            assert (error["code"], words in error["message"]) == (code, True), error
+            assert len(error["message"]) < 1_000
+        too_many = {"name": "wide", "partitions": 10_001}
+        assert "at most 10000" in (await control.refused("POST", "/v1/topics", too_many))["message"]
+        await found.topics.produce("orders", [NewRecord(b"x" * 400_000, partition=0) for _ in range(4)])
+        for limit, told in (("3", 2), ("1000000", 2), ("1", 1)):
+            read = await control.ask("GET", f"/v1/topics/orders/records?partition=0&limit={limit}")
+            assert (len(read["records"]), read["end_offset"]) == (told, 4)
+        error = await control.refused("GET", "/v1/time", Host="a-page-that-leads-here.example:9094")
+        assert (error["code"], "browser" in error["message"]) == ("unauthorized", True)
+        for host in ("localhost", "127.0.0.1:9094", "[::1]:9094"):
+            assert (await control.send("GET", "/v1/time", Host=host))[0] == 200
+
+
+async def test_whoever_hangs_up_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.coordinator.rehearsal.http.server.MOST_CONNECTIONS", 2)
+    async with controlled() as (control, found):
+        at = control.control.host, control.control.port
+        body = b'{"members": 1, "timeout_ms": 2147483647}'
+        head = b"POST /v1/groups/g/wait-stable HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+        waiting = [await asyncio.open_connection(*at) for _ in range(2)]
+        for _, writer in waiting:
+            writer.write(head + body)
+        await until(lambda: len(control.control._clients) == 2)
+        assert (await control.refused("GET", "/v1/time"))["code"] == "busy"
+        for _, writer in waiting:
+            writer.close()
+            await writer.wait_closed()
+        await until(lambda: not control.control._clients)
+        assert (await control.send("GET", "/v1/time"))[0] == 200
+        # who asks twice at once is answered twice, in order
+        reader, writer = await asyncio.open_connection(*at)
+        writer.write(head.replace(b"%d" % len(body), b"17") + b'{"timeout_ms": 9}' + b"GET /v1/time HTTP/1.1\r\n")
+        writer.write(b"Host: localhost\r\nConnection: close\r\n\r\n")
+        said = await reader.read()
+        assert (said.count(b"HTTP/1.1 504"), said.count(b"HTTP/1.1 200")) == (1, 1)
+        assert said.index(b"504") < said.index(b'"frozen"')
+        writer.close()
+        await writer.wait_closed()
+        assert found.groups.ids() == []
+
+
+async def test_who_is_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.coordinator.rehearsal.http.server.PATIENCE_MS", 50)
+    async with controlled() as (control, _):
+        reader, writer = await asyncio.open_connection(control.control.host, control.control.port)
+        writer.write(b"POST /v1/faults HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+
 async def test_a_connection_is_used_again_and_rubbish_ends_it() -> None:
     async with controlled() as (control, _):
         reader, writer = await asyncio.open_connection(control.control.host, control.control.port)
         for _ in range(2):
-            writer.write(b"GET /v1/server HTTP/1.1\r\nHost: x\r\n\r\n")
+            writer.write(b"GET /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n")
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().partition(b"content-length:")[2].split()[0])
             assert b'"version"' in await reader.readexactly(length)

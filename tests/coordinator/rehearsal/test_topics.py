@@ -9,6 +9,7 @@ from aiokafka.partitioner import DefaultPartitioner
 
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.topics import NewRecord, Topics
+from tests.coordinator.rehearsal.server import rehearsing
 from tests.e2e.aio import consuming, producing
 from tests.support.muster import running
 
@@ -85,3 +86,12 @@ async def test_clients_see_them_and_what_clients_send_is_seen(topics: Topics) ->
         await producer.send("orders", b"from there", partition=0)
     assert [one.text for one in topics.records("orders", 0)] == ["from there"]
     assert topics.end_offsets("orders")[0] == 2  # behind the marker
+
+
+async def test_many_large_records_become_batches_that_the_topic_takes() -> None:
+    async with rehearsing() as found:
+        values = [b"%d" % number + b"x" * 400_000 for number in range(5)]
+        placed = await found.topics.produce("orders", [NewRecord(value, partition=1) for value in values])
+        assert placed == [(1, number) for number in range(5)]
+        assert [one.value for one in found.topics.records("orders", 1)] == values
+        assert [one.offset for one in found.topics.records("orders", 1, since=2, most=2)] == [2, 3]

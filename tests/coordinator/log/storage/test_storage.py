@@ -7,6 +7,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.coordinator.log import DirectoryLocked, FileStorage, MemoryStorage, Storage
 from muster.coordinator.log.storage import files
@@ -214,3 +216,30 @@ def test_allocated_room_reads_as_zeros(tmp_path: Path) -> None:
     file.pwrite(b"abc", 0)
     assert file.size() == 1000
     assert file.pread(5, 0) == b"abc\0\0"
+
+
+PATHS = st.sampled_from(["a", "a/b", "a/b/c", "ab", "ab/c", "b"])
+
+
+@given(st.lists(st.tuples(st.sampled_from(["make", "save", "remove", "tree", "rename"]), PATHS, PATHS), max_size=40))
+def test_memory_finds_what_is_in_a_directory_as_a_look_at_all_paths_would(steps: list[tuple[str, str, str]]) -> None:
+    storage = MemoryStorage()
+    for what, path, other in steps:
+        if what == "make":
+            storage.make_directory(path)
+        elif what == "save":
+            storage.save(f"{path}/file", b"x")
+        elif what == "remove":
+            storage.remove(f"{path}/file")
+        elif what == "tree":
+            storage.remove_tree(path)
+        elif path in storage.directories and other not in storage.directories and not other.startswith(path):
+            storage.rename(path, other)
+        for directory in storage.directories:
+            inside = {*storage.files, *storage.directories} - {""}
+            expected = sorted(name for name in inside if name.rpartition("/")[0] == directory)
+            found = storage.entries(directory)
+            assert sorted(f"{directory}/{one.name}".removeprefix("/") for one in found) == expected
+            assert {one.name for one in found if one.is_directory} == {
+                name.rpartition("/")[2] for name in expected if name in storage.directories
+            }
