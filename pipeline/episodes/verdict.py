@@ -57,7 +57,7 @@ def verdict(
         count = sum(one.rebalances for one in some)
         if score is not None and score >= limits.RESTLESS_SCORE and count >= limits.RESTLESS_LEAST:
             every = _costs(count, sum(one.cost_ms for one in some), _most(some))
-            return Verdict(HELP, f"restless, without one reason: {every}{_when(some, end_ms)}", None, trouble_ms)
+            return Verdict(HELP, f"restless, for no single reason: {every}{_when(some, end_ms)}", None, trouble_ms)
         return Verdict(FINE, _fine(episodes, end_ms, on_purpose(back)), None, trouble_ms)
     merged = [
         _Told(kind, any(_is_wrong(one, end_ms) for one in some), _sentence(kind, some, end_ms), len(some))

@@ -100,7 +100,7 @@ def _all(chosen: Chosen) -> Html:
         "each setting. Bars: half full is as much as it was. Paused: how long partitions were not read while a group "
         "rebalanced or waited for its first members; silent: how long, outside of that, their owner was dead or away "
         "and nobody had noticed, or everybody was; each added up. The settings are in the order of both together. "
-        "Rebalances that left nobody in a group are not counted here."
+        "Rebalances that left a group empty are not counted here."
     )
     return join([tag("p", about, class_="dim"), _estimated(chosen), table(columns, [actual, *rows])])
 

@@ -44,7 +44,7 @@ def text(chosen: Chosen) -> str:
         left = settings.untold(chosen)
         lines += ["", "what if", *(line for row in chosen.grid for line in _wrapped(settings.answer(row, left)))]
     else:
-        lines += _block(f"what if (without rebalances that left nobody{told})", chosen.grid, _setting)
+        lines += _block(f"what if (rebalances that left a group empty are not counted{told})", chosen.grid, _setting)
         if 1 < len(chosen.about.what_if) <= _VALUES and chosen.grid:
             # one question, of which several values were tried: the answer is the best of them
             lines += _wrapped(f"best: {settings.answer(chosen.grid[0], settings.untold(chosen))}")

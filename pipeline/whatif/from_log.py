@@ -77,6 +77,8 @@ class _Reader:
         self._at_ms = 0
         self._created_ms: int | None = None
         self._order: list[tuple[int, Record, Mapping[str, Owned]]] = []
+        self._delay_ms: int | None = None
+        """How long an empty group waited for company, at least; None: it never was seen to."""
         self._other_type: str | None = None
         """Of members that are no consumers."""
 
@@ -194,7 +196,7 @@ class _Reader:
         if self._members:
             began_ms = max(self._at_ms + 1, ended_ms - HEARTBEAT_MS if told_ms is None else told_ms)
         else:
-            first_ms = self._first_join_ms(members, ended_ms)
+            first_ms = self._first_join_ms(members, ended_ms, told_ms)
             began_ms = first_ms if told_ms is None else max(self._at_ms, told_ms)
         return min(began_ms, at_ms)
 
@@ -261,14 +263,19 @@ class _Reader:
         told_ms = record["state_timestamp_ms"]
         return min(max(told_ms, self._at_ms + 1), at_ms) if told_ms is not None and told_ms > 0 else at_ms
 
-    def _first_join_ms(self, members: int, ended_ms: int) -> int:
-        """The group was empty: the first member came a delay before the join phase ended, two if others came too."""
+    def _first_join_ms(self, members: int, ended_ms: int, told_ms: int | None) -> int:
+        """The group was empty: the first member came a delay before the join phase ended, two if others came too.
+        `told_ms`: when it began, by what all groups of the log tell together (a busy broker may be late in one).
+        """
         history, created_ms = self.history, self._created_ms
         self._created_ms = None
-        if created_ms is not None:
-            delay_ms = (ended_ms - created_ms) // (1 if members == 1 else 2)
+        since_ms = created_ms if told_ms is None else told_ms
+        if since_ms is not None:
+            delay_ms = (ended_ms - since_ms) // (1 if members == 1 else 2)
             # never 0: all of them came at once as far as is known, and are to get in together
-            history.initial_delay_ms = min(history.initial_delay_ms, max(delay_ms, 1))
+            self._delay_ms = max(min(delay_ms, self._delay_ms or delay_ms), 1)
+            history.initial_delay_ms = self._delay_ms
+        if created_ms is not None:
             return created_ms
         wait_ms = history.initial_delay_ms * (1 if members == 1 else 2)
         return max(ended_ms - wait_ms, self._at_ms + 1)

@@ -94,7 +94,7 @@ def test_a_group_is_restless_by_its_score_if_no_rule_knows_why() -> None:
         group.rebalances_for(1_000 + 60 * number, "leader_rejoined")
     assert told(group, 2_000, 49.9).level == "fine"
     assert told(group, 2_000, 50.0)[:2] == (
-        "help", "restless, without one reason: 10 rebalances, 20 s of 6 partitions unread since 15:23"
+        "help", "restless, for no single reason: 10 rebalances, 20 s of 6 partitions unread since 15:23"
     )  # fmt: skip
 
 

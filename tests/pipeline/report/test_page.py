@@ -120,7 +120,7 @@ def test_a_page_without_events_ends_and_what_if_says_so() -> None:
 def test_the_what_if_says_what_it_leaves_out_and_what_is_an_estimate() -> None:
     of_log = {"source": "log", "groups": 4, "generations": 9, "reproduced": 9, "withheld": 1}
     words = Reader(first(chosen())).words
-    assert "Rebalances that left nobody in a group are not counted here." in words
+    assert "Rebalances that left a group empty are not counted here." in words
     assert "estimates" not in words
     estimated = Reader(first(chosen(fidelity=[*chosen().fidelity, of_log]))).words
     assert "Of 3 groups there is the offsets log alone" in estimated

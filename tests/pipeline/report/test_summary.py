@@ -69,8 +69,11 @@ def test_what_was_inferred_is_called_so() -> None:
     of_log = {"source": "log", "groups": 2, "generations": 4, "reproduced": 3, "withheld": 1}
     shown = text(chosen(about=About("log", {}, False, False), fidelity=[of_log]))
     assert "3 rebalances (inferred: there are no events; what they took is an estimate)" in shown
-    assert "\nwhat if (without rebalances that left nobody; times of groups without events are estimates)\n" in shown
-    assert "\nwhat if (without rebalances that left nobody)\n" in text(chosen())
+    assert (
+        "\nwhat if (rebalances that left a group empty are not counted; times of groups without events are estimates)\n"
+        in shown
+    )
+    assert "\nwhat if (rebalances that left a group empty are not counted)\n" in text(chosen())
 
 
 def test_an_empty_log() -> None:

@@ -128,6 +128,19 @@ def test_when_a_rebalance_began_is_taken_from_where_it_is_known() -> None:
     assert [one.began_ms - START_MS for one in found.rounds] == [0, 59_500]
 
 
+def test_how_long_an_empty_group_waits_is_taken_from_where_it_is_known() -> None:
+    """The record of a new group may be long before its first generation: the broker was busy."""
+    records = [record(0, 0), record(0.5, 1, member("a", 0, 1))]
+    assert history_of("g", records).initial_delay_ms == 495
+    told = {(1, START_MS + 500): START_MS + 491}
+    assert history_of("g", records, starts=told).initial_delay_ms == 4
+    both = [*records, record(60, 2), record(80, 3, member("b", 0), member("c", 1))]
+    told[3, START_MS + 80_000] = START_MS + 79_995
+    assert history_of("g", both, starts=told).initial_delay_ms == 1
+    long = [record(0, 0), record(10, 1, member("a", 0, 1))]
+    assert history_of("g", long, starts={(1, START_MS + 10_000): START_MS - 5}).initial_delay_ms == 10_000
+
+
 def test_a_member_does_not_join_late_because_somebody_else_was_dead() -> None:
     records = [record(0, 1, member("a", 0), member("b", 1)), record(60, 2, member("a", 0), member("c", 1))]
     found = history_of("g", records, {"b-1": "expired"}, starts={(2, START_MS + 60_000): START_MS + 51_000})
