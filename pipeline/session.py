@@ -32,6 +32,10 @@ LOCAL: Final = {
     "spark.ui.retainedJobs": "100",
     "spark.ui.retainedStages": "100",
     "spark.ui.retainedTasks": "1000",
+    # each query is written out, with the queries of all that it starts from and that is kept: of the tables of facts
+    # that is more than the memory holds
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "8000",
 }
 """On one machine, unless told otherwise."""
 
@@ -75,8 +79,7 @@ LITTLE: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    # each query is written out for a page that is not served: a seventh of the time that plans take
-    "spark.sql.ui.explainMode": "simple",
+    # for a page that is not served: a seventh of the time that plans take
     "spark.sql.maxPlanStringLength": "100",
     "spark.sql.debug.maxToStringFields": "2",
 }

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.balance import balance
-from muster.pipeline.facts.commit_walk import walked
-from muster.pipeline.facts.commits import in_order, placed
+from muster.pipeline.facts.commit_walk import walk_of
+from muster.pipeline.facts.commits import placed
 from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.epoch_rebalances import epoch_rebalances, without_conversions
 from muster.pipeline.facts.epoch_states import takes_of
@@ -60,8 +60,9 @@ class _Facts:
     """Each table, and what several of them start from, is planned when it is first asked for."""
 
     def __init__(self, inputs: Inputs) -> None:
-        # epochs are made by Python, and asked for by nearly everything
-        self.inputs = inputs if inputs.epochs is None else inputs._replace(epochs=keep(inputs.epochs))
+        # epochs are made by Python, and both are asked for by nearly everything
+        known = inputs if inputs.epochs is None else inputs._replace(epochs=keep(inputs.epochs))
+        self.inputs = known._replace(states=keep(states(known)))
         self._planned: dict[str, DataFrame] = {}
 
     def __getitem__(self, name: str) -> DataFrame:
@@ -104,7 +105,7 @@ def _changed(of: _Facts) -> DataFrame:
     return of.since(changes(of["held by"], None if epochs is None else takes_of(epochs)), "time_ms")
 
 
-_OF_EPISODES: Final = ("rebalances", "memberships", "generations", "commits", "flapping", "stalls", "regressions")
+_OF_EPISODES: Final = ("rebalances", "memberships", "generations", "walk", "flapping", "stalls", "regressions")
 """What episodes and verdicts are made of."""
 _Plans = Mapping[str, Callable[[_Facts], DataFrame]]
 
@@ -121,16 +122,16 @@ _TABLES: Final[_Plans] = {
     "stalls": lambda of: keep(stalls(of["walk"], of["ownership"])),
     "lag": lambda of: lag(of["walk"]),
     "progress": lambda of: progress(of["walk"]),
-    "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["commits"]),
+    "flapping": lambda of: flapping(of["rebalances"], of["generations"], of["walk"]),
     "static_candidates": lambda of: static_candidates(of["memberships"], of["generations"]),
     "episodes": lambda of: of.told("episodes"),
     "verdicts": lambda of: of.told("verdicts"),
     "transactions": lambda of: keep(transactions(of.inputs.transactions, of.inputs.decoded)),
 }
 _STARTS: Final[_Plans] = {
-    # as long as the log, but five tables start from it, and to order it again costs more than to keep it
-    "placed": lambda of: keep(in_order(placed(of.inputs))),
-    "walk": lambda of: keep(walked(of["placed"], of.inputs.ends, of.fenced())),
+    "placed": lambda of: placed(of["walk"]),
+    # with the commits it is as long as the log, but most tables start from it
+    "walk": lambda of: keep(walk_of(of.inputs, of.fenced())),
     "concluded": _concluded,
     "held by": lambda of: keep(holders(of["generations"])),
     "changed": _changed,

@@ -5,40 +5,65 @@ the commits of a partition are made of.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster.pipeline.facts.in_order import Column, Ints, Mask, Parts, Texts, begins, column_of, mask_of, texts_of
+from muster.pipeline.facts.in_order import (
+    Column,
+    Ints,
+    Mask,
+    Parts,
+    Texts,
+    begins,
+    column_of,
+    either,
+    known,
+    mask_of,
+    texts_of,
+)
+from muster.pipeline.facts.placing import owners_at, said_of
 from muster.pipeline.facts.topic_ends import Ends
 from muster.pipeline.schema import columns
 
-ROWS: Final = pa.schema(
+END: Final = 0
+"""What a row of ROWS is: an end of a topic, reached at `committed_offset`, since when in `time_ms`;"""
+MARK: Final = 1
+"""what a record says of the group (state, generation, members), once for each of its partitions that have commits;"""
+OWNED: Final = 2
+"""who has a partition in a state of the group, from `log_offset` on (in a KIP-848 group it may change meanwhile);"""
+COMMIT: Final = 3
+"""a commit, or the deletion of an offset."""
+
+PLACED: Final = pa.schema(
     columns(
-        "topic string, partition int, group string, log_partition int, log_offset long, time_ms long, "
-        "committed_offset long, is_deleted boolean, generation int, members int, member_id string, client_id string, "
-        "owner string, producer_id long, fenced_ms long, topic_id string, state int, end_offset long, "
-        "known_until_ms long, first_ms long, step_ms long"
+        "group string, log_partition int, topic string, partition int, log_offset long, time_ms long, "
+        "committed_offset long, leader_epoch int, metadata string, is_deleted boolean, generation int, members int, "
+        "member_id string, instance_id string, client_id string, stated_ms long, state int, topic_id string, "
+        "producer_id long, producer_epoch int"
     )
 )
-"""A commit; or, without a group, an end of a topic: `end_offset`, and since when in `time_ms`. The last three are the
-same in every row: until when the log tells of anything, and where the first step of `progress` begins and how long each
-is (null: there is no commit). The rows of a partition of a topic stand together: the ends, then the commits of each
-group in the order of the log."""
+"""A commit with what is known of its group then: the columns of the table `commits`, and some more."""
 
-_TEXTS: Final = ("group", "topic", "member_id", "client_id", "owner", "topic_id")
-_NUMBERS: Final = (
-    *("log_partition", "partition", "log_offset", "time_ms", "committed_offset", "generation", "members"),
-    *("producer_id", "fenced_ms", "state"),
+ROWS: Final = pa.schema(
+    [
+        *columns("what int"),
+        *PLACED,
+        *columns("fenced_ms long, known_until_ms long, first_ms long, step_ms long"),
+    ]
 )
+"""A row by its `what`. The last three columns are the same in every row: until when the log tells of anything, and
+where the first step of `progress` begins and how long each is (null: there is no commit). The rows of a partition of a
+topic stand together: the ends, then those of each group: OWNED, then the others in the order of the log."""
+
 _AT_ONCE: Final = 100_000
 """So many rows are looked at together, or all of a partition of a topic."""
 
 
 class CommitRows(NamedTuple):
-    """See ROWS. Each commit is of a `place`: a partition of a group; and of a partition of a topic (`topic_part`)."""
+    """The commits. Each is of a `place`: a partition of a group; and of a partition of a topic (`topic_part`)."""
 
     place: Parts
     topic_part: Ints
@@ -54,8 +79,10 @@ class CommitRows(NamedTuple):
     generation: Column
     members: Column
     member_id: Texts
+    instance_id: Texts
     client_id: Texts
     owner: Texts
+    """The instance id, or else the member id."""
     producer_id: Column
     fenced_ms: Column
     topic_id: Texts
@@ -64,10 +91,12 @@ class CommitRows(NamedTuple):
     known_until_ms: int | None
     first_ms: int | None
     step_ms: int | None
+    rows: pa.Table
+    """The commits as they came, with the columns of ROWS."""
 
 
-def rows_by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[CommitRows]:
-    """The commits, those of a partition of a topic together."""
+def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Iterator[CommitRows]:
+    """The commits, those of a partition of a topic together. `are_placed`: they know their group's state already."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -78,11 +107,11 @@ def rows_by_topic(batches: Iterable[pa.RecordBatch]) -> Iterator[CommitRows]:
         table = pa.Table.from_batches(waiting)
         cut = _last_topic(table)
         if cut:
-            yield commit_rows(table.slice(0, cut))
+            yield _commits(table.slice(0, cut), are_placed)
         rest = table.slice(cut)
         waiting, count = rest.to_batches(), rest.num_rows
     if count:
-        yield commit_rows(pa.Table.from_batches(waiting))
+        yield _commits(pa.Table.from_batches(waiting), are_placed)
 
 
 def _last_topic(table: pa.Table) -> int:
@@ -93,38 +122,74 @@ def _last_topic(table: pa.Table) -> int:
     return int(table.num_rows - pc.sum(is_it).as_py())
 
 
-def commit_rows(table: pa.Table) -> CommitRows:
+_TEXTS: Final = ("group", "topic", "member_id", "instance_id", "client_id", "topic_id")
+_NUMBERS: Final = (
+    *("what", "log_partition", "partition", "log_offset", "time_ms", "committed_offset", "state", "generation"),
+    *("members", "producer_id", "fenced_ms"),
+)
+
+
+def _commits(table: pa.Table, are_placed: bool) -> CommitRows:
     """Rows of ROWS, in their order."""
-    topic, partition = texts_of(table.column("topic")), column_of(table.column("partition"))
+    texts = {name: texts_of(table.column(name)) for name in _TEXTS}
+    numbers = {name: column_of(table.column(name)) for name in _NUMBERS}
+    what = numbers["what"].values
+    ends, rows = np.flatnonzero(what == END), np.flatnonzero(what == COMMIT)
     # the number of a partition of a topic is the same in the ends and in the commits
-    topics = Parts(begins(topic.numbers, partition)).number
-    is_end: Any = np.asarray(pc.is_null(table.column("group")))
-    ends, commits = table.filter(pa.array(is_end)), table.filter(pa.array(~is_end))
-    texts = {name: texts_of(commits.column(name)) for name in _TEXTS}
-    numbers = {name: column_of(commits.column(name)) for name in _NUMBERS}
-    place = begins(texts["topic"].numbers, numbers["partition"], texts["group"].numbers, numbers["log_partition"])
+    topic_part = Parts(begins(texts["topic"].numbers, numbers["partition"])).number
+    if not are_placed:
+        _place(topic_part, texts, numbers)
+    words = {name: column.at(rows) for name, column in texts.items()}
+    values = {name: column.at(rows) for name, column in numbers.items()}
+    place = begins(known(topic_part[rows]), words["group"].numbers, values["log_partition"])
+    seen = Ends(topic_part[ends], *(numbers[name].values[ends] for name in ("committed_offset", "time_ms")))
+    told = table.slice(0, 1).select(["known_until_ms", "first_ms", "step_ms"]).to_pylist()[0]
+    commits = table.filter(pa.array(what == COMMIT))
     return CommitRows(
         place=Parts(place),
-        topic_part=topics[~is_end],
-        group=texts["group"],
-        topic=texts["topic"],
-        log_partition=numbers["log_partition"],
-        partition=numbers["partition"],
-        log_offset=numbers["log_offset"].values,
-        time_ms=numbers["time_ms"].values,
-        offset=numbers["committed_offset"],
+        topic_part=topic_part[rows],
+        group=words["group"],
+        topic=words["topic"],
+        log_partition=values["log_partition"],
+        partition=values["partition"],
+        log_offset=values["log_offset"].values,
+        time_ms=values["time_ms"].values,
+        offset=values["committed_offset"],
         is_deleted=mask_of(commits.column("is_deleted")),
-        generation=numbers["generation"],
-        members=numbers["members"],
-        member_id=texts["member_id"],
-        client_id=texts["client_id"],
-        owner=texts["owner"],
-        producer_id=numbers["producer_id"],
-        fenced_ms=numbers["fenced_ms"],
-        topic_id=texts["topic_id"],
-        state=numbers["state"],
-        ends=Ends(topics[is_end], *(column_of(ends.column(name)).values for name in ("end_offset", "time_ms"))),
-        known_until_ms=table.column("known_until_ms")[0].as_py(),
-        first_ms=table.column("first_ms")[0].as_py(),
-        step_ms=table.column("step_ms")[0].as_py(),
+        generation=values["generation"],
+        members=values["members"],
+        member_id=words["member_id"],
+        instance_id=words["instance_id"],
+        client_id=words["client_id"],
+        owner=either(words["instance_id"], words["member_id"]),
+        producer_id=values["producer_id"],
+        fenced_ms=values["fenced_ms"],
+        topic_id=words["topic_id"],
+        state=values["state"],
+        ends=seen,
+        known_until_ms=told["known_until_ms"],
+        first_ms=told["first_ms"],
+        step_ms=told["step_ms"],
+        rows=commits,
     )
+
+
+def _place(topic_part: Ints, texts: dict[str, Texts], numbers: dict[str, Column]) -> None:
+    """Tell the commits the state of their groups and who had their partitions."""
+    what, group = numbers["what"].values, texts["group"].numbers
+    logged = np.flatnonzero((what == MARK) | (what == COMMIT))
+    place = Parts(begins(known(topic_part[logged]), group.at(logged), numbers["log_partition"].at(logged)))
+    said = ("state", "generation", "members")
+    found = said_of(place, what[logged] == MARK, *(numbers[name].at(logged) for name in said))
+    for name, column in zip(said, found, strict=True):
+        values, valid = numbers[name].values.copy(), numbers[name].valid.copy()
+        values[logged], valid[logged] = column.values, column.valid
+        numbers[name] = Column(values, valid)
+    those = np.flatnonzero((what == OWNED) | (what == COMMIT))
+    state = numbers["state"].filled(-1)
+    keys = [column[those] for column in (topic_part, group.values, state)]
+    owner, there = owners_at(keys, numbers["log_offset"].values[those], what[those] == OWNED)
+    row, has_owner = np.zeros(len(what), np.int64), np.zeros(len(what), np.bool_)
+    row[those], has_owner[those] = those[owner], there
+    for name in ("member_id", "instance_id", "client_id"):
+        texts[name] = texts[name].at(row, has_owner)

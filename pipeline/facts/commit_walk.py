@@ -6,7 +6,7 @@ As windows of Spark each of these tables sorted the commits anew and had a plan 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -16,18 +16,29 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.facts.backward import BACK, backward
 from muster.pipeline.facts.commit_activity import ACTIVE, active
-from muster.pipeline.facts.commit_rows import ROWS, CommitRows, rows_by_topic
+from muster.pipeline.facts.commit_rows import COMMIT, END, PLACED, ROWS, CommitRows, rows_by_topic
+from muster.pipeline.facts.commit_times import HEARD, SEEN, heard, seen
 from muster.pipeline.facts.commit_windows import reach_of, thinned, windowed
-from muster.pipeline.facts.commits import PRODUCER
+from muster.pipeline.facts.commits import PRODUCER, logged, unplaced
+from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.lag import LAST, lasts
 from muster.pipeline.facts.log_times import DAY_MS
 from muster.pipeline.facts.progress import STEP, step_ms, steps
 from muster.pipeline.facts.stall_looks import CAME_ON, INTERVAL, STANDING, looks
 from muster.pipeline.facts.topic_ends import marks_of
+from muster.pipeline.tables import shaped
+
+OF_ENDS: Final = "ends"
+"""What is looked for: for the tables `stalls`, `lag` and `progress`;"""
+OF_LOG: Final = "log"
+"""for `regressions`, and what is concluded of rebalances;"""
+OF_TIMES: Final = "times"
+"""for `flapping`, `episodes` and `verdicts`."""
+ALL: Final = (OF_ENDS, OF_LOG, OF_TIMES)
 
 WALKED: Final = pa.schema(
     [
-        pa.field("group", pa.string()),
+        *PLACED,
         *(
             pa.field(name, pa.struct(list(fields)))
             for name, fields in {
@@ -38,37 +49,51 @@ WALKED: Final = pa.schema(
                 "step": STEP,
                 "active": ACTIVE,
                 "back": BACK,
+                "seen": SEEN,
+                "heard": HEARD,
             }.items()
         ),
     ]
 )
-"""What was found; each row has one of these, and its group."""
+"""A commit, `is_deleted` or not; or what was found, in one of the last columns, with its group."""
 
-_ORDER: Final = ("topic", "partition", "group", "log_partition", "log_offset")
+_ORDER: Final = ("topic", "partition", "group", "log_partition", "log_offset", "member_id", "instance_id", "client_id")
 
 
-def walked(commits: DataFrame, ends: DataFrame | None, replaced: DataFrame | None = None) -> DataFrame:
-    """Rows of WALKED, of rows of the table `commits` or of `commits.placed`; of the latter `activity` is told too.
-    `ends`: how far the logs of the topics reach (`sources.ends`); None: that is not known. `replaced`: rows of
-    `regressions.fenced`.
+def walk_of(inputs: Inputs, replaced: DataFrame | None = None) -> DataFrame:
+    """Rows of WALKED of a log. `replaced`: rows of `regressions.fenced`."""
+    return _walked(unplaced(inputs), logged(inputs), inputs.ends, replaced, ALL, are_placed=False)
+
+
+def walked(
+    commits: DataFrame, ends: DataFrame | None, replaced: DataFrame | None = None, wanted: Collection[str] = ALL
+) -> DataFrame:
+    """Rows of WALKED, but no commits, of the table `commits`, or of rows of PLACED, of which `activity` is told too.
+    `ends`: how far the logs of the topics reach (`sources.ends`); None: that is not known.
+    `wanted`: of which tables.
     """
+    rows = commits.withColumn("what", F.lit(COMMIT))
+    return _walked(rows, commits, ends, replaced, wanted, are_placed=True)
+
+
+def _walked(
+    rows: DataFrame,
+    commits: DataFrame,
+    ends: DataFrame | None,
+    replaced: DataFrame | None,
+    wanted: Collection[str],
+    *,
+    are_placed: bool,
+) -> DataFrame:
     if replaced is not None:
-        commits = commits.join(replaced, list(PRODUCER), "left")
-    own = {"owner": F.coalesce("instance_id", "member_id")}
-    there = set(commits.columns) | set(own)
-    every = _told_of_all(commits, ends)
-    names = [name for name in ROWS.names if name not in every.columns]
-    kinds = {field.name: field.dataType for field in from_arrow_schema(ROWS)}
-    rows = commits.select(
-        *(own.get(name, F.col(name) if name in there else F.lit(None)).cast(kinds[name]).alias(name) for name in names)
-    )
+        rows = rows.join(F.broadcast(replaced), list(PRODUCER), "left")
     if ends is not None:
         seen = ends.where("end_offset is not null and time_ms is not null")
-        seen = seen.select("topic", "partition", "end_offset", "time_ms")
-        rows = rows.unionByName(seen, allowMissingColumns=True)
-    rows = rows.crossJoin(F.broadcast(every)).select(*ROWS.names)
+        seen = seen.select("topic", "partition", F.col("end_offset").alias("committed_offset"), "time_ms")
+        rows = rows.unionByName(seen.withColumn("what", F.lit(END)), allowMissingColumns=True)
+    rows = shaped(rows.crossJoin(F.broadcast(_told_of_all(commits, ends))), ROWS, {})
     in_order = rows.repartition("topic", "partition").sortWithinPartitions(*_ORDER)
-    return in_order.mapInArrow(_walk, from_arrow_schema(WALKED))
+    return in_order.mapInArrow(lambda batches: _walk(batches, are_placed, wanted), from_arrow_schema(WALKED))
 
 
 def _told_of_all(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
@@ -90,26 +115,54 @@ def _told_of_all(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
     return every.select("known_until_ms", begin.alias("first_ms"), size.alias("step_ms"))
 
 
-def _walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for commits in rows_by_topic(batches):
-        for name, found in _found(commits):
-            if len(found):
-                columns = [pa.nulls(len(found), field.type) for field in WALKED]
-                columns[0], columns[WALKED.get_field_index(name)] = found.field("group"), found
-                yield pa.RecordBatch.from_arrays(columns, schema=WALKED)
+def _walk(batches: Iterable[pa.RecordBatch], are_placed: bool, wanted: Collection[str]) -> Iterator[pa.RecordBatch]:
+    for commits in rows_by_topic(batches, are_placed=are_placed):
+        if not are_placed:
+            yield from _batches(_placed(commits))
+        for name, found in _found(commits, wanted):
+            yield from _batches({"group": found.field("group"), name: found})
 
 
-def _found(commits: CommitRows) -> Iterator[tuple[str, pa.StructArray]]:
-    """All that is found along these commits."""
+def _batches(columns: Mapping[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+    """A batch of WALKED; none without rows."""
+    rows = len(columns["group"])
+    if rows:
+        arrays = [columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in WALKED]
+        yield pa.RecordBatch.from_arrays(arrays, schema=WALKED)
+
+
+def _placed(commits: CommitRows) -> dict[str, pa.Array]:
+    """The commits as rows of PLACED."""
+    known: dict[str, pa.Array] = {
+        name: getattr(commits, name).array(PLACED.field(name).type) for name in ("state", "generation", "members")
+    }
+    known |= {name: getattr(commits, name).array() for name in ("member_id", "instance_id", "client_id")}
+    rows = commits.rows.combine_chunks()
+    return {
+        one.name: known[one.name] if one.name in known else _whole(rows.column(one.name), one.type) for one in PLACED
+    }
+
+
+def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.array([], kind)
+
+
+def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, pa.StructArray]]:
+    """What is wanted of all that is found along these commits."""
     if not len(commits.time_ms):
         return
     marks = marks_of(commits.ends)
-    few = thinned(commits)
-    reach = reach_of(commits, few, marks)
-    yield from looks(commits, few, reach, windowed(commits, few, reach.end_then)).items()
-    yield "last", lasts(commits, marks)
-    yield "active", active(commits)
-    yield "back", backward(commits)
-    told = steps(commits)
-    if told is not None:
-        yield "step", told
+    if OF_ENDS in wanted:
+        few = thinned(commits)
+        reach = reach_of(commits, few, marks)
+        yield from looks(commits, few, reach, windowed(commits, few, reach.end_then)).items()
+        yield "last", lasts(commits, marks)
+        told = steps(commits)
+        if told is not None:
+            yield "step", told
+    if OF_LOG in wanted:
+        yield "back", backward(commits)
+        yield "active", active(commits)
+    if OF_TIMES in wanted:
+        yield "seen", seen(commits)
+        yield "heard", heard(commits)

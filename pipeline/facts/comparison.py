@@ -19,6 +19,7 @@ from muster.pipeline.episodes.comparison import (
     judgement,
     span,
 )
+from muster.pipeline.facts.commit_walk import OF_TIMES, walked
 from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.persist import keep
@@ -76,11 +77,12 @@ def _lasted() -> Column:
 def split(tables: dict[str, DataFrame], at_ms: int) -> tuple[Side, Side]:
     """The tables of one analysis as two spans. An episode that goes on over the time is told on both sides."""
     sides = []
+    made = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
     for number in (0, 1):
         times = tables["rebalances"]
         is_there = F.col("end_ms") < at_ms if number == 0 else F.col("end_ms") >= at_ms
         found = episodes_and_verdicts(
-            times.where(is_there), *(tables[name] for name in ("memberships", "generations", "commits", "flapping"))
+            times.where(is_there), tables["memberships"], tables["generations"], made, tables["flapping"]
         )["episodes"]
         # static restarts without a rebalance stand on both sides
         started = F.col("from_ms") < at_ms if number == 0 else F.col("until_ms") >= at_ms

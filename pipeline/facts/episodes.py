@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_type
 
@@ -18,10 +18,11 @@ from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Wh
 from muster.pipeline.episodes.offsets import Back, Standing
 from muster.pipeline.episodes.verdict import describe, verdict
 from muster.pipeline.facts.flapping import observed
+from muster.pipeline.facts.moments import MOMENT, moments
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.facts.stall_looks import STALL, STOP
 from muster.pipeline.persist import keep
-from muster.pipeline.schema import columns
+from muster.pipeline.schema import columns, structs
 from muster.pipeline.tables import by_group
 
 _SPELL: Final = pa.struct(
@@ -39,11 +40,10 @@ _REBALANCE: Final = pa.struct(
 )
 _STANDING: Final = pa.struct(columns("topic string, partition int, from_ms long, until_ms long, lag long"))
 _BACK: Final = pa.struct(columns("cause string, from_ms long, until_ms long, commits int"))
-_MOMENT: Final = pa.struct(columns("from_ms long, until_ms long"))
 _GIVEN: Final[dict[str, Any]] = {
     "spell": from_arrow_type(_SPELL),
     "rebalance": from_arrow_type(_REBALANCE),
-    "moments": from_arrow_type(pa.list_(_MOMENT)),
+    "moments": from_arrow_type(structs(MOMENT)),
     "standing": from_arrow_type(_STANDING),
     "back": from_arrow_type(_BACK),
     "score": "double",
@@ -62,14 +62,15 @@ _RESULT: Final = pa.schema(
 
 
 def episodes_and_verdicts(
-    rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, commits: DataFrame, flapping: DataFrame,
+    rebalances: DataFrame, memberships: DataFrame, generations: DataFrame, walk: DataFrame, flapping: DataFrame,
     stalls: DataFrame | None = None, regressions: DataFrame | None = None,
 ) -> dict[str, DataFrame]:  # fmt: skip
-    """Both tables, out of the tables of these names. Without the last two the verdicts do not tell of commits."""
-    spells = keep(_spells(memberships, generations, commits))
+    """Both tables, out of the tables of these names and of rows of `commit_walk.walked`. Without the last two the
+    verdicts do not tell of commits.
+    """
+    spells = keep(_spells(memberships, generations, walk))
     rows = spells.unionByName(_rebalances(rebalances))
-    moments = _together(_moments(spells).unionByName(silences(commits)))
-    rows = rows.unionByName(_groups(generations, commits, flapping, moments))
+    rows = rows.unionByName(_groups(generations, walk, flapping, moments(walk, _lost(spells))))
     if stalls is not None:
         rows = rows.unionByName(_standing(stalls))
     if regressions is not None:
@@ -95,11 +96,10 @@ def _struct(kind: pa.DataType, **known: Column) -> Column:
                       for at in range(kind.num_fields)))  # fmt: skip
 
 
-def _spells(memberships: DataFrame, generations: DataFrame, commits: DataFrame) -> DataFrame:
+def _spells(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
     """Members, with how long they had not committed when they left, and how patient their group was with them."""
     who = ["group", "member_id"]
-    by_member = commits.where(F.col("member_id").isNotNull() & ~F.col("is_deleted")).groupBy(*who, "generation")
-    last = by_member.agg(F.max("time_ms").alias("heard_ms"))
+    last = walk.where("heard is not null").select("heard.*")
     # a member may have several stays under one id
     began_ms = F.coalesce("start_ms", F.lit(0))
     stays = memberships.select(*who, "first_generation", "last_generation", began_ms.alias("began_ms"))
@@ -147,8 +147,8 @@ def _back(regressions: DataFrame) -> DataFrame:
     return _row(regressions, F.col("time_ms"), back=told)
 
 
-def _moments(spells: DataFrame) -> DataFrame:
-    """From when to when members of so many groups were last heard of that it is no chance: from_ms, until_ms."""
+def _lost(spells: DataFrame) -> DataFrame:
+    """group, heard_ms: when each member was last heard of; null: it was not lost."""
     end_ms, silent_ms, session_ms = (
         F.coalesce(f"spell.{name}", F.lit(0)) for name in ("end_ms", "silent_ms", "session_timeout_ms")
     )
@@ -156,66 +156,13 @@ def _moments(spells: DataFrame) -> DataFrame:
     is_silent = silent_ms.between(F.greatest(session_ms, F.lit(1)), limits.LOST_SESSIONS * session_ms)
     dead_ms = F.when(session_ms > 0, session_ms).otherwise(silent_ms)
     heard_ms = F.when(is_dead, end_ms - dead_ms).when(is_silent, end_ms - silent_ms)  # as Spell.lost_ms
-    lost = spells.where(F.col("spell.end_ms").isNotNull()).select("group", heard_ms.alias("heard_ms"))
-    at = F.floor(F.col("heard_ms") / limits.MOMENT_MS)
-    lost = lost.where(F.col("heard_ms").isNotNull()).select("group", at.alias("at")).distinct()
-    near = lost.select("group", F.explode(F.array(*(F.col("at") + shift for shift in (-1, 0, 1)))).alias("at"))
-    counted = near.groupBy("at").agg(F.count_distinct("group").alias("hit"))
-    groups = spells.agg(F.count_distinct("group").alias("groups"))
-    common = counted.crossJoin(F.broadcast(groups)).where(
-        F.col("hit") >= F.greatest(F.lit(limits.AT_ONCE), limits.AT_ONCE_SHARE * F.col("groups"))
-    )
-    return common.select(
-        ((F.col("at") - 1) * limits.MOMENT_MS).cast("long").alias("from_ms"),
-        ((F.col("at") + 2) * limits.MOMENT_MS).cast("long").alias("until_ms"),
-    )
+    return spells.select("group", F.when(F.col("spell.end_ms").isNotNull(), heard_ms).alias("heard_ms"))
 
 
-def silences(commits: DataFrame) -> DataFrame:
-    """When nobody could commit, though several groups did all the time before, and did again: from_ms, until_ms."""
-    at = F.floor(F.col("time_ms") / _STEP_MS).cast("long")
-    steps = commits.where(~F.col("is_deleted")).select("group", at.alias("at")).distinct()
-    period = F.floor(F.col("at") / _STEPS)
-    active = steps.groupBy(period.alias("period")).agg(F.count_distinct("group").alias("groups"))
-    in_order = Window.orderBy("at")
-    rows = (
-        steps.select("at")
-        .distinct()
-        .select("at", F.lag("at").over(in_order).alias("last"), F.lag("at", _DENSE).over(in_order).alias("first"))
-    )
-    rows = rows.where(F.col("at") - F.col("last") - 1 >= limits.SILENCE_MS / _STEP_MS)
-    rows = rows.where(F.col("last") - F.col("first") <= _STEPS * _DENSE_PERIODS)
-    last_period, period = (F.floor(F.col(name) / _STEPS) for name in ("last", "at"))
-    # a period and its neighbour on the same side
-    sides = {"before": F.array(last_period - 1, last_period), "after": F.array(period, period + 1)}
-    either = F.array(*(F.struct(F.lit(name).alias("side"), some.alias("periods")) for name, some in sides.items()))
-    rows = rows.select("last", "at", F.explode(either).alias("one"))
-    rows = rows.select("last", "at", "one.side", F.explode("one.periods").alias("period")).join(active, "period")
-    most = {name: F.max(F.when(F.col("side") == name, F.col("groups"))).alias(name) for name in sides}
-    rows = rows.groupBy("last", "at").agg(*most.values())
-    return rows.where((F.col("before") >= limits.AT_ONCE) & (F.col("after") >= limits.AT_ONCE)).select(
-        ((F.col("last") + 1) * _STEP_MS - limits.MOMENT_MS).cast("long").alias("from_ms"),
-        (F.col("at") * _STEP_MS).cast("long").alias("until_ms"),
-    )
-
-
-_STEP_MS: Final = 2_000
-_STEPS: Final = 10
-"""So many steps are a period."""
-_DENSE: Final = 25
-_DENSE_PERIODS: Final = 3
-"""So many of the steps of the last periods before have a commit: then one without is no chance."""
-
-
-def _together(moments: DataFrame) -> DataFrame:
-    """One row: `moments`."""
-    return moments.agg(F.sort_array(F.collect_list(F.struct("from_ms", "until_ms"))).alias("moments"))
-
-
-def _groups(generations: DataFrame, commits: DataFrame, flapping: DataFrame, moments: DataFrame) -> DataFrame:
+def _groups(generations: DataFrame, walk: DataFrame, flapping: DataFrame, trouble: DataFrame) -> DataFrame:
     """Every group, with its score, from when to when the log tells of it, and until when the log goes."""
-    rows = observed(generations, commits).join(flapping.select("group", "score"), "group", "left")
-    rows = rows.crossJoin(F.broadcast(moments))
+    rows = observed(generations, walk).join(flapping.select("group", "score"), "group", "left")
+    rows = rows.crossJoin(F.broadcast(trouble))
     told = {name: F.col(name) for name in ("moments", "score", "first_ms", "last_ms", "end_ms")}
     return _row(rows, F.lit(None).cast("long"), **told)
 

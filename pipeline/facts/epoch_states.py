@@ -20,7 +20,8 @@ from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP, OFFSET_COMMIT,
 from muster.pipeline.tables import as_row, by_group, table
 
 _PLACE: Final = "topic string, partition int"
-_OWNER: Final = ("member_id", "instance_id", "client_id")
+OWNER: Final = ("member_id", "instance_id", "client_id")
+"""The columns of who had a partition when it was committed."""
 _CHANGE: Final = pa.struct(
     columns(
         "before int, members_before int, joined strings, gone gone, resubscribed strings, topics_changed boolean, "
@@ -172,25 +173,18 @@ def takes_of(epochs: DataFrame) -> DataFrame:
     )
 
 
-def owners_of(epochs: DataFrame, states: DataFrame, commits: DataFrame) -> DataFrame:
-    """`commits` (group, state, topic, partition, log_offset, and the owner in a classic group: member_id, instance_id,
-    client_id) with the owners in KIP-848 groups. A change of owner within an epoch is looked up by the offset, so each
-    commit is joined with one row.
+def owners_of(epochs: DataFrame, states: DataFrame) -> DataFrame:
+    """Who had each partition in an epoch, and from which offset of the log on: group, state, topic, partition,
+    log_offset (0: from the beginning of the epoch), and OWNER.
     """
     numbers = states.where("is_epoch").select("group", "log_offset", "state")
     rows = epochs.join(numbers, ["group", "log_offset"])
     who = F.map_from_entries(
-        F.transform("members", lambda one: F.struct(one.member_id, F.struct(*(one[name] for name in _OWNER[1:]))))
+        F.transform("members", lambda one: F.struct(one.member_id, F.struct(*(one[name] for name in OWNER[1:]))))
     )
     each = rows.select("group", "state", F.explode("owners").alias("one"), who.alias("who"))
-    of_one = F.struct(
-        F.col("one.from_offset").alias("from_offset"),
-        F.col("one.member_id").alias("member_id"),
-        *(F.col("who")[F.col("one.member_id")][name].alias(name) for name in _OWNER[1:]),
+    return each.select(
+        *("group", "state", "one.topic", "one.partition", "one.member_id"),
+        F.col("one.from_offset").alias("log_offset"),
+        *(F.col("who")[F.col("one.member_id")][name].alias(name) for name in OWNER[1:]),
     )
-    lines = each.groupBy("group", "state", "one.topic", "one.partition").agg(
-        F.sort_array(F.collect_list(of_one)).alias("line")
-    )
-    rows = commits.join(lines, ["group", "state", "topic", "partition"], "left")
-    owner = F.try_element_at(F.filter("line", lambda one: one.from_offset <= F.col("log_offset")), F.lit(-1))
-    return rows.withColumn("owner", owner).withColumns({name: F.coalesce(name, f"owner.{name}") for name in _OWNER})

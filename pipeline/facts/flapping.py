@@ -20,10 +20,12 @@ _BY_SHORT: Final = 0.3
 _BY_REPEATS: Final = 0.3
 
 
-def flapping(rebalances: DataFrame, generations: DataFrame, commits: DataFrame) -> DataFrame:
-    """Rows of the table `flapping`: one for each group of the table `rebalances`."""
+def flapping(rebalances: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
+    """Rows of the table `flapping`: one for each group of the table `rebalances`. `walk`: rows of
+    `commit_walk.walked`.
+    """
     hours = ((F.col("last_ms") - F.col("first_ms")) / HOUR_MS).alias("hours")
-    rows = _triggers(rebalances).join(observed(generations, commits).select("group", hours), "group", "left")
+    rows = _triggers(rebalances).join(observed(generations, walk).select("group", hours), "group", "left")
     rows = rows.join(_short(generations), "group", "left")
     known = F.coalesce("hours", F.lit(0.0))
     rows = rows.select(
@@ -57,7 +59,7 @@ def _triggers(rebalances: DataFrame) -> DataFrame:
     )
 
 
-def observed(generations: DataFrame, commits: DataFrame) -> DataFrame:
+def observed(generations: DataFrame, walk: DataFrame) -> DataFrame:
     """group; first_ms and last_ms: from when to when the log tells of it, to the log's end if the last generation is
     still in force; end_ms: the log's end.
     """
@@ -66,7 +68,7 @@ def observed(generations: DataFrame, commits: DataFrame) -> DataFrame:
         F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms"),
         F.bool_or(F.col("end_ms").isNull()).alias("in_force"),
     )
-    by_commits = commits.groupBy("group").agg(F.min("time_ms").alias("first_ms"), F.max("time_ms").alias("last_ms"))
+    by_commits = walk.where("seen is not null").select("group", "seen.first_ms", "seen.last_ms")
     every = of_group.unionByName(by_commits.withColumn("in_force", F.lit(False)))
     spans = every.groupBy("group").agg(
         F.min("first_ms").alias("first_ms"), F.max("last_ms").alias("last_ms"), F.bool_or("in_force").alias("in_force")

@@ -60,6 +60,18 @@ class Texts(NamedTuple):
         return self.words.take(pa.array(self.numbers.values, mask=~self.numbers.valid))
 
 
+def either(one: Texts, other: Texts) -> Texts:
+    """The one's text, or where there is none the other's."""
+    words = pa.concat_arrays([one.words, other.words]).dictionary_encode()
+    same = words.indices.to_numpy().astype(np.int64)
+    count = len(one.words)
+    first, second = (
+        Column(same[place.values] if len(same) else place.values, place.valid)
+        for place in (one.numbers, Column(other.numbers.values + count, other.numbers.valid))
+    )
+    return Texts(first.or_else(second), words.dictionary)
+
+
 def known(values: Any) -> Column:
     """A column with a value everywhere."""
     return Column(np.asarray(values, np.int64), np.ones(len(values), np.bool_))
@@ -155,6 +167,10 @@ class Parts:
             found = np.concatenate((np.full(min(len(found), 1), -1, np.int64), found[:-1]))
         there = found >= self.first
         return np.where(there, found, 0), there
+
+    def count(self, mask: Mask) -> Ints:
+        """For how many rows of the part `mask` is true."""
+        return np.bincount(self.number, mask).astype(np.int64)[self.number]
 
     def count_so_far(self, mask: Mask) -> Ints:
         """For how many rows of the part up to this one `mask` is true."""

@@ -22,7 +22,8 @@ class Inputs(NamedTuple):
     `__group_events`; `ends`: topic, partition, end_offset, time_ms, None where the ends of the topics are not known.
     `since_ms`: a group's last record before it is only its state at the beginning; None: all is told. `epochs`: rows of
     facts.epoch_states.EPOCHS, None: there is no KIP-848 group. `odd_times`: rows of facts.log_times.ODD, None: every
-    time in the log is possible. `transactions`: see there.
+    time in the log is possible. `transactions`: see there. `states`: rows of `states` that are kept, None: they are
+    made of the others.
     """
 
     decoded: DataFrame
@@ -32,6 +33,7 @@ class Inputs(NamedTuple):
     epochs: DataFrame | None = None
     odd_times: DataFrame | None = None
     transactions: TransactionInputs = NOTHING
+    states: DataFrame | None = None
 
 
 MEMBER_FIELDS: Final = {
@@ -55,6 +57,8 @@ def states(inputs: Inputs) -> DataFrame:
     its leader), is_epoch. An epoch stands where its own
     record does, began at state_timestamp_ms, and counts as logged when all its members were there.
     """
+    if inputs.states is not None:
+        return inputs.states
     in_order = Window.partitionBy("group").orderBy("log_offset")
     rows = _classic_states(inputs.decoded).withColumn("is_epoch", F.lit(False))
     if inputs.epochs is not None:

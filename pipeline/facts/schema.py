@@ -141,7 +141,7 @@ NEVER_NULL: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         name: frozenset(text.split())
         for name, text in {
-            "commits": "group topic partition is_deleted log_partition log_offset",
+            "commits": "group topic partition time_ms is_deleted log_partition log_offset",
             "generations": "group generation member_count source",
             "memberships": "group member_id generations source",
             "ownership": "group topic partition member_id",

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.build import MADE, build, unusable
-from muster.pipeline.facts.commit_walk import walked
+from muster.pipeline.facts.commit_walk import OF_ENDS, OF_TIMES, walked
 from muster.pipeline.facts.episodes import episodes_and_verdicts
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.inputs import Inputs
@@ -57,20 +57,21 @@ def refresh(store: Store, kafka: Mapping[str, str], watch: Watch) -> Manifest:
         told = staged_transactions(store, manifest)
         if told.there or not manifest.version:
             made[OF_ALL] = transactions(told, tables["commits"])
-        made |= {"flapping": flapping(tables["rebalances"], tables["generations"], tables["commits"])}
+        times = keep(walked(tables["commits"], None, wanted=(OF_TIMES,)))
+        made |= {"flapping": flapping(tables["rebalances"], tables["generations"], times)}
         has_ends = manifest.has_ends
         if seen is not None or not manifest.version:
             commits = tables["commits"]
             if seen is not None and not seen.is_all_of(logged):
                 commits = committed_by_then(commits, seen)
             ends = None if seen is None else _ends(store, kafka, seen, commits, watch)
-            walk = keep(walked(commits, ends))
+            walk = keep(walked(commits, ends, wanted=(OF_ENDS,)))
             made |= {"stalls": stalls(walk), "lag": lag(walk), "progress": progress(walk)}
             has_ends = ends is not None
         still = keep(made["stalls"]) if "stalls" in made else tables["stalls"]
         made |= {"stalls": still} if "stalls" in made else {}
         made |= episodes_and_verdicts(
-            tables["rebalances"], tables["memberships"], tables["generations"], tables["commits"], made["flapping"],
+            tables["rebalances"], tables["memberships"], tables["generations"], times, made["flapping"],
             still, tables["regressions"],
         )  # fmt: skip
         for name, rows in made.items():

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from muster.pipeline.facts.commit_walk import walked
-from muster.pipeline.facts.commits import placed
+from muster.pipeline.facts.commit_walk import walk_of
 from muster.pipeline.facts.event_rebalances import told
 from muster.pipeline.facts.events import EVENTS_TOPIC, events
 from muster.pipeline.facts.inferred_rebalances import inferred
@@ -157,7 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     spark = open_session("local[2]")
     inputs = read(spark, options.directory)
-    found = of_table(inferred(inputs, walked(placed(inputs), None)))
+    found = of_table(inferred(inputs, walk_of(inputs)))
     if options.truth is not None:
         true = of_truth(options.truth, found)
     elif inputs.events is not None:

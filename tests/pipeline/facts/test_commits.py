@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.commit_walk import walk_of
 from muster.pipeline.facts.commits import placed
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.schema import TABLES, conform
@@ -70,7 +71,7 @@ def epochs() -> Log:
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, list[Row]]:
     """By group, in the order of the log."""
-    table = conform(placed(Inputs(decoded(spark, CLASSIC, SIMPLE, epochs()))), "commits")
+    table = conform(placed(walk_of(Inputs(decoded(spark, CLASSIC, SIMPLE, epochs())))), "commits")
     assert table.columns == TABLES["commits"].names
     rows = sorted((row.asDict() for row in table.collect()), key=lambda row: row["log_offset"])
     return {group: [row for row in rows if row["group"] == group] for group in ("classic", "simple", "epochs")}

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.facts.episodes import episodes_and_verdicts, silences
+from muster.pipeline.facts.commit_walk import walked
+from muster.pipeline.facts.episodes import episodes_and_verdicts
+from muster.pipeline.facts.moments import moments
 from muster.pipeline.facts.schema import TABLES
 from tests.pipeline.facts.rows import Commits, ms, table_of
 
@@ -73,11 +75,15 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
     commits = [*Commits("only commits").by("x", (4_000, 1)).rows]
     for number, (start_s, _) in enumerate(slow):
         commits += Commits("slow").by("s", (start_s + 20, number), member_id=f"s-{number}").rows
-    tables = episodes_and_verdicts(
-        *(table_of(spark, name, rows) for name, rows in
-          {"rebalances": rebalances, "memberships": memberships, "generations": generations, "commits": commits,
-           "flapping": [], "stalls": stalls, "regressions": regressions}.items())
-    )  # fmt: skip
+    given = {
+        name: table_of(spark, name, rows)
+        for name, rows in {
+            "rebalances": rebalances, "memberships": memberships, "generations": generations, "commits": commits,
+            "flapping": [], "stalls": stalls, "regressions": regressions,
+        }.items()
+    }  # fmt: skip
+    given["commits"] = walked(given["commits"], None)
+    tables = episodes_and_verdicts(*given.values())
     assert all(rows.columns == TABLES[name].names for name, rows in tables.items())
     return {name: [row.asDict() for row in rows.collect()] for name, rows in tables.items()}
 
@@ -115,5 +121,6 @@ def test_nobody_could_commit_while_the_coordinator_was_away(spark: SparkSession)
         times = [at for at in range(200) if not 100 <= at < 120 and not (name == "a" and 60 <= at < 80)]
         rows += Commits(name).by(name, *((at + number / 10, at) for at in times)).rows
     rows += Commits("a").by("a", *((at, at) for at in range(240, 300))).rows
-    found = silences(table_of(spark, "commits", rows)).collect()
-    assert [(row.from_ms, row.until_ms) for row in found] == [(ms(90), ms(120))]
+    nobody = spark.createDataFrame([], "group string, heard_ms long")
+    (found,) = moments(walked(table_of(spark, "commits", rows), None), nobody).collect()
+    assert [(row.from_ms, row.until_ms) for row in found.moments] == [(ms(90), ms(120))]

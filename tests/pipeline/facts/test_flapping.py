@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.commit_walk import walked
 from muster.pipeline.facts.flapping import flapping
 from muster.pipeline.facts.schema import TABLES
 from tests.pipeline.facts.rows import Commits, ms, table_of
@@ -64,7 +65,7 @@ def found(spark: SparkSession) -> dict[str, Row]:
     table = flapping(
         table_of(spark, "rebalances", changes),
         table_of(spark, "generations", stays),
-        table_of(spark, "commits", commits),
+        walked(table_of(spark, "commits", commits), None),
     )
     assert table.columns == TABLES["flapping"].names
     return {row.group: row.asDict() for row in table.collect()}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from muster.pipeline.facts.commit_walk import walk_of
 from muster.pipeline.facts.commits import placed
 from muster.pipeline.facts.inputs import Inputs, holdings, states
 from tests.pipeline.facts.history import Log, decoded, member
@@ -18,7 +19,7 @@ def test_states_are_numbered_in_the_order_of_the_log(spark: SparkSession) -> Non
 def test_a_commit_falls_into_the_state_before_it(spark: SparkSession) -> None:
     one = Log().commit(0, 0).state(1, 1, member("a")).commit(2, 0).commit(3, 1).state(4, 2).commit(5, 0)
     two = Log("other").commit(0, 7)
-    rows = placed(Inputs(decoded(spark, one, two))).orderBy("group", "log_offset")
+    rows = placed(walk_of(Inputs(decoded(spark, one, two)))).orderBy("group", "log_offset")
     assert [(row.group, row.log_offset, row.state) for row in rows.collect()] == [
         ("g", 0, None), ("g", 2, 1), ("g", 3, 1), ("g", 5, 2), ("other", 0, None),
     ]  # fmt: skip

@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from muster.pipeline.facts.commit_walk import walked
-from muster.pipeline.facts.commits import placed
+from muster.pipeline.facts.commit_walk import walk_of
 from muster.pipeline.facts.event_rebalances import told
 from muster.pipeline.facts.inferred_rebalances import inferred
 from muster.simulation.sample.writing import TRUTH_FILE, Wanted, write
@@ -47,7 +46,7 @@ def test_a_sample_by_its_events(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "sample", Wanted(groups=30, hours=6, seed=4))
     inputs = read(spark, tmp_path / "sample")
     assert inputs.events is not None
-    found, true = of_table(inferred(inputs, walked(placed(inputs), None))), of_table(told(inputs.events))
+    found, true = of_table(inferred(inputs, walk_of(inputs))), of_table(told(inputs.events))
     result = score(true, found)
     assert good(result), result.text()
     # the events are right themselves
@@ -61,7 +60,7 @@ def test_a_real_kafka(spark: SparkSession, tmp_path: Path) -> None:
             files.extractall(tmp_path, filter="data")
     inputs = read(spark, tmp_path)
     assert inputs.events is None
-    found = of_table(inferred(inputs, walked(placed(inputs), None)))
+    found = of_table(inferred(inputs, walk_of(inputs)))
     known = set()
     for truth in LOGS:
         lines = (tmp_path / truth).read_text(encoding="utf-8").splitlines()
