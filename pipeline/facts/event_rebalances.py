@@ -2,139 +2,163 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.coordinator.groups.common import events as kinds
+from muster.pipeline.facts.epoch_events import TOLD
 from muster.pipeline.facts.schema import EVENTS_LOG
+from muster.pipeline.tables import by_group
 
 _ENDS: Final = (kinds.REBALANCE_COMPLETED, kinds.GROUP_EMPTIED, kinds.GROUP_DELETED)
 _TRIGGER: Final = {"member_id": "member", "instance_id": "instance", "client_id": "client_id", "host": "host"}
+_MEMBERS: Final = (kinds.MEMBER_JOINED, kinds.MEMBER_LEFT, kinds.MEMBER_EXPIRED)
+"""Events of members that came, went, and died."""
+_FIELDS: Final = (
+    *("kind", "time_ms", "generation", "cause", "trigger", "join_phase_ms", "sync_phase_ms", "took_ms", "moves"),
+    *("leader", "protocol", "before", "member"),
+)
+
+_Row = dict[str, Any]
+_Event = Mapping[str, Any]
 
 
-_MEMBERS: Final = {kinds.MEMBER_JOINED: "came", kinds.MEMBER_LEFT: "went", kinds.MEMBER_EXPIRED: "died"}
-"""Events of members, and the columns that name these."""
-
-
-def _named(kind: str) -> Column:
-    """What is told of a member in its rebalance."""
-    if kind != kinds.MEMBER_EXPIRED:
-        return F.col("member.client_id")
-    return F.struct(
-        *(F.col(f"member.{field}").alias(name) for name, field in _TRIGGER.items()),
-        F.col("member.heard").alias("last_ms"),
-        F.col("time_ms").alias("end_ms"),
+def told(events: DataFrame) -> DataFrame:
+    """Each rebalance that ended: rows of TOLD. Counts of partitions are null for one that left no members."""
+    wanted = (kinds.REBALANCE_STARTED, kinds.REBALANCE_FAILED, *_ENDS, *_MEMBERS)
+    rows = events.where(F.col("kind").isin(*wanted)).select(
+        "group", F.struct("log_partition", "log_offset").alias("place"), *_FIELDS, _held().alias("held")
     )
+    return by_group(rows, "place", rows_of_group, TOLD)
 
 
 def _held() -> Column:
     """What each member has since a completed rebalance; null if the event does not have it."""
-    return F.transform(
-        "members",
-        lambda one: F.struct(
-            one.member.alias("member"), one.instance.alias("instance"), _count(one.assignment).alias("partitions")
-        ),
-    )
-
-
-def _with_partitions(died: Column, held: Column) -> Column:
-    """Those who died, with how many partitions they had: their own events do not tell it."""
 
     def had(one: Column) -> Column:
-        its = F.filter(held, lambda other: (other.member == one.member_id) | (other.instance == one.instance_id))
-        return F.coalesce(F.try_element_at(its, F.lit(1))["partitions"], F.lit(0))
+        partitions = F.aggregate(one.assignment, F.lit(0), lambda total, share: total + F.size(share.partitions))
+        return F.struct(one.member.alias("member"), one.instance.alias("instance"), partitions.alias("partitions"))
 
-    return F.transform(died, lambda one: one.withField("partitions", had(one)))
-
-
-def _count(shares: Column) -> Column:
-    return F.aggregate(shares, F.lit(0), lambda total, share: total + F.size(share.partitions))
+    return F.transform("members", had)
 
 
-def _silent_ms(one: Column, until_ms: Column) -> Column:
-    """How long what a dead member had was not read before the rebalance began, summed over the partitions."""
-    return F.coalesce(one.partitions * F.greatest(until_ms - one.last_ms, F.lit(0)), F.lit(0)).cast("long")
+class _Round:
+    """What happened since the last rebalance ended."""
+
+    def __init__(self) -> None:
+        self.first: _Event | None = None
+        """The first rebalance that was started, and the last one."""
+        self.last: _Event | None = None
+        self.failed = 0
+        self.named: dict[str, list[Any]] = {kind: [] for kind in _MEMBERS}
 
 
-def told(events: DataFrame) -> DataFrame:
-    """Each rebalance that ended: the columns of the table `rebalances` without `paused_partition_ms`, and leader,
-    is_cooperative. Counts of partitions are null for one that left no members."""
-    wanted = (kinds.REBALANCE_STARTED, kinds.REBALANCE_FAILED, *_ENDS, *_MEMBERS)
-    rows = events.where(F.col("kind").isin(*wanted))
-    in_order = Window.partitionBy("group").orderBy("log_partition", "log_offset")
-    ended = F.when(F.col("kind").isin(*_ENDS), 1).otherwise(0)
-    rows = rows.withColumn(
-        "round", F.coalesce(F.sum(ended).over(in_order.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0))
-    )
-    is_end = F.col("kind").isin(kinds.REBALANCE_COMPLETED, kinds.GROUP_EMPTIED)
-    started, failed = F.col("kind") == kinds.REBALANCE_STARTED, F.col("kind") == kinds.REBALANCE_FAILED
-    ids = F.transform("members", lambda one: one.member)
-    whole = F.struct(
-        *("generation", "time_ms", "cause", "trigger", "join_phase_ms", "sync_phase_ms", "took_ms", "moves"),
-        *("leader", "protocol"),
-        ids.alias("ids"),
-        "before",
-        _owned().alias("owned"),
-        _held().alias("held"),
-    )
-    rounds = rows.groupBy("group", "round").agg(
-        F.max(F.when(is_end, whole)).alias("end"),
-        F.min_by(F.when(started, F.col("generation")), F.when(started, F.col("log_offset"))).alias("before_generation"),
-        F.max_by(F.struct("cause", "trigger"), F.when(started, F.col("log_offset"))).alias("last"),
-        F.max_by(F.when(started, F.col("member_count")), F.when(started, F.col("log_offset"))).alias("member_count"),
-        F.sum(failed.cast("int")).alias("failed_attempts"),
-        *(F.collect_list(F.when(F.col("kind") == kind, _named(kind))).alias(name) for kind, name in _MEMBERS.items()),
-    )
-    rounds = rounds.where(F.col("end").isNotNull())
-    emptied = F.col("end.ids").isNull()
-    none = F.array().cast("array<string>")
-    after = F.coalesce("end.ids", none)
+def rows_of_group(group: str, events: Iterable[_Event]) -> Iterator[_Row]:
+    """Rows of TOLD of one group, from its events in their order (each with `held`)."""
+    before: _Event | None = None
+    now = _Round()
+    for one in events:
+        kind = one["kind"]
+        if kind == kinds.REBALANCE_STARTED:
+            now.first, now.last = now.first or one, one
+        elif kind == kinds.REBALANCE_FAILED:
+            now.failed += 1
+        elif kind in _MEMBERS:
+            now.named[kind].append(one)
+        else:
+            if kind != kinds.GROUP_DELETED:
+                yield {"group": group, **_ended(one, now, before)}
+                before = one
+            now = _Round()
+
+
+def _ended(end: _Event, now: _Round, before: _Event | None) -> _Row:
+    """A rebalance; `before`: the end of the one before."""
+    last = now.last or {"cause": None, "trigger": None}
+    trigger = (end["trigger"] if end["trigger"] is not None else last["trigger"]) or {}
+    took_ms, is_emptied = end["took_ms"], end["held"] is None
+    start_ms = None if took_ms is None else end["time_ms"] - took_ms
+    after = _ids(end)
     # the members before an empty group are those of the generation before
-    in_turn = Window.partitionBy("group").orderBy("round")
-    had = F.when(emptied, F.lag(after).over(in_turn)).otherwise(F.col("end.before"))
-    lost = F.when(emptied, F.lag("end.owned").over(in_turn))
-    rounds = rounds.withColumn("had", had).withColumn("lost_all", lost).withColumn("after", after)
-    rounds = rounds.withColumn("died", _with_partitions(F.col("died"), F.lag("end.held").over(in_turn)))
-    trigger = F.coalesce("end.trigger", "last.trigger")
-    start_ms = F.col("end.time_ms") - F.col("end.took_ms")
-    return rounds.select(
-        "group",
-        F.col("end.generation").alias("generation"),
-        "before_generation",
-        *(start_ms.alias(name) for name in ("start_ms", "start_earliest_ms", "start_latest_ms")),
-        *("came", "went", "died"),
-        F.array_min(F.transform("died", lambda one: one.last_ms)).alias("silent_from_ms"),
-        F.aggregate("died", F.lit(0).cast("long"), lambda total, one: total + _silent_ms(one, start_ms)).alias(
-            "silent_partition_ms"
-        ),
-        F.col("end.time_ms").alias("end_ms"),
-        F.coalesce("end.cause", "last.cause").alias("cause"),
-        *(trigger[field].alias(f"trigger_{name}") for name, field in _TRIGGER.items()),
-        trigger["reason"].alias("reason"),
-        F.coalesce("end.join_phase_ms", F.when(emptied, F.col("end.took_ms"))).alias("join_phase_ms"),
-        F.coalesce("end.sync_phase_ms", F.when(emptied, F.lit(0))).alias("sync_phase_ms"),
-        F.col("end.took_ms").alias("took_ms"),
-        F.size("had").alias("members_before"),
-        F.size("after").alias("members_after"),
-        F.size(F.array_except("after", "had")).alias("members_joined"),
-        F.size(F.array_except("had", "after")).alias("members_left"),
-        *(_moved(name) for name in ("kept", "moved", "gained", "lost")),
-        "failed_attempts",
-        F.lit(EVENTS_LOG).alias("source"),
-        F.lit(1.0).alias("confidence"),
-        F.col("end.leader").alias("leader"),
-        F.coalesce(F.contains("end.protocol", F.lit("cooperative")), F.lit(False)).alias("is_cooperative"),
+    had = end["before"] if not is_emptied else None if before is None else _ids(before)
+    return {
+        "generation": end["generation"],
+        "before_generation": None if now.first is None else now.first["generation"],
+        **dict.fromkeys(("start_ms", "start_earliest_ms", "start_latest_ms"), start_ms),
+        **_named(now, before, start_ms),
+        "end_ms": end["time_ms"],
+        "cause": end["cause"] if end["cause"] is not None else last["cause"],
+        **{f"trigger_{name}": trigger.get(field) for name, field in _TRIGGER.items()},
+        "reason": trigger.get("reason"),
+        "join_phase_ms": took_ms if end["join_phase_ms"] is None and is_emptied else end["join_phase_ms"],
+        "sync_phase_ms": 0 if end["sync_phase_ms"] is None and is_emptied else end["sync_phase_ms"],
+        "took_ms": took_ms,
+        "members_before": None if had is None else len(had),
+        "members_after": len(after),
+        "members_joined": None if had is None else len(set(after) - set(had)),
+        "members_left": None if had is None else len(set(had) - set(after)),
+        **_moved(end, before),
+        "failed_attempts": now.failed,
+        "source": EVENTS_LOG,
+        "confidence": 1.0,
+        "leader": end["leader"],
+        "is_cooperative": "cooperative" in (end["protocol"] or ""),
+    }
+
+
+def _ids(end: _Event) -> list[str | None]:
+    return [one["member"] for one in end["held"] or ()]
+
+
+def _named(now: _Round, before: _Event | None, start_ms: int | None) -> _Row:
+    """Who came, who went, and who died."""
+    came, went = (
+        [
+            one["member"]["client_id"]
+            for one in now.named[kind]
+            if one["member"] and one["member"]["client_id"] is not None
+        ]
+        for kind in (kinds.MEMBER_JOINED, kinds.MEMBER_LEFT)
     )
+    died = [_dead(one, () if before is None else before["held"] or ()) for one in now.named[kinds.MEMBER_EXPIRED]]
+    known_ms = [one["last_ms"] for one in died if one["last_ms"] is not None]
+    return {
+        "came": came,
+        "went": went,
+        "died": died,
+        "silent_from_ms": min(known_ms, default=None),
+        "silent_partition_ms": sum(_silent_ms(one, start_ms) for one in died),
+    }
 
 
-def _moved(name: str) -> Column:
-    total = F.aggregate("end.moves", F.lit(0), lambda total, one: total + one[name])
-    emptied = F.col("lost_all") if name == "lost" else F.when(F.col("lost_all").isNotNull(), 0)
-    return F.coalesce(total, emptied).alias(name)
+def _dead(one: _Event, held: Sequence[_Event]) -> _Row:
+    """One who died, with how many partitions it had: its own event does not tell it."""
+    member = one["member"] or {}
+    who = {name: member.get(field) for name, field in _TRIGGER.items()}
+    its = (
+        other["partitions"]
+        for other in held
+        if (other["member"] is not None and other["member"] == who["member_id"])
+        or (other["instance"] is not None and other["instance"] == who["instance_id"])
+    )
+    return {**who, "last_ms": member.get("heard"), "end_ms": one["time_ms"], "partitions": next(its, 0) or 0}
 
 
-def _owned() -> Column:
-    """How many partitions the members of a completed rebalance have; null if the event does not have it."""
-    return _count(F.flatten(F.transform("members", lambda one: one.assignment)))
+def _silent_ms(one: _Row, until_ms: int | None) -> int:
+    """How long what a dead member had was not read before the rebalance began, summed over the partitions."""
+    if until_ms is None or one["last_ms"] is None:
+        return 0
+    return int(one["partitions"] * max(until_ms - one["last_ms"], 0))
+
+
+def _moved(end: _Event, before: _Event | None) -> _Row:
+    """What became of the partitions. Where nobody is left, all that the members before had are lost."""
+    if end["moves"] is not None:
+        return {name: sum(one[name] for one in end["moves"]) for name in ("kept", "moved", "gained", "lost")}
+    held = None if before is None or end["held"] is not None else before["held"]
+    if held is None or any(one["partitions"] is None for one in held):
+        return dict.fromkeys(("kept", "moved", "gained", "lost"))
+    return {"kept": 0, "moved": 0, "gained": 0, "lost": sum(one["partitions"] for one in held)}
