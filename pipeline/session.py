@@ -39,6 +39,15 @@ LOCAL: Final = {
 }
 """On one machine, unless told otherwise."""
 
+UNSEEN_PLANS: Final = {
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "100",
+    "spark.sql.debug.maxToStringFields": "2",
+}
+"""For a session in which nobody asks Spark for its plans: it writes each out, for a page that is not served. Of a small
+log that is a seventh of the time that plans take.
+"""
+
 ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # what other programs than Spark read too
@@ -79,9 +88,6 @@ LITTLE: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
-    # for a page that is not served: a seventh of the time that plans take
-    "spark.sql.maxPlanStringLength": "100",
-    "spark.sql.debug.maxToStringFields": "2",
 }
 """For a log so small that what is done with it costs less than to prepare it: code is not written for each plan, and
 not compiled well; nothing is spread over tasks. Half the CPU time of an analysis of 14,000 rows (98 s to 49 s, both

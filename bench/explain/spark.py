@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from bench.measure import cpu_s, resident_mb
-from muster.pipeline.session import open_session
+from muster.pipeline.session import UNSEEN_PLANS, open_session
 from tests.pipeline.jars import CONNECTOR
 
 CORES: Final = 2
@@ -80,7 +80,8 @@ class Bench:
 
     def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
         self.folder = folder
-        found = {"spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true", **(settings or {})}
+        # as `muster analyze` has it
+        found = {**UNSEEN_PLANS, "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true", **(settings or {})}
         if connector := CONNECTOR.all():
             found["spark.jars"] = ",".join(map(str, connector))
         self.spark: SparkSession = open_session(f"local[{CORES}]", found)

@@ -16,7 +16,7 @@ from muster.pipeline.follow_options import Follow
 from muster.pipeline.formats import DELTA
 from muster.pipeline.output import check_place
 from muster.pipeline.progress import quiet
-from muster.pipeline.session import open_session, told_in_full
+from muster.pipeline.session import UNSEEN_PLANS, open_session, told_in_full
 from muster.pipeline.sources.cluster import bounds, knock
 from muster.pipeline.sources.segment_files import NoSource
 from muster.pipeline.sources.segments import Reading
@@ -33,7 +33,7 @@ def follow(asked: Arguments, how: Follow) -> int:
     line = StatusLine()
     with ends_on_signals(stopped):
         line("starting Spark …")
-        settings = {"spark.ui.showConsoleProgress": "false", **told_in_full(asked.verbose)}
+        settings = {"spark.ui.showConsoleProgress": "false", **told_in_full(asked.verbose), **UNSEEN_PLANS}
         with quiet(asked.verbose):
             spark = open_session(asked.master, settings | (EXTENSION if how.table_format == DELTA else {}))
         try:
