@@ -12,7 +12,7 @@ import pytest
 from muster.coordinator.properties.lookup import BROKER, MUSTER, TOPIC
 from tests.test_repo import ROOT
 
-NO_NUMBER = {"Kafka's protocol", "`slices.py` Thread"}
+NO_NUMBER = {"Kafka's protocol", "`slices/workers.py` Thread"}
 FILE = re.compile(r"`((?:\w+/)*\w+)\.py`((?:,? [A-Z_]{4,})+)")
 NAME = re.compile(r"[A-Z_]{4,}")
 PROPERTY = re.compile(r"`((?:\w+\.)+\w+)`")

@@ -1,8 +1,5 @@
-"""Large work in slices, so that one request does not keep the others waiting.
+"""What runs jobs: at once, and in the next turns of the event loop those that take longer than a slice.
 
-A job is a generator. It yields None where it may be interrupted (after a step of microseconds up to a millisecond, with
-nothing half done), an `Apart` for work in a thread, whose result it gets, or a `Later` for a result that comes by a
-call. `Slices` runs it at once, and continues it in the next turns of the event loop if it takes longer than a slice.
 All jobs together get one slice in each turn. If the owner of a job has gone, the job is closed at its next step. A
 small job costs no turn, no thread and no timer.
 
@@ -13,13 +10,14 @@ pieces are counted and not timed, and a server that stops writes all of them.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.slices.jobs import Apart, Job, Later
+from muster.coordinator.slices.workers import AtOnce, Worker
 
 SLICE_MS: Final = 10
 """What all jobs together may take of one turn of the event loop."""
@@ -28,46 +26,7 @@ SHARE_MS: Final = 2
 MANY_STEPS: Final = 2_000
 """A job of more steps is large, and so is the answer made of its result."""
 
-COUNTED_AT_ONCE: Final = 500
-"""Keys that are counted in one step."""
-
 T = TypeVar("T")
-K = TypeVar("K")
-
-
-class Apart:
-    """Work for the thread: a pure function of objects that do not change. The job gets its result or error."""
-
-    __slots__ = ("work",)
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self.work = work
-
-
-class Later:
-    """A result that comes by a call: now, or at any time. A job that yields it gets what it was called with."""
-
-    __slots__ = ("_resume", "is_there", "value")
-
-    def __init__(self) -> None:
-        self.is_there = False
-        self.value: Any = None
-        self._resume: Callable[[], object] | None = None
-
-    def __call__(self, value: Any) -> None:
-        """Here it is; called once."""
-        self.is_there = True
-        self.value = value
-        resume, self._resume = self._resume, None
-        if resume is not None:
-            resume()
-
-    def when_there(self, resume: Callable[[], object]) -> None:
-        """Call back when it comes."""
-        self._resume = resume
-
-
-Job = Generator[Apart | Later | None, Any, T]
 
 
 class Owner(Protocol):
@@ -79,157 +38,6 @@ class Owner(Protocol):
 
     def fault(self, error: Exception) -> None:
         """A job failed by a fault of the program."""
-
-
-class Worker(Protocol):
-    """Does work that would take too long on the event loop."""
-
-    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        """Do `work`, then on the event loop `done(result, error)`: one of them is None, or both."""
-
-    def close(self) -> None:
-        """Finish the running work, and begin no other."""
-
-
-class Thread:
-    """A `Worker` of one thread, started for the first work. Large requests run one after the other, so that only one
-    takes memory.
-    """
-
-    def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
-        """`post`: runs a callable on the event loop soon, from any thread (`loop.call_soon_threadsafe`)."""
-        self._post = post
-        self._executor: ThreadPoolExecutor | None = None
-        self._closed = False
-
-    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        """See `Worker`."""
-        if self._closed:
-            return
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(1, thread_name_prefix="muster-large")
-        self._executor.submit(self._run, work, done)
-
-    def _run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        result, error = outcome(work)
-        if not self._closed:
-            self._post(lambda: done(result, error))
-
-    def close(self) -> None:
-        """See `Worker`."""
-        self._closed = True
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=True, cancel_futures=True)
-
-
-class AtOnce:
-    """A `Worker` that does its work where it is: in memory, in tests, in virtual time."""
-
-    def run(self, work: Callable[[], Any], done: Callable[[Any, Exception | None], object]) -> None:
-        """See `Worker`."""
-        done(*outcome(work))
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-
-def outcome(work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """Do it: (result, None) or (None, error)."""
-    try:
-        return work(), None
-    except Exception as error:  # noqa: BLE001 - the caller gets it
-        return None, error
-
-
-def at_once(job: Job[T]) -> T:
-    """Run a job to its end at once: at a start, when no client waits. It must not wait for a result."""
-    value: Any = None
-    while True:
-        try:
-            asked = job.send(value)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        value = None
-        if isinstance(asked, Apart):
-            value = asked.work()
-        elif asked is not None:
-            if not asked.is_there:
-                raise RuntimeError("a job that is done at once has to wait for another one")
-            value = asked.value
-
-
-async def to_its_end(slices: Slices, job: Job[T]) -> T:
-    """The result of a job that is done in slices. Raises what the job raises."""
-    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-    def guarded() -> Job[None]:
-        try:
-            result = yield from job
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it
-            if not done.done():
-                done.set_exception(error)
-        else:
-            if not done.done():
-                done.set_result(result)
-
-    slices.run(guarded(), lambda _: None, _Nobody())
-    return await done
-
-
-class _Nobody:
-    """Of a job that is waited for elsewhere."""
-
-    closed = False
-
-    def fault(self, error: Exception) -> None:
-        raise error
-
-
-def counting(keys: Iterable[K]) -> Job[Counter[K]]:
-    """How often each of many comes."""
-    counts: Counter[K] = Counter()
-    for number, key in enumerate(keys):
-        counts[key] += 1
-        if not number % COUNTED_AT_ONCE:
-            yield None
-    return counts
-
-
-class OneByOne:
-    """Jobs that must not run at the same time: each begins when the one before has ended."""
-
-    __slots__ = ("_is_busy", "_waiting")
-
-    def __init__(self) -> None:
-        self._is_busy = False
-        self._waiting: deque[Later] = deque()
-
-    def run(self, job: Job[T]) -> Job[T]:
-        """`job`, when its turn has come; in the order of the calls."""
-        if self._is_busy:
-            turn = Later()
-            self._waiting.append(turn)
-            try:
-                yield turn
-            except GeneratorExit:
-                if turn in self._waiting:
-                    self._waiting.remove(turn)
-                else:
-                    self._pass_on()
-                raise
-        self._is_busy = True
-        try:
-            return (yield from job)
-        finally:
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        # the first that waits is next: no other job comes between
-        self._is_busy = bool(self._waiting)
-        if self._waiting:
-            self._waiting.popleft()(None)
 
 
 class _Running:
@@ -421,3 +229,30 @@ def _take(running: _Running, later: Later) -> None:
         running.error = value.error
     else:
         running.value = value
+
+
+async def to_its_end(slices: Slices, job: Job[T]) -> T:
+    """The result of a job that is done in slices. Raises what the job raises."""
+    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def guarded() -> Job[None]:
+        try:
+            result = yield from job
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(result)
+
+    slices.run(guarded(), lambda _: None, _Nobody())
+    return await done
+
+
+class _Nobody:
+    """Of a job that is waited for elsewhere."""
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        raise error
