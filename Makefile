@@ -80,13 +80,14 @@ torture-cluster: venv ## stock clients while the processes over one PostgreSQL, 
 torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')
 	$(BIN)/python -m tests.torture.storage $(ARGS)
 
-lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules and drawn tables up to date
+lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules and drawn tables up to date, width of the prose
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p muster -p tools -p bench
 	PYTHONPATH=. $(BIN)/lint-imports --no-cache
 	PYTHONPATH=. $(BIN)/python -m tools.codec.generate --check
 	PYTHONPATH=. $(BIN)/python -m tools.diagrams.draw --check
+	$(BIN)/python -m tools.prose
 
 format: venv ## let ruff format and mend
 	$(BIN)/ruff format .
