@@ -113,6 +113,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="have this user of SCRAM; NAME:@FILE for a password in a file; one that is there stays; repeatable",
     )
     serve.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="tell figures of the server over HTTP, as Prometheus reads them, at /metrics (docs/metrics.md); port 0: a "
+        "free one, see the log",
+    )
+    serve.add_argument(
         "--control",
         metavar="HOST:PORT",
         help="let tests control the server over HTTP: faults, virtual time, groups, nodes (docs/rehearsal.md); port 0: "

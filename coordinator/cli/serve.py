@@ -47,6 +47,10 @@ def serve(options: argparse.Namespace) -> int:
     if isinstance(control, str):
         print(f"muster serve: {control}", file=sys.stderr)
         return 2
+    metrics = _metrics(options)
+    if isinstance(metrics, str):
+        print(f"muster serve: {metrics}", file=sys.stderr)
+        return 2
     if options.check:
         return _check(config, options)
     from muster.coordinator.server_log import output
@@ -62,7 +66,7 @@ def serve(options: argparse.Namespace) -> int:
         stdout.put(f"muster ready {show(host, port)}")
 
     try:
-        status, last_words = _run(config, options, ready, control)
+        status, last_words = _run(config, options, ready, control, metrics)
     except Exception:  # noqa: BLE001 - said as the interpreter would, but behind all that was logged
         status, last_words = 1, traceback.format_exc().rstrip("\n")
     if last_words:
@@ -107,6 +111,20 @@ def _control(options: argparse.Namespace) -> tuple[str, int, str | None] | str |
     return host, port, token
 
 
+def _metrics(options: argparse.Namespace) -> tuple[str, int] | str | None:
+    """Host and port where figures are told; None: nowhere. A text says what is wrong with what is asked."""
+    if options.metrics is None:
+        return None
+    if options.control is not None:
+        return "--metrics is for a server in use, --control for one under test; give one"
+    from muster.coordinator.config.listeners import parse_address
+
+    try:
+        return parse_address(options.metrics, "--metrics")
+    except ConfigError as error:
+        return str(error)
+
+
 def _check(config: Config, options: argparse.Namespace) -> int:
     from muster.coordinator.cli.serve_check import mistakes, sentences
 
@@ -138,6 +156,7 @@ def _run(
     options: argparse.Namespace,
     ready: Callable[[str, int], None],
     control: tuple[str, int, str | None] | None,
+    metrics: tuple[str, int] | None,
 ) -> tuple[int, str]:
     """The exit status, and what stood in the way."""
     import structlog
@@ -153,13 +172,18 @@ def _run(
         for line in files_of_others(config, options.config):
             structlog.get_logger("muster.config").warning(line.removeprefix("warning: "))
     if options.cluster is not None:
-        return _run_cluster(config, options, ready)
+        return _run_cluster(config, options, ready, metrics)
     serve: server.Serve = server.serve
     if control is not None:
         # imported here: only servers under test have one
         from muster.coordinator.rehearsal.http.serving import serving
 
         serve = serving(*control, starts_frozen=options.virtual_time)
+    elif metrics is not None:
+        # imported here: most servers are not asked for figures
+        from muster.coordinator.server import figures
+
+        serve = figures.serving(*metrics)
     try:
         return server.run(config, ready, serve), ""
     except LogError as error:
@@ -173,7 +197,9 @@ def _run(
         return 130, ""
 
 
-def _run_cluster(config: Config, options: argparse.Namespace, ready: Callable[[str, int], None]) -> tuple[int, str]:
+def _run_cluster(
+    config: Config, options: argparse.Namespace, ready: Callable[[str, int], None], metrics: tuple[str, int] | None
+) -> tuple[int, str]:
     """As `_run`, with the log in a database."""
     from muster.coordinator.database.missing import MissingExtra, check
 
@@ -189,7 +215,8 @@ def _run_cluster(config: Config, options: argparse.Namespace, ready: Callable[[s
     from muster.coordinator.log.errors import LogError
 
     try:
-        return server.run(config, ready, serving(options.cluster, options.cluster_name, options.data_dir)), ""
+        serve = serving(options.cluster, options.cluster_name, options.data_dir, metrics)
+        return server.run(config, ready, serve), ""
     except (StoreRefused, CopyRefused, LogError) as error:
         return 1, f"muster serve: {error}"
     except OSError as error:

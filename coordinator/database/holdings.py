@@ -13,6 +13,7 @@ import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.database import copy
+from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.shipper import Shipper
 from muster.coordinator.database.store import Store, StoreAway
 from muster.coordinator.log import DamagedLog, LogOffline, Storage
@@ -57,6 +58,7 @@ class Holdings:
         arrived: Callable[[str, int], object],
         follow: Callable[[], Awaitable[object]],
         slices: Slices,
+        figures: ClusterFigures | None = None,
     ) -> None:
         """`arrived(topic, partition)` is called when a partition can be served; `follow()` lives by all that was
         decided, and raises the errors of the store.
@@ -70,6 +72,7 @@ class Holdings:
         self._arrived = arrived
         self._follow = follow
         self._slices = slices
+        self._figures = figures or ClusterFigures()
         self._coming: dict[tuple[bytes, int], _Wanted] = {}
         self._damaged: dict[tuple[bytes, int], _Wanted] = {}
         """What does not hold together in the database: it is not tried again in this term of leadership."""
@@ -146,7 +149,7 @@ class Holdings:
 
     async def _fetch_some(self) -> None:
         while self._waiting and not self._shipper.has_ended:
-            wanted = self._waiting.pop(0)
+            wanted, since_ms = self._waiting.pop(0), self._clock.mono_ms()
             try:
                 is_here = await self._fetch(wanted)
             except (StoreAway, OSError) as error:
@@ -162,6 +165,8 @@ class Holdings:
                 self._shipper.failed(f"{wanted.topic}-{wanted.partition} cannot be fetched: {error}")
             else:
                 if is_here:
+                    self._figures.takeovers += 1
+                    self._figures.takeovers_ms += self._clock.mono_ms() - since_ms
                     self._arrived(wanted.topic, wanted.partition)
 
     def _is_damaged(self, wanted: _Wanted, damage: DamagedLog) -> None:

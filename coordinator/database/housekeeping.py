@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
 from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.shipper import Shipper
@@ -44,6 +45,7 @@ class Housekeeping:
         keeper: MetadataKeeper,
         clock: Clock,
         settings: ClusterSettings,
+        figures: ClusterFigures,
     ) -> None:
         """`store`: not the one that the turns go through."""
         self._seat = seat
@@ -52,6 +54,7 @@ class Housekeeping:
         self._keeper = keeper
         self._clock = clock
         self._settings = settings
+        self._figures = figures
         self.part_records = PART_RECORDS
         self._clean_ms = self._look_ms = 0
         self._end_offset = keeper.began_at
@@ -134,6 +137,7 @@ class Housekeeping:
         if not await self._store.commit_snapshot(node_id, epoch, whole):
             return
         self._see(whole, bytes_then)
+        self._figures.snapshots += 1
         log.info("the metadata log has a snapshot", end_offset=whole.end_offset, parts=count, bytes=size,
                  took_ms=self._clock.mono_ms() - now.mono_ms)  # fmt: skip
 

@@ -16,6 +16,7 @@ import structlog
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.cluster.image import NO_BROKER, Broker, ClusterImage, Endpoint, Leader
+from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.holdings import Holdings
 from muster.coordinator.database.housekeeping import Housekeeping
 from muster.coordinator.database.mailbox import Mailbox
@@ -66,6 +67,7 @@ class Membership:
         keeper: MetadataKeeper,
         clock: Clock,
         settings: ClusterSettings,
+        figures: ClusterFigures | None = None,
     ) -> None:
         """`store`: not the one that the turns go through."""
         self._storage = storage
@@ -73,7 +75,8 @@ class Membership:
         self.seat = seat
         self.keeper = keeper
         self.peers = Mailbox(seat.node_id, store, clock)
-        self.housekeeping = Housekeeping(seat, store, shipper, keeper, clock, settings)
+        self._figures = figures or ClusterFigures()
+        self.housekeeping = Housekeeping(seat, store, shipper, keeper, clock, settings, self._figures)
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -109,7 +112,7 @@ class Membership:
         node_id = self.seat.node_id
         self.holdings = Holdings(
             node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived, self.keeper.follow,
-            slices,
+            slices, self._figures,
         )  # fmt: skip
         topics.moved = self.moved
         state = topics.state
@@ -196,6 +199,11 @@ class Membership:
     def leaders(self) -> Mapping[str, Sequence[Leader]]:
         """Of the partitions of each topic, by its name."""
         return self._topics.open.leaders
+
+    @property
+    def live_count(self) -> int:
+        """How many brokers live, as the metadata log says."""
+        return len(leadership.living(self._topics.state))
 
     # -- what clients ask of the controller
 

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Coroutine
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +27,56 @@ from muster.coordinator.server import SWITCH_S, THIS_MACHINE, stopping_at_signal
 log = structlog.get_logger("muster.cluster")
 
 
-def serving(url: str, name: str, directory: Path | None) -> Callable[[Config, Any], Coroutine[Any, Any, None]]:
+def serving(
+    url: str, name: str, directory: Path | None, metrics: tuple[str, int] | None = None
+) -> Callable[[Config, Any], Coroutine[Any, Any, None]]:
     """What `server.run` is given in the place of its own `serve`. `directory`: where the copy is made; None: one that
-    is removed at the end.
+    is removed at the end. `metrics`: host and port where figures are told; None: nobody asks for any.
     """
-    return partial(_serve, url, name, directory)
+    return partial(_serve, url, name, directory, metrics)
 
 
 async def _serve(
-    url: str, name: str, directory: Path | None, config: Config, ready: Callable[[str, int], None]
+    url: str,
+    name: str,
+    directory: Path | None,
+    metrics: tuple[str, int] | None,
+    config: Config,
+    ready: Callable[[str, int], None],
 ) -> None:
     if directory is not None:
-        await _serve_from(url, name, directory, config, ready)
+        await _serve_from(url, name, directory, metrics, config, ready)
         return
     with tempfile.TemporaryDirectory(prefix="muster-cluster-") as made:
-        await _serve_from(url, name, Path(made), config, ready)
+        await _serve_from(url, name, Path(made), metrics, config, ready)
 
 
-async def _serve_from(url: str, name: str, directory: Path, config: Config, ready: Callable[[str, int], None]) -> None:
+async def _serve_from(
+    url: str,
+    name: str,
+    directory: Path,
+    metrics: tuple[str, int] | None,
+    config: Config,
+    ready: Callable[[str, int], None],
+) -> None:
     stop = stopping_at_signals()
     lease_ms = config.settings(ClusterSettings).broker_session_timeout_ms
     store, questions = [PostgresStore(url, name, timeout_ms=lease_ms // 3) for _ in range(2)]
     machine = THIS_MACHINE
     clock = machine.clock()
+    told: Any = None
+    if metrics is not None:
+        # imported here: most nodes are not asked for figures
+        told = import_module("muster.coordinator.database.told").Told(clock, *metrics)
+        await told.start()
 
     def make_term() -> Term:
-        return Term(config, store, questions, machine, clock, directory, loaded=gc.freeze)
+        if told is None:
+            return Term(config, store, questions, machine, clock, directory, loaded=gc.freeze)
+        return Term(
+            config, store, questions, machine, clock, directory,
+            open_server=told.open_server, loaded=gc.freeze, figures=told.of_cluster,
+        )  # fmt: skip
 
     def serves(server: Any) -> None:
         collector.begin()
@@ -64,6 +89,8 @@ async def _serve_from(url: str, name: str, directory: Path, config: Config, read
     try:
         await node.live(make_term, stop, serves)
     finally:
+        if told is not None:
+            await told.stop()
         await store.close()
         await questions.close()
     log.info("stopped")

@@ -246,6 +246,12 @@ class ShippedLog:
             most -= len(row.data)
         return next_offset, most
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What was not taken yet."""
+        held = sum(len(row.data) for row in self._held)
+        return held if self._is_closed else held + sum(segment.size for segment in self._unsent) - self._position
+
     def _next_row(self) -> BatchRow | None:
         if self._held:
             return self._held.popleft()

@@ -15,6 +15,7 @@ from typing import Final
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.lease import Lease, Outcome, outcome
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
 from muster.coordinator.database.store import (
@@ -96,6 +97,7 @@ class Shipper:
         known: Callable[[], int],
         follow: Callable[[int], Awaitable[object]],
         lost: Callable[[str], object] = lambda _: None,
+        figures: ClusterFigures | None = None,
     ) -> None:
         """`storage`: where the copies are; `run_job(job, done)`: does what works on files, in a thread; `known`: how
         much of the metadata log this node lives by; `follow(needs)` comes back when that is so much, and the logs that
@@ -112,6 +114,7 @@ class Shipper:
         self._known_metadata = known
         self._follow = follow
         self._lost = lost
+        self._figures = figures or ClusterFigures()
         self.failure = ""
         """Why the seat is lost."""
         self._logs: dict[tuple[bytes, int], LogRow] = {}
@@ -240,6 +243,9 @@ class Shipper:
         """The node must give up: what it has cannot be relied on, or it may not serve."""
         if not self.failure and not self._ended:
             self.failure = what
+            self._figures.seats_lost += 1
+            self._figures.away_ms += self.away_for_ms
+            self._away_since_ms = -1
             _logger.error("the seat is lost", node=self.node_id, epoch=self.epoch, reason=what,
                           what="this node answers nobody any more, and begins anew")  # fmt: skip
             self._end()
@@ -395,6 +401,11 @@ class Shipper:
         self.turn = turn
         self.lease.extended(sent_ms)
         self._is_back()
+        figures = self._figures
+        figures.turns += 1
+        figures.turns_retried += attempt > 0
+        figures.turns_ms += self._clock.mono_ms() - first_ms
+        figures.bytes += sum(len(row.data) for row in changes.batches)
         return True
 
     async def _is_open(self, turn: int) -> bool:
@@ -425,5 +436,18 @@ class Shipper:
 
     def _is_back(self) -> None:
         if self._away_since_ms >= 0:
-            _logger.info("the database answers again", after_ms=self._clock.mono_ms() - self._away_since_ms)
+            _logger.info("the database answers again", after_ms=self.away_for_ms)
+            self._figures.away_ms += self.away_for_ms
             self._away_since_ms = -1
+
+    # -- what is told of it
+
+    @property
+    def away_for_ms(self) -> int:
+        """How long the database is away; 0: it is not."""
+        return 0 if self._away_since_ms < 0 else max(self._clock.mono_ms() - self._away_since_ms, 1)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What no turn has taken yet."""
+        return sum(log.waiting_bytes for log in self._wanted)

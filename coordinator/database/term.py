@@ -15,6 +15,7 @@ import structlog
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
 from muster.coordinator.database import copy
+from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.lease import Lease
 from muster.coordinator.database.membership import Membership
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
@@ -82,6 +83,7 @@ class Term:
         *,
         open_server: Callable[..., Any] = Server,
         loaded: Callable[[], object] = lambda: None,
+        figures: ClusterFigures | None = None,
     ) -> None:
         """`store`: for turns; `questions`: the same database, for all else. `directory`: where the copies are made;
         None: in memory. `open_server`: makes the server, for tests.
@@ -94,9 +96,10 @@ class Term:
         self._clock = clock
         self._directory = directory
         self._loaded = loaded
+        self._figures = figures or ClusterFigures()
         self.lost = asyncio.Event()
         self.server: Any = None
-        self._shipper: Shipper
+        self.shipper: Shipper
         self.membership: Membership
         self._keeper: MetadataKeeper
         self._turns: asyncio.Task[None]
@@ -116,7 +119,7 @@ class Term:
         copy.begin(storage, keeper.began_at, rows, identity, seat.node_id)
         post = asyncio.get_running_loop().call_soon_threadsafe
         self._files = self._machine.workers(post, 1)
-        shipper = self._shipper = Shipper(
+        shipper = self.shipper = Shipper(
             self._store,
             self._clock,
             storage,
@@ -126,10 +129,13 @@ class Term:
             known=lambda: keeper.known,
             follow=keeper.follow_to,
             lost=self._on_lost,
+            figures=self._figures,
         )
         keeper.lost = shipper.failed
         settings = self._config.settings(ClusterSettings)
-        self.membership = Membership(seat, self._questions, storage, shipper, keeper, self._clock, settings)
+        self.membership = Membership(
+            seat, self._questions, storage, shipper, keeper, self._clock, settings, self._figures
+        )
         self._turns = asyncio.create_task(shipper.run())
         config = shallow_copy(self._config)
         config.data_dir, config.cluster_id, config.node_id = self._directory, identity.cluster_id, seat.node_id
@@ -144,6 +150,8 @@ class Term:
                 raise StoreAway(error.message) from error
             raise
         self._following = asyncio.create_task(self._follow())
+        self._figures.term = self
+        self._figures.seats_taken += 1
         _logger.info("this node serves", node=seat.node_id, epoch=seat.epoch, metadata_offset=keeper.known,
                      took_ms=self._clock.mono_ms() - began_ms)  # fmt: skip
 
@@ -152,7 +160,7 @@ class Term:
             await self.membership.run()
         except Exception as error:  # whatever it is: who does not know what others decide may not go on
             _logger.error("the metadata log cannot be followed", exc_info=error)
-            self._shipper.failed(f"the metadata log cannot be followed: {error}")
+            self.shipper.failed(f"the metadata log cannot be followed: {error}")
 
     def _on_lost(self, _: str) -> None:
         self.lost.set()
@@ -161,6 +169,7 @@ class Term:
         """Give up: let others lead (`hands_over`), stop serving, bring what is left; whether all that was acknowledged,
         and all else, is there.
         """
+        self._figures.term = None
         await self._while_held(self._stop_following(hands_over=hands_over))
         if self._following is not None:
             self._following.cancel()
@@ -169,9 +178,9 @@ class Term:
         await self.membership.stop_fetching()
         if self.server is not None:
             await self.server.stop()
-        self._shipper.stop()
+        self.shipper.stop()
         await self._turns
-        whole = await self._shipper.drain()
+        whole = await self.shipper.drain()
         self._files.close()
         return whole
 

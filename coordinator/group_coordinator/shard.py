@@ -264,6 +264,12 @@ class GroupShard:
         core = self.runtime.core
         return () if core is None else core.state.groups
 
+    def group_states(self) -> Iterator[tuple[str, str]]:
+        """Type and state of each; what comes or goes while they are looked at may be among them or not."""
+        core = self.runtime.core
+        for group in [] if core is None else list(core.state.groups.values()):
+            yield group.kind, group.state
+
     def committed(self, group_id: str) -> Mapping[str, Collection[int]]:
         """The partitions, by topic, of which a group has committed offsets; none out of office."""
         core = self.runtime.core

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -22,8 +22,10 @@ def warn_restless(event: Event) -> None:
 class Observers:
     """What a shard knows as its `Observer`."""
 
-    def __init__(self, journal: Journal | None) -> None:
+    def __init__(self, journal: Journal | None, told: Callable[[Sequence[Event]], object] | None = None) -> None:
+        """`told`: is told of the events besides."""
         self.journal = journal
+        self._told = told
 
     def tell(self, happened: Sequence[Event], now: Now) -> None:
         """To the journal first, because it must not lose any."""
@@ -31,6 +33,8 @@ class Observers:
             self.journal.tell(happened, now)
         for event in happened:
             log_event(event)
+        if self._told is not None:
+            self._told(happened)
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """For the journal: the server's log tells of all shards at once."""

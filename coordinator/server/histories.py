@@ -5,11 +5,13 @@ All nodes of a process share it: whoever leads a partition goes on where the las
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.observers import Observers, warn_restless
 from muster.coordinator.observe.settings import ObserveSettings
@@ -20,7 +22,15 @@ from muster.coordinator.topics.topics import Topics
 class Histories:
     """`of_groups` and `of_transactions` give the observer of a partition; each is made when it is first asked for."""
 
-    def __init__(self, settings: ObserveSettings, topics: Topics, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: ObserveSettings,
+        topics: Topics,
+        clock: Clock,
+        told: Callable[[Sequence[Event]], object] | None = None,
+    ) -> None:
+        """`told`: is told besides what happens in groups."""
+        self._told = told
         self._settings = settings
         self._topics = topics
         self._clock = clock
@@ -35,7 +45,7 @@ class Histories:
             if self._settings.muster_group_events_enable:
                 open_log = partial(self._topics.open.open_log, GROUP_EVENTS_TOPIC, index)
                 journal = Journal(index, open_log, self._clock, warn_restless)
-            found = self._observers[GROUP_EVENTS_TOPIC, index] = Observers(journal)
+            found = self._observers[GROUP_EVENTS_TOPIC, index] = Observers(journal, self._told)
         observers: Observers = found
         return observers
 

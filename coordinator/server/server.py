@@ -19,6 +19,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
 from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
 from muster.coordinator.group_coordinator.topic_hasher import TopicHasher
+from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.log import LogManager, LogSettings
 from muster.coordinator.machine import Machine
@@ -72,11 +73,13 @@ class Server:
         prepares: bool = True,
         loaded: Callable[[], object] = lambda: None,
         membership: Membership | None = None,
+        told: Callable[[Sequence[Event]], object] | None = None,
     ) -> None:
         """`machine`: see `machine`; `intercept`, `observer`, `prepares`: see `api.dispatch.Dispatcher`; `loaded` is
         called when all groups are, and when all transactional ids are. `membership`: this process is one node among
-        others, with which it shares the metadata log; None: it is alone.
+        others, with which it shares the metadata log; None: it is alone. `told`: is told what happens in groups.
         """
+        self._told = told
         self.config = config
         self.live = Live(config)
         self._loaded = loaded
@@ -201,7 +204,7 @@ class Server:
             keeper=None if self._membership is None else self._membership.keeper,
         )
         self.topics.load()
-        self._histories = Histories(config.settings(ObserveSettings), self.topics, self.clock)
+        self._histories = Histories(config.settings(ObserveSettings), self.topics, self.clock, self._told)
         await self._join(self._histories)
         self._reconfigured()
         self.topics.dynamic_configs.subscribe(self._reconfigured)

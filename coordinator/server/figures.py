@@ -1,0 +1,167 @@
+"""What a server counts and measures for who watches it (`muster serve --metrics`, docs/metrics.md). Nothing of it is
+there when nobody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from muster.coordinator.api.observer import AnsweredRequest
+from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.config import Config
+from muster.coordinator.groups.common.events import Event
+from muster.coordinator.observe.metrics import COUNTER, GAUGE, Metric, single
+from muster.coordinator.observe.metrics_server import MetricsServer
+from muster.coordinator.server.process import Serve, serve
+from muster.coordinator.server.server import Server
+from muster.coordinator.slices import Job, to_its_end
+from muster.protocol.api import UnknownApi, api
+from muster.protocol.errors import error_name
+
+LOOK_MS: Final = 100
+"""How often it is looked whether the event loop is late."""
+LOOKS: Final = 600
+"""So many looks are a minute."""
+LOOKED_AT_ONCE: Final = 1_000
+"""Groups or partitions that are counted in one step."""
+
+
+def _api_name(key: int) -> str:
+    try:
+        return api(key).name
+    except UnknownApi:
+        return str(key)
+
+
+class ServerFigures:
+    """Of one process, also when one server comes after the other in it. The `RequestObserver` of all of them."""
+
+    def __init__(self) -> None:
+        self.server: Server | None = None
+        """The one that runs."""
+        self._requests: Counter[int] = Counter()
+        self._request_us: Counter[int] = Counter()
+        self._errors: Counter[tuple[int, int]] = Counter()
+        self._events: Counter[str] = Counter()
+        self._late_ms: deque[int] = deque(maxlen=LOOKS)
+        self._late_in_all_ms = 0
+        self._timer: Timer | None = None
+
+    # ---- counting
+
+    def observe(self, request: AnsweredRequest) -> None:
+        """A request was answered."""
+        self._requests[request.api_key] += 1
+        self._request_us[request.api_key] += request.answered_us - request.arrived_us
+        for code, count in request.error_counts.items():
+            if code:
+                self._errors[request.api_key, code] += count
+
+    def happened(self, events: Sequence[Event]) -> None:
+        """In groups."""
+        for event in events:
+            self._events[event.kind] += 1
+
+    def watch(self, clock: Clock) -> None:
+        """Measure how late the event loop is, until `end`."""
+        due_ms = clock.mono_ms() + LOOK_MS
+
+        def look() -> None:
+            late_ms = max(clock.mono_ms() - due_ms, 0)
+            self._late_ms.append(late_ms)
+            self._late_in_all_ms += late_ms
+            self.watch(clock)
+
+        self._timer = clock.call_at(due_ms, look)
+
+    def end(self) -> None:
+        """Measure no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ---- telling
+
+    async def collect(self) -> list[Metric]:
+        """The figures of now. What has to be counted is counted in slices."""
+        found = list(self._counted())
+        server = self.server
+        if server is not None and server.nodes:
+            found.append(single("muster_connections", GAUGE, "Connections of clients.", server.connection_count()))
+            counting = asyncio.ensure_future(to_its_end(server.slices, _counting(server)))
+            done, _ = await asyncio.wait([counting], timeout=1)  # a server that stops counts no more
+            if done and counting.exception() is None:
+                found += counting.result()
+            counting.cancel()
+        return found
+
+    def _counted(self) -> Iterator[Metric]:
+        by_api = {(_api_name(key),): count for key, count in self._requests.items()}
+        yield Metric("muster_requests_total", COUNTER, "Requests that were answered.", by_api, ("api",))
+        seconds = {(_api_name(key),): us / 1e6 for key, us in self._request_us.items()}
+        about = "From a request's arrival to its answer, added up; with what it waited for."
+        yield Metric("muster_request_seconds_total", COUNTER, about, seconds, ("api",))
+        errors = {(_api_name(key), error_name(code)): count for (key, code), count in self._errors.items()}
+        about = "Error codes in answers."
+        yield Metric("muster_request_errors_total", COUNTER, about, errors, ("api", "error"))
+        about = "What happened in groups: rebalances, members that came and went (docs/events.md)."
+        events = {(kind,): count for kind, count in self._events.items()}
+        yield Metric("muster_group_events_total", COUNTER, about, events, ("kind",))
+        about = "How late the event loop was when it looked, ten times a second; added up."
+        yield single("muster_event_loop_late_seconds_total", COUNTER, about, self._late_in_all_ms / 1000)
+        about = "The most that the event loop was late in the last minute."
+        yield single("muster_event_loop_latest_seconds", GAUGE, about, max(self._late_ms, default=0) / 1000)
+
+
+def _counting(server: Server) -> Job[list[Metric]]:
+    groups: Counter[tuple[str, str]] = Counter()
+    seen = 0
+    for node in server.nodes:
+        for shard in node.routing.shards:
+            for group_type, state in shard.group_states():
+                groups[group_type, state] += 1
+                seen += 1
+                if not seen % LOOKED_AT_ONCE:
+                    yield None
+            yield None
+    led = 0
+    for topic in list(server.topics.by_name.values()):
+        led += sum(partition is not None for partition in topic.partitions)
+        yield None
+    return [
+        Metric("muster_groups", GAUGE, "Groups of which this process is the coordinator.", groups, ("type", "state")),
+        single("muster_topics", GAUGE, "Topics of the cluster.", len(server.topics.by_name)),
+        single("muster_partitions_led", GAUGE, "Partitions whose log this process has open, and leads.", led),
+    ]
+
+
+class _Beside(MetricsServer):
+    """The figures, and who tells them, beside a server."""
+
+    def __init__(self, host: str, port: int, figures: ServerFigures, server: Server) -> None:
+        super().__init__(host, port, figures.collect)
+        self._figures, self._of = figures, server
+
+    async def start(self) -> None:
+        """See `MetricsServer`."""
+        await super().start()
+        self._figures.watch(self._of.clock.machine)
+
+    async def stop(self) -> None:
+        """See `MetricsServer`."""
+        self._figures.end()
+        await super().stop()
+
+
+def serving(host: str, port: int) -> Serve:
+    """What `server.run` runs: the server as ever, with its figures told beside it."""
+
+    async def serve_it(config: Config, ready: Callable[[str, int], None]) -> None:
+        figures = ServerFigures()
+        server = figures.server = Server(config, loaded=gc.freeze, observer=figures, told=figures.happened)
+        await serve(config, ready, server, beside=_Beside(host, port, figures, server))
+
+    return serve_it

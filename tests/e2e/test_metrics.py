@@ -1,0 +1,129 @@
+"""`muster serve --metrics`: figures of a server, and of a node of a cluster, as docs/metrics.md has them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import urllib.request
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from muster.coordinator.cli import main
+from muster.coordinator.database import administration
+from muster.coordinator.database.store import Identity
+from tests.e2e.conftest import BOOTSTRAP, SERVER
+from tests.e2e.test_cluster import shut
+from tests.support.cluster_nodes import ClusterNode
+from tests.support.postgres import own_database
+from tests.support.servers import QUICK, MusterServer, free_port_pair
+
+pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="figures of Muster's own")
+DOCS = Path(__file__).parents[2] / "docs" / "metrics.md"
+LEASE_MS = 2_500
+
+
+def scrape(port: int) -> tuple[dict[str, tuple[str, str]], dict[str, float]]:
+    """Kind and description of each figure, and the values, by name and labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        lines = answer.read().decode().splitlines()
+    about = {line.split(" ", 3)[2]: line.split(" ", 3)[3] for line in lines if line.startswith("# HELP")}
+    kinds = {line.split(" ")[2]: line.split(" ")[3] for line in lines if line.startswith("# TYPE")}
+    values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if not line.startswith("#")}
+    return {name: (kinds[name], about[name]) for name in kinds}, values
+
+
+def documented() -> dict[str, tuple[str, str]]:
+    rows = re.findall(r"^\| `(muster_\w+)` \| (\w+) \|[^|]*\| (.*) \|$", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name: (kind, about) for name, kind, about in rows}
+
+
+def work(bootstrap: str) -> None:
+    """Some records, and a group that has read them, and is gone again."""
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for number in range(20):
+        producer.produce("orders", b"%d" % number, partition=number % 2)
+    assert producer.flush(30) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest",
+                         "enable.auto.commit": False, "log_level": 0})  # fmt: skip
+    consumer.subscribe(["orders"])
+    read = 0
+    while read < 20:
+        read += sum(one.error() is None for one in consumer.consume(20, 0.1))
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def check(values: dict[str, float]) -> None:
+    """What `work` leaves."""
+    assert values['muster_requests_total{api="OffsetCommit"}'] == 1
+    assert values['muster_requests_total{api="Produce"}'] >= 1
+    assert values['muster_request_seconds_total{api="JoinGroup"}'] > 0
+    assert values['muster_request_errors_total{api="JoinGroup",error="MEMBER_ID_REQUIRED"}'] == 1
+    assert values['muster_group_events_total{kind="rebalance_completed"}'] == 1
+    assert values['muster_group_events_total{kind="member_left"}'] == 1
+    assert values['muster_groups{type="classic",state="Empty"}'] == 1
+    assert values["muster_event_loop_latest_seconds"] < 30
+
+
+def test_figures_of_a_server(tmp_path: Path) -> None:
+    port = free_port_pair()
+    server = MusterServer(tmp_path, QUICK, arguments=["--metrics", f"127.0.0.1:{port}", "--topic", "orders:2"])
+    server.start()
+    try:
+        work(server.bootstrap)
+        told, values = scrape(port)
+    finally:
+        server.stop()
+    check(values)
+    assert told == {name: row for name, row in documented().items() if not name.startswith("muster_cluster_")}
+
+
+def test_figures_of_a_node_of_a_cluster(postgres: str, tmp_path: Path) -> None:
+    port = free_port_pair()
+    with own_database(postgres) as database:
+        asyncio.run(administration.init(database, "muster", Identity("of-the-test", "AAAAAAAAAAAAAAAAAAAAAQ")))
+        properties = {**QUICK, "broker.session.timeout.ms": str(LEASE_MS), "offsets.topic.num.partitions": "3"}
+        arguments = ["--cluster", database, "--metrics", f"127.0.0.1:{port}", "--topic", "orders:2"]
+        node = ClusterNode(tmp_path / "node", properties, arguments=arguments)
+        node.bootstrap = f"127.0.0.1:{free_port_pair()}"
+        node.begin()
+        try:
+            node.until_ready()
+            work(node.bootstrap)
+            told, values = scrape(port)
+            check(values)
+            assert told == documented()
+            of = {name.removeprefix("muster_cluster_"): value for name, value in values.items()}
+            assert (of["seat_held"], of["seats_taken_total"], of["seats_lost_total"], of["node_id"]) == (1, 1, 0, 1)
+            assert of["nodes"] == 1
+            assert of["turns_total"] > 0
+            assert of["bytes_total"] > 0
+            assert of["takeovers_total"] >= 5
+            assert of["metadata_offset"] > 0
+            assert 0 < of["lease_seconds"] <= LEASE_MS / 1000
+            asyncio.run(shut(postgres, database, is_shut=True))
+            try:
+                while values["muster_cluster_seat_held"]:
+                    told, values = scrape(port)
+            finally:
+                asyncio.run(shut(postgres, database, is_shut=False))
+            assert "muster_cluster_epoch" not in told
+            assert values["muster_cluster_seats_lost_total"] == 1
+            assert values["muster_cluster_database_away_seconds_total"] > 0
+            while not values["muster_cluster_seat_held"]:
+                told, values = scrape(port)
+            assert values["muster_cluster_seats_taken_total"] == 2
+            assert values["muster_topics"] > 0
+            assert values['muster_requests_total{api="OffsetCommit"}'] == 1
+        finally:
+            node.stop()
+
+
+def test_what_does_not_go_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--in-memory", "--metrics", "localhost:0", "--control", "localhost:0"]) == 2
+    assert "give one" in capsys.readouterr().err
+    assert main(["serve", "--in-memory", "--metrics", "here"]) == 2
+    assert "--metrics" in capsys.readouterr().err
