@@ -83,21 +83,27 @@ class ClusterImage(NamedTuple):
     def endpoint(self, broker_id: int, requester: Requester) -> Endpoint | None:
         """Where clients of the requester's listener reach a broker; None: they do not."""
         broker = self.brokers.get(broker_id)
-        if broker is None or broker.fenced:
-            return None
-        if broker_id == self.node_id:
+        return None if broker is None or broker.fenced else self._registered_endpoint(broker, requester)
+
+    def _registered_endpoint(self, broker: Broker, requester: Requester) -> Endpoint | None:
+        """Where it is, or was, reached by clients of the requester's listener; None: it has no such listener."""
+        if broker.broker_id == self.node_id:
             return requester.endpoint
         found = broker.endpoints.get(requester.listener)
         return found if found is None or found.host else Endpoint(requester.endpoint.host, found.port)
 
-    def reachable(self, requester: Requester) -> list[tuple[Broker, Endpoint]]:
+    def reachable(self, requester: Requester, *, also_fenced: bool = False) -> list[tuple[Broker, Endpoint]]:
         """The brokers that clients of the requester's listener reach, and where: at least this node. It may be fenced,
         or unregistered, and about to begin anew, and the last one; but a client that hears of no broker at all may
         forget all that it knows, and ask nobody ever again (librdkafka 2.x does).
+
+        `also_fenced`: those too that are registered and do not live, where they were.
         """
         found = []
         for broker in self.brokers.values():
-            endpoint = self.endpoint(broker.broker_id, requester)
+            if broker.fenced and not also_fenced:
+                continue
+            endpoint = self._registered_endpoint(broker, requester)
             if endpoint is not None:
                 found.append((broker, endpoint))
         if not found:

@@ -19,7 +19,9 @@ CONTROLLERS = 2
 def handle_describe_cluster(
     node: Node, context: RequestContext, request: DescribeClusterRequest, respond: Respond
 ) -> None:
-    """The brokers; listeners for brokers do not tell of controllers."""
+    """The brokers, those that do not live only if they are asked for (KIP-1073); listeners for brokers do not tell of
+    controllers.
+    """
     if request.endpoint_type != BROKERS:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         if request.endpoint_type == CONTROLLERS:
@@ -33,8 +35,8 @@ def handle_describe_cluster(
             cluster_id=node.cluster.cluster_id,
             controller_id=node.cluster.controller_id,
             brokers=[
-                DescribeClusterBroker(broker.broker_id, host, port, broker.rack)
-                for broker, (host, port) in node.cluster.reachable(context)
+                DescribeClusterBroker(broker.broker_id, host, port, broker.rack, is_fenced=broker.fenced)
+                for broker, (host, port) in node.cluster.reachable(context, also_fenced=request.include_fenced_brokers)
             ],
             cluster_authorized_operations=operations,
         )

@@ -30,8 +30,10 @@ def test_others_are_reached_as_the_image_says_on_the_listener_that_was_asked() -
     assert TWO.endpoint(9, CONTEXT) is None
 
 
-def test_a_fenced_broker_is_not_told() -> None:
+def test_a_fenced_broker_is_told_only_to_who_asks_for_it() -> None:
     assert [(broker.broker_id, endpoint) for broker, endpoint in TWO.reachable(CONTEXT)] == [(1, HERE), (2, THERE)]
+    all_of_them = TWO.reachable(CONTEXT, also_fenced=True)
+    assert [(broker.broker_id, endpoint) for broker, endpoint in all_of_them] == [(1, HERE), (2, THERE), (3, THERE)]
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,10 @@ async def test_a_kill_is_found_out_after_the_session_and_nothing_acknowledged_is
         await comes_true(lambda: all(one.broker_id != 3 for one in server.topics.open.leaders["t"]))
         after = await cluster.leaders()
         assert [row.broker_id for row in (await cluster.ask(1, DescribeClusterRequest())).brokers] == [1, 2]
+        all_of_them = await cluster.ask(1, DescribeClusterRequest(include_fenced_brokers=True))
+        told = [(row.broker_id, row.port, row.is_fenced) for row in all_of_them.brokers]
+        ports = [bound.port for bound in server.bound]
+        assert told == [(1, ports[0], False), (2, ports[1], False), (3, ports[2], True)]
         row, _ = await cluster.produce(after[mine][0], mine, b"more")
         assert row.base_offset == written[-1] + 1
         there = await cluster.coordinator(group)
