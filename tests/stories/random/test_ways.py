@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.stories.random.histories import history
 from tests.stories.random.virtually import play
-from tests.stories.random.ways import LEADER, PARAGRAPHS, RENAMED, KafkaWays, OwnWays, java_order
+from tests.stories.random.ways import FORGOTTEN, LEADER, PARAGRAPHS, RENAMED, KafkaWays, OwnWays, java_order
 from tests.stories.story import Story
 
 CONFORMANCE = Path(__file__).parents[3] / "docs" / "conformance.md"
@@ -88,6 +88,16 @@ async def test_a_member_that_joins_again_under_another_instance_id_leaves_the_re
     for second, opened_by in (("i-b", RENAMED), ("i-a", "")):
         story = Story("told", f"topics t1=3\n{joins}i-a\n{joins}{second}\n")
         _, worlds = await play(story, {"kafka": (KafkaWays, KafkaWays), "other": (KafkaWays, KafkaWays)})
+        assert worlds[0].core.ways.open_by == opened_by
+
+
+async def test_a_forgotten_group_may_still_check_who_fetches_offsets() -> None:
+    joins = "topics t1=3\nA: consumer-heartbeat owned=none rebalance=30000 topics=t1\n"
+    forgotten = f"{joins}A: consumer-heartbeat epoch=-1\nA: join\n"
+    for asked, opened_by in (("fetch epoch=1 t1/1", FORGOTTEN), ("fetch t1/1", "")):
+        story = Story("told", f"{forgotten}B: {asked}\n")
+        _, worlds = await play(story, {"kafka": (KafkaWays, KafkaWays), "other": (KafkaWays, KafkaWays)})
+        assert worlds[0].core.ways.met[FORGOTTEN] == 1
         assert worlds[0].core.ways.open_by == opened_by
 
 

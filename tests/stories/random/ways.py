@@ -28,10 +28,11 @@ from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import ConsumerMember
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.offsets import commit
+from muster.coordinator.groups.offsets import commit, fetch
 from muster.protocol.hashing import java_string_hash
 from muster.protocol.messages.join_group import JoinGroupRequest
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest
 
 LEADER = "Which member leads after a leader is lost"
 TIES = "Ties of the protocol vote"
@@ -165,6 +166,7 @@ class KafkaWays(OwnWays):
         self._candidates: dict[str, frozenset[str]] = {}
         self._carried: set[str] = set()  # groups in which "a member was added" is still remembered
         self._recordless: set[str] = set()  # groups that were made by a refused commit, or forgotten by a refused join
+        self._forgotten: set[str] = set()  # the latter: OffsetFetch may still find them
         self._is_alike = self._is_general = True
         self._alike: dict[str, bool] = {}  # whether Kafka thinks that all members subscribe alike
         self._alike_before: dict[str, bool] = {}  # the same before the request that is being handled
@@ -197,6 +199,7 @@ class KafkaWays(OwnWays):
             for owner, name, way in self._patches:
                 stack.enter_context(mock.patch.object(owner, name, way))
             stack.enter_context(mock.patch.dict(dispatch.REQUESTS, {OffsetCommitRequest: self.commit}))
+            stack.enter_context(mock.patch.dict(dispatch.REQUESTS, {OffsetFetchRequest: self.fetch}))
             joins = {**dispatch.MEMBER_REQUESTS[JoinGroupRequest], ConsumerGroup: self.join_consumer_group}
             stack.enter_context(mock.patch.dict(dispatch.MEMBER_REQUESTS, {JoinGroupRequest: joins}))
             stack.enter_context(mock.patch.dict(dispatch.DEADLINES, {classic.SYNC_PHASE: on_sync_deadline}))
@@ -273,6 +276,7 @@ class KafkaWays(OwnWays):
 
     def recorded(self, group_id: str) -> None:
         self._recordless.discard(group_id)
+        self._forgotten.discard(group_id)
 
     # ---- ALIKE
 
@@ -333,9 +337,16 @@ class KafkaWays(OwnWays):
         if groups.get(group_id) is group and not group.members and request.member_id:
             del groups[group_id]
             self._recordless.add(group_id)
+            self._forgotten.add(group_id)
             self.met[FORGOTTEN] += 1
             if step.state.offsets.places(group_id):  # which are not found then
                 self.open_by = self.open_by or FORGOTTEN
+
+    def fetch(self, step: Any, command: Any, request: Any) -> None:
+        """Kafka answers out of what was committed, and that the group is gone was not: it still checks the member."""
+        fetch.handle(step, command, request)
+        if any(one.group_id in self._forgotten and (one.member_id or one.member_epoch >= 0) for one in request.groups):
+            self.open_by = self.open_by or FORGOTTEN
 
     # ---- LEADER
 
