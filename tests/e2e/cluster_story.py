@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import random
 import re
@@ -24,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
-from tests.e2e.nodes_story import PARTITIONS, RECONNECT_MS, WORKERS, Progress, in_thread
+from tests.e2e.nodes_story import PARTITIONS, RECONNECT_MS, WORKERS, Progress, confluent_works, in_thread, quieten
 from tests.e2e.test_cluster import end
 from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database, running_postgres
@@ -39,41 +38,7 @@ FAULTS = re.compile(r"Traceback|by a fault|Exception|Error\b.*exception", re.IGN
 
 def confluent_consumer_group_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
     """Write numbers one after the other, read and commit them, by KIP-848."""
-    quick: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
-    quick |= {"topic.metadata.refresh.interval.ms": 1_000, "reconnect.backoff.max.ms": RECONNECT_MS}
-    producer = confluent_kafka.Producer({**quick, "enable.idempotence": True, "linger.ms": 0}, logger=None)
-    settings = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
-    settings |= {"group.protocol": "consumer"}
-    consumer = confluent_kafka.Consumer({**quick, **settings, "fetch.wait.max.ms": 50}, logger=None)
-    consumer.subscribe([topic])
-    number = 0
-
-    def told(error: Any, message: Any) -> None:
-        if error is None:
-            progress.written.append(int(message.value()))
-            progress.goes_on()
-
-    try:
-        while not progress.is_done():
-            if not progress.stops.is_set() and len(producer) < PARTITIONS:
-                producer.produce(topic, b"%d" % number, partition=number % PARTITIONS, on_delivery=told)
-                number += 1
-            producer.poll(0)
-            if progress.stops.is_set():
-                producer.flush(1)
-            message = consumer.poll(0.05)
-            if message is None or message.error() is not None:
-                continue
-            progress.read.append(int(message.value()))
-            with suppress(confluent_kafka.KafkaException):
-                consumer.commit(message, asynchronous=False)
-                progress.committed[message.partition()] = message.offset() + 1
-                progress.goes_on()
-        for partition in sorted(progress.committed):
-            last = confluent_kafka.TopicPartition(topic, partition, progress.committed[partition])
-            _until_done(lambda last=last: consumer.commit(offsets=[last], asynchronous=False))  # type: ignore[misc]
-    finally:
-        consumer.close()
+    confluent_works(bootstrap, topic, group, progress, protocol="consumer", settle=_until_done)
 
 
 def _until_done(work: Any) -> None:
@@ -384,8 +349,7 @@ def kept_offsets(bootstrap: str, group: str) -> dict[int, int]:
 
 def main(changes: int, seed: int, folder: Path, names: list[str]) -> None:
     """One story."""
-    for library in ("aiokafka", "kafka"):
-        logging.getLogger(library).setLevel(logging.CRITICAL)  # they would tell of each fault
+    quieten()
     with running_postgres() as server, own_database(server) as url, cluster(folder, url) as nodes:
         workers = asyncio.run(play(nodes, Database(url), names, changes, seed))
         for node in nodes:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,8 @@ SILENT_S = 15.0
 """After so long without a record another consumer takes the place of one of kafka-python; the one before may not have
 said that it leaves, and its session must be over first."""
 SESSION_OF_KAFKA_PYTHON_MS = 6_000
+SESSION_OF_LIBRDKAFKA_MS = 10_000
+"""When it heard of no coordinator for so long it joins as a new member, and the old one must go before all go on."""
 GIVING_UP_S = 5.0
 """How long clients have to end when the story has failed."""
 
@@ -100,12 +104,23 @@ async def aiokafka_works(bootstrap: str, topic: str, group: str, progress: Progr
         await producer.stop()
 
 
-def confluent_works(bootstrap: str, topic: str, group: str, progress: Progress) -> None:
-    """The same with librdkafka."""
+def confluent_works(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    progress: Progress,
+    *,
+    protocol: str = "classic",
+    settle: Callable[[Callable[[], object]], object] = lambda commit: commit(),
+) -> None:
+    """The same with librdkafka. `settle` is given each of the last commits, to do it."""
     quick: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
     quick |= {"topic.metadata.refresh.interval.ms": 1_000, "reconnect.backoff.max.ms": RECONNECT_MS}
     producer = confluent_kafka.Producer({**quick, "enable.idempotence": True, "linger.ms": 0}, logger=None)
-    settings = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    settings: dict[str, Any] = {"group.id": group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+    settings["group.protocol"] = protocol
+    if protocol == "classic":
+        settings["session.timeout.ms"] = SESSION_OF_LIBRDKAFKA_MS
     consumer = confluent_kafka.Consumer({**quick, **settings, "fetch.wait.max.ms": 50}, logger=None)
     consumer.subscribe([topic])
     number = 0
@@ -133,7 +148,7 @@ def confluent_works(bootstrap: str, topic: str, group: str, progress: Progress) 
                 progress.goes_on()
         for partition in sorted(progress.committed):
             last = confluent_kafka.TopicPartition(topic, partition, progress.committed[partition])
-            consumer.commit(offsets=[last], asynchronous=False)
+            settle(partial(consumer.commit, offsets=[last], asynchronous=False))
     finally:
         consumer.close()
 
@@ -202,6 +217,12 @@ def kafka_python_works(bootstrap: str, topic: str, group: str, progress: Progres
     finally:
         consumer.close()
         producer.close()
+
+
+def quieten() -> None:
+    """Have no client tell of each fault."""
+    for library in ("aiokafka", "kafka"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)
 
 
 async def in_thread(work: Callable[..., None], *arguments: Any) -> None:
@@ -337,6 +358,7 @@ def values(log: Any) -> list[bytes]:
 
 
 async def _main(changes: int, seed: int) -> None:
+    quieten()
     with tempfile.TemporaryDirectory() as directory:
         async with cluster(Path(directory)) as server:
             workers = await play(server, [*WORKERS], changes, seed)
