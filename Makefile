@@ -168,7 +168,7 @@ conformance-log: venv ## Kafka's tools read our segments, Kafka and Muster take 
 conformance-connect: venv ## three Kafka Connect workers with this as their only cluster; one is killed
 	$(BIN)/python -m pytest -q tests/conformance/test_connect_cluster.py
 
-conformance-cluster: venv ## three brokers whose leaders and coordinators move, on a real Kafka and on Muster; all stories on three brokers, of one process and over a database; a database that fails over, by hand and by Patroni (apt-get install patroni etcd-server postgresql)
+conformance-cluster: venv ## three brokers whose leaders and coordinators move, on a real Kafka and on Muster; what Kafka's tools print of them; all stories on three brokers, of one process and over a database; a database that fails over, by hand and by Patroni (apt-get install patroni etcd-server postgresql)
 	$(BIN)/python -m pytest -q tests/conformance/test_cluster_*.py tests/e2e/test_brokers_story.py
 
 conformance-streams: venv ## Kafka Streams with this as its only cluster; an instance is killed

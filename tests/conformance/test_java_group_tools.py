@@ -7,7 +7,6 @@ members, ports, times) is replaced by names.
 from __future__ import annotations
 
 import re
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from tests.conformance.java_tools import NOISE, Tools, tools
 from tests.e2e.conftest import create_topic
 from tests.e2e.ledger import Ledger, eventually_sync
 from tests.e2e.sync_clients import (
@@ -27,48 +27,12 @@ from tests.e2e.sync_clients import (
     thread_members,
 )
 from tests.e2e.test_consumer_protocol import NEXT, PROMPT
-from tests.support.servers import KAFKA_SCRIPTS, QUICK, KafkaServer, MusterServer, ServerProcess
+from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProcess
 
-HERE = Path(__file__).parent
+__all__ = ["tools"]
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 ALL_GROUPS = "org.apache.kafka.tools.GroupsCommand"
-NOISE = ("\tat ", "Tools$Ended")
-"""Where in the tool it was, and how it ended."""
 RANGE: dict[str, Any] = {"partition_assignment_strategy": "range"}
-
-
-class Tools:
-    """Kafka's tools in one JVM."""
-
-    def __init__(self, class_path: str) -> None:
-        quiet = f"-Dlog4j2.configurationFile={KAFKA_SCRIPTS / 'log4j2-quiet.xml'}"
-        self._process = subprocess.Popen(
-            ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", quiet, "-cp", class_path, "Tools"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def __call__(self, *words: str) -> str:
-        """What it wrote, behind a line with its exit status."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(("\t".join(words) + "\n").encode())
-        self._process.stdin.flush()
-        status, count = self._process.stdout.readline().split()
-        return f"status {status.decode()}\n{self._process.stdout.read(int(count)).decode()}"
-
-    def close(self) -> None:
-        self._process.communicate(timeout=60)
-
-
-@pytest.fixture(scope="module")
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
-    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
-    classes = tmp_path_factory.mktemp("tools")
-    subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "Tools.java"], check=True)
-    made = Tools(f"{classes}:{jars}/*")
-    yield made
-    made.close()
 
 
 LIVING = ("natives", "mixed", "pattern", "classic")

@@ -37,18 +37,26 @@ class ClusterNode(MusterServer):
 
 
 class ClusterNodes:
-    """See the module. `database`: an empty one, which this makes a cluster of."""
+    """See the module. `database`: an empty one, which this makes a cluster of. `racks`: of each node, or empty."""
 
     name = "muster"
 
     def __init__(
-        self, workdir: Path, properties: Mapping[str, str], database: str, *, arguments: Sequence[str] = ()
+        self,
+        workdir: Path,
+        properties: Mapping[str, str],
+        database: str,
+        *,
+        arguments: Sequence[str] = (),
+        racks: Sequence[str] = (),
     ) -> None:
         self._database = database
         self._nodes = []
         for number in range(NODES):
             node = ClusterNode(
-                workdir / f"node-{number + 1}", properties, arguments=["--cluster", database, *arguments]
+                workdir / f"node-{number + 1}",
+                {**properties, "broker.rack": racks[number]} if racks else properties,
+                arguments=["--cluster", database, *arguments],
             )
             node.bootstrap = f"127.0.0.1:{free_port_pair()}"
             self._nodes.append(node)
@@ -57,6 +65,11 @@ class ClusterNodes:
     def bootstrap(self) -> str:
         """All of them."""
         return ",".join(node.bootstrap for node in self._nodes)
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Host and port of each."""
+        return [node.address for node in self._nodes]
 
     @property
     def running(self) -> bool:
@@ -95,6 +108,19 @@ class ClusterNodes:
                 failed.append(error)
         if failed:
             raise failed[0]
+
+    def stop_node(self, node: int) -> None:
+        """In order. Raises `ServerError`."""
+        self._nodes[node - 1].stop()
+
+    def kill_node(self, node: int) -> None:
+        """As by SIGKILL."""
+        self._nodes[node - 1].kill()
+
+    def start_node(self, node: int) -> None:
+        """Again, where it was. Raises `ServerError`."""
+        self._nodes[node - 1].begin()
+        self._nodes[node - 1].until_ready()
 
     def kill(self) -> None:
         """All of them, as by SIGKILL."""

@@ -275,8 +275,12 @@ class KafkaCluster(KafkaServer):
     start_timeout_s = 180.0
     expected_exit_status = 0
 
-    def __init__(self, workdir: Path, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, workdir: Path, properties: Mapping[str, str] | None = None, *, racks: Sequence[str] = ()
+    ) -> None:
+        """`racks`: of each node; empty for none."""
         super().__init__(workdir, properties)
+        self._racks = racks
         self._again: list[subprocess.Popen[bytes]] = []
         """Scripts that run a node which was started again."""
 
@@ -285,7 +289,8 @@ class KafkaCluster(KafkaServer):
         port = free_port_pair()
         self.bootstrap = ",".join(f"127.0.0.1:{port + 2 * place}" for place in range(3))
         properties = [f"{name}={value}" for name, value in self.properties.items()]
-        return [KAFKA_SCRIPTS / "run-kafka-cluster.sh", str(port), self._data, *properties]
+        racks = f"RACKS={','.join(self._racks)}"
+        return ["env", racks, KAFKA_SCRIPTS / "run-kafka-cluster.sh", str(port), self._data, *properties]
 
     def kill(self) -> None:
         """End all of them: the script does so when it is told."""

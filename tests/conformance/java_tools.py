@@ -1,0 +1,51 @@
+"""Kafka's command line tools, many of them in one JVM."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import KAFKA_SCRIPTS
+
+HERE = Path(__file__).parent
+NOISE = ("\tat ", "Tools$Ended")
+"""How a line begins that tells where in the tool it was, and how it ended."""
+
+
+class Tools:
+    """The tools of one JVM. `class_path` has Kafka's jars and Tools.java, compiled."""
+
+    def __init__(self, class_path: str) -> None:
+        quiet = f"-Dlog4j2.configurationFile={KAFKA_SCRIPTS / 'log4j2-quiet.xml'}"
+        self._process = subprocess.Popen(
+            ["java", "-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", quiet, "-cp", class_path, "Tools"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def __call__(self, *words: str) -> str:
+        """What it wrote, behind a line with its exit status. `words`: the class of the tool, and its arguments."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(("\t".join(words) + "\n").encode())
+        self._process.stdin.flush()
+        status, count = self._process.stdout.readline().split()
+        return f"status {status.decode()}\n{self._process.stdout.read(int(count)).decode()}"
+
+    def close(self) -> None:
+        """The JVM ends."""
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
+    """They are there while the tests of a module run."""
+    jars = subprocess.run([KAFKA_SCRIPTS / "fetch-jars.sh"], capture_output=True, text=True, check=True).stdout.strip()
+    classes = tmp_path_factory.mktemp("tools")
+    subprocess.run(["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "Tools.java"], check=True)
+    made = Tools(f"{classes}:{jars}/*")
+    yield made
+    made.close()
