@@ -19,7 +19,7 @@ MOST_BYTES: Final = 16 << 20
 _JCEKS: Final = bytes.fromhex("cececece")
 _ENTRY: Final = re.compile(
     r"-+BEGIN\s*(?P<label>[^-\n]*?(?P<kind>CERTIFICATE|PRIVATE\s+KEY))[^-]*-+\s+"
-    r"(?P<headers>(?:[^\r\n:-]*:[^\r\n]*[\r\n]+)*)\s*(?P<content>[a-zA-Z0-9/+=\s]*)"
+    r"(?P<headers>(?:[^\r\n:]*:[^\r\n]*[\r\n]+)*)\s*(?P<content>[a-zA-Z0-9/+=\s]*)"
     r"-+END\s*[^-\n]*-+"
 )
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from muster.coordinator.net.tls import jks
 from muster.coordinator.net.tls.context import build
@@ -76,6 +77,20 @@ def test_an_encrypted_key(server: Pair) -> None:
         TlsError, match=r"^the private key of ssl\.keystore cannot be read: is ssl\.key\.password right\?$"
     ):
         build(replace(given, ssl_key_password="another"))
+
+
+def test_an_encrypted_key_as_openssl_wrote_it_before_pkcs8(server: Pair) -> None:
+    """With the headers Proc-Type and DEK-Info, as of `openssl ec -aes256`: it was said that there is no key."""
+    secret = BestAvailableEncryption(b"a secret")
+    key = server.key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, secret).decode()
+    assert "Proc-Type: 4,ENCRYPTED" in key
+    given = settings(
+        ssl_keystore_type="PEM", ssl_keystore_key=key, ssl_keystore_certificate_chain=server.chain_pem,
+        ssl_key_password="a secret",
+    )  # fmt: skip
+    build(given)
+    with pytest.raises(TlsError, match=r"^ssl\.key\.password is missing; the key of ssl\.keystore\.key is encrypted$"):
+        build(replace(given, ssl_key_password=None))
 
 
 @pytest.mark.parametrize("kind", ["PKCS12", "JKS"])
