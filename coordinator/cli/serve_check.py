@@ -132,7 +132,9 @@ def _sasl(listener: Listener, live: Live, warnings: list[str]) -> Iterator[str]:
 
 
 def files_of_others(config: Config, file: Path | None) -> list[str]:
-    """A warning for each file with secrets that others than its owner and group may read."""
+    """A warning for each file with secrets that others than its owner and group may read, and for the data directory
+    where it has some: users of SCRAM, and passwords that clients have set.
+    """
     live = Live(config)
     paths = {}
     for listener in config.listeners:
@@ -144,16 +146,23 @@ def files_of_others(config: Config, file: Path | None) -> list[str]:
         paths[str(users)] = "passwords"
     if file is not None and config.has_passwords_in_file:
         paths[str(file)] = "passwords"
-    return [
+    found = [
         f"warning: {path} has {what} and can be read by every user of this machine; chmod o-r {path}"
         for path, what in paths.items()
-        if _others_may_read(path)
+        if _others_may(stat.S_IROTH, path)
     ]
+    folder = config.data_dir
+    if folder is not None and any(one.has_sasl for one in config.listeners) and _others_may(stat.S_IXOTH, str(folder)):
+        found.append(
+            f"warning: {folder} has what users' passwords are checked with and can be read by every user of this "
+            f"machine; chmod o-rwx {folder}"
+        )
+    return found
 
 
-def _others_may_read(path: str) -> bool:
+def _others_may(what: int, path: str) -> bool:
     try:
-        return bool(os.stat(path).st_mode & stat.S_IROTH)
+        return bool(os.stat(path).st_mode & what)
     except OSError:
         return False
 

@@ -401,3 +401,16 @@ def test_a_file_of_users_that_all_may_read_is_warned_of(tmp_path: Path) -> None:
         file.chmod(mode)
         told = files_of_others(load(overrides=overrides), None)
         assert [f"warning: {file} has passwords" in line for line in told] == [True] * warned
+
+
+def test_a_data_directory_with_users_that_all_may_enter_is_warned_of(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    overrides = [f"{name}={value}" for name, value in PROPERTIES.items()]
+    for mode, warned in (None, False), (0o755, True), (0o750, False), (0o700, False):
+        if mode is not None:
+            folder.mkdir(exist_ok=True)
+            folder.chmod(mode)
+        told = files_of_others(load(overrides=overrides, data_dir=folder), None)
+        assert [f"warning: {folder} has what users' passwords" in line for line in told] == [True] * warned
+    folder.chmod(0o755)
+    assert files_of_others(load(data_dir=folder), None) == []
