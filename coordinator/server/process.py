@@ -108,8 +108,6 @@ def run(config: Config, ready: Callable[[str, int], None], serve: Serve = serve)
         factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.SelectorEventLoop
     else:
         factory = uvloop.new_event_loop
-    # until it is up nothing is worth collecting, and a walk through all that was imported takes 20 ms
-    gc.disable()
     with asyncio.Runner(loop_factory=factory) as runner:
         runner.run(serve(config, ready))
     return 0
