@@ -19,7 +19,7 @@ from muster.coordinator.groups.consumer import (
     lifetime,
     member,
     patterns,
-    records,
+    replay,
 )
 from muster.coordinator.groups.consumer.commands import (
     AnswersDue,
@@ -86,13 +86,13 @@ CONSUMER_HEARTBEATS: Final[Mapping[type, Callable[[Step, Any, Any, Any], None]]]
 """ConsumerGroupHeartbeat, by the type of the group that it names."""
 
 RECORDS: Final[Mapping[type[Message], Replay]] = {
-    ConsumerGroupMemberMetadataKey: records.replay_member,
-    ConsumerGroupMetadataKey: records.replay_epoch,
-    ConsumerGroupPartitionMetadataKey: records.replay_partition_metadata,
-    ConsumerGroupTargetAssignmentMemberKey: records.replay_target,
-    ConsumerGroupTargetAssignmentMetadataKey: records.replay_target_epoch,
-    ConsumerGroupCurrentMemberAssignmentKey: records.replay_current,
-    ConsumerGroupRegularExpressionKey: records.replay_pattern,
+    ConsumerGroupMemberMetadataKey: replay.replay_member,
+    ConsumerGroupMetadataKey: replay.replay_epoch,
+    ConsumerGroupPartitionMetadataKey: replay.replay_partition_metadata,
+    ConsumerGroupTargetAssignmentMemberKey: replay.replay_target,
+    ConsumerGroupTargetAssignmentMetadataKey: replay.replay_target_epoch,
+    ConsumerGroupCurrentMemberAssignmentKey: replay.replay_current,
+    ConsumerGroupRegularExpressionKey: replay.replay_pattern,
 }
 """As `replay.RECORDS`."""
 

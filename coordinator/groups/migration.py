@@ -25,7 +25,7 @@ from muster.coordinator.groups.common.image import NO_TOPICS, TopicsImage
 from muster.coordinator.groups.common.records import tombstone, tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, kafka_order, records
+from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, kafka_order, records, replay
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import (
     ConsumerHeartbeatCommand,
@@ -316,7 +316,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     step.record_all(gone)
     step.records += members
     for row in rows:
-        records.take_member(step.state, group_id, row.member_id, row.said)
+        replay.take_member(step.state, group_id, row.member_id, row.said)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
     made = step.state.groups[group_id]  # also without members: then somebody had begun to join
     assert isinstance(made, ConsumerGroup)
@@ -325,7 +325,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     step.records += currents
     for row in rows:
         at = Position(epoch, epoch, RECONCILED, row.read.held, NOTHING)
-        records.take_current(made, made.members[row.member_id], at)
+        replay.take_current(made, made.members[row.member_id], at)
     for member in made.members.values():
         classic_members.restart_session(step.state, member, step.now.mono_ms)
     return made

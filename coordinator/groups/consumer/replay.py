@@ -1,0 +1,225 @@
+"""What each record of a consumer group does to the state, live and in replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import intern
+
+from muster.coordinator.groups.common.shared_values import SharedValues
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.consumer import timers
+from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
+from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
+from muster.coordinator.groups.consumer.partitions import NOTHING, Held, held_of, share_of, sparing
+from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    TopicPartitions,
+)
+from muster.protocol.messages.group_records.consumer_group_member_metadata import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_metadata import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_partition_metadata import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
+from muster.protocol.messages.group_records.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+
+
+def take_member(state: State, group_id: str, member_id: str, said: Description) -> None:
+    """What the record of that does."""
+    group = _present(state, group_id)
+    group.describe_member(_member(group, member_id), _shared_said(said, state.shared))
+
+
+def take_current(group: ConsumerGroup, member: ConsumerMember, at: Position) -> None:
+    """What the record of that does."""
+    group.note_put()
+    group.move_member(member, at)
+
+
+def replay_member(
+    state: State, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
+) -> None:
+    """A member says something of itself, or is removed."""
+    if value is None:
+        group = consumer_group(state, key.group_id)
+        member = None if group is None else group.remove_member(key.member_id)
+        if member is not None:
+            state.deadlines.cancel(member)
+            timers.stop_all(state.deadlines, member)
+        return
+    take_member(state, key.group_id, key.member_id, _said(value))
+
+
+def _said(value: ConsumerGroupMemberMetadataValue) -> Description:
+    classic = value.classic_member_metadata
+    known = None
+    if isinstance(classic, ClassicMemberMetadata):
+        offered = tuple([(one.name, one.metadata) for one in classic.supported_protocols])
+        known = Classic(classic.session_timeout_ms, offered)
+    return Description(
+        value.instance_id,
+        value.rack_id,
+        value.client_id,
+        value.client_host,
+        tuple(value.subscribed_topic_names),
+        value.subscribed_topic_regex,
+        value.rebalance_timeout_ms,
+        value.server_assignor,
+        known,
+    )
+
+
+def _shared_said(said: Description, shared: SharedValues) -> Description:
+    """The same in values that members have in common: dynamic members of one client say the same."""
+    of, classic = shared.of, said.classic
+    if said.instance_id is None and classic is None:
+        known = shared.known(said)
+        if known is not None:
+            return known
+    topics = shared.known(said.topics)
+    made = said._replace(
+        rack_id=_shared(said.rack_id, shared),
+        client_id=of(said.client_id),
+        client_host=of(said.client_host),
+        topics=of(tuple([of(name) for name in said.topics])) if topics is None else topics,
+        pattern=_shared(said.pattern, shared),
+        assignor=_shared(said.assignor, shared),
+        classic=None if classic is None else Classic(classic.session_timeout_ms, shared.protocols(classic.protocols)),
+    )
+    return made if made.instance_id is not None or classic is not None else of(made)
+
+
+def _shared(text: str | None, shared: SharedValues) -> str | None:
+    return None if text is None else shared.of(text)
+
+
+def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
+    """A group has another epoch, or is deleted."""
+    if value is not None:
+        group = _present(state, key.group_id)
+        group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
+        return
+    found = consumer_group(state, key.group_id)
+    if found is None:
+        return
+    for member_id in list(found.members):  # none, if the records before are whole
+        replay_member(state, ConsumerGroupMemberMetadataKey(key.group_id, member_id), None)
+    del state.groups[found.group_id]
+
+
+def replay_partition_metadata(
+    state: State, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
+) -> None:
+    """Only whether it is there counts: it is removed when the hash is written."""
+    if value is not None:
+        _present(state, key.group_id).has_partition_metadata = True
+    elif (group := consumer_group(state, key.group_id)) is not None:
+        group.has_partition_metadata = False
+
+
+def replay_target(
+    state: State, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
+) -> None:
+    """A member has another target, or none."""
+    if value is None:
+        group = consumer_group(state, key.group_id)
+        if group is not None:
+            group.targets.pop(key.member_id, None)
+        return
+    of = state.shared.of
+    share = share_of({of(row.topic_id): row.partitions for row in value.topic_partitions})
+    group = _present(state, key.group_id)
+    member = group.members.get(key.member_id)
+    # the same string as its member's, also where a log has the target first
+    group.targets[intern(key.member_id) if member is None else member.member_id] = share
+
+
+def replay_target_epoch(
+    state: State,
+    key: ConsumerGroupTargetAssignmentMetadataKey,
+    value: ConsumerGroupTargetAssignmentMetadataValue | None,
+) -> None:
+    """The targets are those of another epoch, or of none."""
+    if value is not None:
+        _present(state, key.group_id).assignment_reached(value.assignment_epoch, value.assignment_timestamp)
+    elif (group := consumer_group(state, key.group_id)) is not None:
+        group.assignment_reached(-1, 0)
+
+
+def replay_current(
+    state: State, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
+) -> None:
+    """A member has come further, or is about to be removed: then it has nothing."""
+    if value is None:
+        group = consumer_group(state, key.group_id)
+        member = None if group is None else group.members.get(key.member_id)
+        if group is not None and member is not None:
+            group.move_member(member, Position(-1, -1, member.at.state, (), ()))
+        return
+    group = _present(state, key.group_id)
+    member = _member(group, key.member_id)
+    assigned = _held(value.assigned_partitions, value.member_epoch, state.shared)
+    assigned = sparing(assigned, group.targets.get(key.member_id, NOTHING), state.shared.of)
+    revoking = _held(value.partitions_pending_revocation, value.member_epoch, state.shared)
+    position = Position(value.member_epoch, value.previous_member_epoch, value.state, assigned, revoking)
+    group.move_member(member, position)
+
+
+def _held(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) -> Held:
+    made: dict[bytes, dict[int, int]] = {}
+    for row in rows:
+        epochs = row.assignment_epochs
+        if epochs is None or len(epochs) != len(row.partitions):  # a Kafka before 4.3 does not say them
+            epochs = (max(epoch, 0),) * len(row.partitions)
+        made[shared.of(row.topic_id)] = dict(zip(row.partitions, epochs, strict=True))
+    return held_of(made)
+
+
+def replay_pattern(
+    state: State, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+) -> None:
+    """A pattern stands for other topics, or is forgotten."""
+    if value is None:
+        group = consumer_group(state, key.group_id)
+        if group is not None:
+            group.resolve(key.regular_expression, None)
+        return
+    topics = tuple([state.shared.of(name) for name in value.topics])
+    resolved = Resolved(topics, value.version, value.timestamp)
+    _present(state, key.group_id).resolve(key.regular_expression, resolved)
+
+
+def _present(state: State, name: str) -> ConsumerGroup:
+    """The group of that name. A group of another type gives way: a simple one may have been made for its offsets."""
+    group = state.groups.get(name)
+    if isinstance(group, ConsumerGroup):
+        return group
+    group_id = intern(name)
+    made = state.groups[group_id] = ConsumerGroup(group_id)
+    return made
+
+
+def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    group.note_put()
+    known = group.members.get(member_id)
+    # not interned if it need not be: the table of all such strings costs as much as a short one
+    return known or group.add_member(intern(member_id) if member_id in group.targets else member_id)
