@@ -36,7 +36,8 @@ class Verdict(NamedTuple):
     kind: str | None
     """Of the worst trouble: an episode's, or one of `offsets`; None: there was none."""
     trouble_ms: int
-    """What trouble cost, partitions times ms: formations, restarts, scaling and stops on purpose are none."""
+    """What trouble cost, partitions times ms, those that stood still too: formations, restarts, scaling and stops on
+    purpose are none."""
 
 
 def verdict(
@@ -52,6 +53,7 @@ def verdict(
     of_offsets = troubles(standing, back, end_ms, lambda from_ms, until_ms: _between(from_ms, until_ms, end_ms))
     bad = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, end_ms), -one.cost_ms, one.from_ms))
     trouble_ms = sum(one.cost_ms for one in bad)
+    trouble_ms += sum((end_ms if one.until_ms is None else one.until_ms) - one.from_ms for one in standing)
     if not bad and not of_offsets:
         some = [one for one in episodes if one.kind not in (model.FORMATION, model.STOP)]
         count = sum(one.rebalances for one in some)

@@ -140,7 +140,7 @@ _EVERYWHERE: Final[Mapping[str, str]] = {
     "level": "help, look or fine",
     "verdict": "one sentence about the group",
     "episodes": "how many episodes",
-    "trouble_ms": "what trouble cost, added up over the partitions",
+    "trouble_ms": "what trouble cost, added up over the partitions, those that stood still too",
     "p": "how likely such a difference is by chance; null: the group is on one side only",
     "is_significant": "p is below 0.05 by the number of groups that were tested",
     "judgement": "significant, chance, too_few (below 5 happenings: not tested) or one_side (no time to compare with)",

@@ -12,6 +12,8 @@ from muster.pipeline.facts.commit_rows import CommitRows
 from muster.pipeline.facts.in_order import Column, Ints, Mask, Parts, begins, behind, known
 from muster.pipeline.facts.topic_ends import Marks, Reach, with_ends
 
+LONG: Final = 50
+"""So many commits tell how far apart they usually are."""
 WINDOW: Final = 10
 """Commits of a partition that are looked at together."""
 MIN_DISTANCE_MS: Final = 1_000
@@ -45,6 +47,9 @@ class Windows(NamedTuple):
     """and with how many steps it got smaller."""
     longest_ms: Column
     """The longest step."""
+    calm_ms: Column
+    """The mean time between two of the last LONG commits; None: there were not so many. While a group is restarted
+    commits come more often than usual, and fill a window."""
     silence_ms: Column
     """The longest time between two commits of one member so far; a restart makes more than a window has, all soon
     after each other."""
@@ -97,6 +102,7 @@ def windowed(commits: CommitRows, few: Thinned, end_then: Column) -> Windows:
     run, _ = life.latest(is_run_start)
     after = life.after(offset)
     position = life.rows - life.first + 1
+    long_ago = np.maximum(life.first, life.rows + 1 - LONG)
     return Windows(
         np.minimum(position, WINDOW),
         time_ms.values[np.maximum(life.first, life.rows + 1 - WINDOW)],
@@ -106,6 +112,7 @@ def windowed(commits: CommitRows, few: Thinned, end_then: Column) -> Windows:
         least_lag,
         shrinks,
         longest_ms,
+        Column((time_ms.values - time_ms.values[long_ago]) // (LONG - 1), position >= LONG),
         life.most_so_far(gap_ms.where(~begins(member))),
         life.after(time_ms).or_else(few.gone_ms),
         life.after(end_then),

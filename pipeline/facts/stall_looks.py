@@ -56,7 +56,7 @@ INTERVAL: Final = pa.schema(
 STANDING: Final = pa.schema(
     columns(
         f"{_PLACE}, generation int, committed_offset long, commits int, first_ms long, time_ms long, longest_ms long, "
-        "silence_ms long, beyond_ms long, not_beyond_ms long, known_end long, end_ms long, run_ms long, "
+        "calm_ms long, silence_ms long, beyond_ms long, not_beyond_ms long, known_end long, end_ms long, run_ms long, "
         "run_commits int, is_last boolean, from_ms long, to_ms long, until_ms long"
     )
 )
@@ -146,6 +146,7 @@ def _standing(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows)
             "first_ms": known(windows.first_ms[found]),
             "time_ms": known(commits.time_ms[of]),
             "longest_ms": windows.longest_ms.at(found),
+            "calm_ms": windows.calm_ms.at(found),
             "silence_ms": windows.silence_ms.at(found),
             "beyond_ms": reach.beyond_ms.at(found),
             "not_beyond_ms": reach.not_beyond_ms.at(found),
@@ -167,6 +168,7 @@ def _may_stand(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
     """
     beyond = reach.beyond_ms
     mean_ms = (commits.time_ms[few.rows] - windows.first_ms) / np.maximum(windows.commits - 1, 1)
+    mean_ms = np.maximum(mean_ms, windows.calm_ms.filled(0))
     usual_ms = np.maximum(USUAL_GAPS * mean_ms, LONGEST_GAPS * windows.longest_ms.filled(0))
     surely_ms = to_ms - np.where(beyond.valid, np.maximum(from_ms, beyond.values), from_ms)
     is_last = ~windows.next_ms.valid

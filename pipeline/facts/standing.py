@@ -109,8 +109,8 @@ def is_long(one: Row, wanted_ms: int | None) -> bool:
     """Whether a partition stood still from `from_ms` to `to_ms` for `wanted_ms`, and for some of its usual intervals;
     or nothing is heard of it at all for SETTLE_MS, which is all that counts if nothing is wanted.
     """
-    mean_ms = (one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1)
     # while a group is restarted commits come more often than usual: so long a gap there was before, without a stall
+    mean_ms = max((one["time_ms"] - one["first_ms"]) / max(one["commits"] - 1, 1), one["calm_ms"] or 0)
     usual_ms = max(USUAL_GAPS * mean_ms, LONGEST_GAPS * (one["longest_ms"] or 0))
     from_ms, to_ms = one["from_ms"], one["to_ms"]
     surely_ms = to_ms - max(from_ms, one["beyond_ms"])

@@ -141,7 +141,11 @@ def _read(group: str, source: str, rows: pa.Table) -> History:
         epochs = [one for one in epochs if one["at_ms"] > changed_ms]
         history = from_epochs.history_of(group, epochs, died, end_ms, targets)
         history.beats = {member_id: sorted(times) for member_id, times in beats.items()}
-    if changed_ms:
+    if changed_ms and not history.generations and history.given is None:
+        history.unusable = (
+            f"it had members of both protocols until {moment(changed_ms)} UTC, and nothing happened since"
+        )
+    elif changed_ms:
         history.note = f"only since it is a group of the {history.protocol} protocol, from {moment(changed_ms)} UTC on"
     return history
 

@@ -19,7 +19,7 @@ def stands(partition: int, from_s: float, until_s: float | None = None, lag: int
 
 def test_a_partition_that_stands_still_needs_help() -> None:
     found = told([stands(3, HOUR_S, lag=1_200)])
-    assert found == ("help", "orders-3 stands still since 16:06, 1,200 records behind", "stalled", 0)
+    assert found == ("help", "orders-3 stands still since 16:06, 1,200 records behind", "stalled", 5 * HOUR_S * 1_000)
     several = [stands(number, HOUR_S + number, lag=10) for number in range(2)]
     assert told(several).text == "orders-0 and orders-1 stand still since 16:06, 20 records behind"
     many = [stands(number, HOUR_S) for number in range(5)]
@@ -29,6 +29,7 @@ def test_a_partition_that_stands_still_needs_help() -> None:
 def test_one_that_went_on_is_to_be_looked_at() -> None:
     found = told([stands(3, HOUR_S, HOUR_S + 600)])
     assert (found.level, found.text) == ("look", "orders-3 stood still from 16:06 to 16:16")
+    assert found.trouble_ms == 600_000  # nobody read it
 
 
 def test_a_second_application_is_trouble_and_rewinds_and_resets_are_none() -> None:

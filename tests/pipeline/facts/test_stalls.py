@@ -58,6 +58,16 @@ HISTORIES = (
     .by("a", *every(5, climbing(201)))
     .by("a", *every(5, [*climbing(10), *[95] * 10, *climbing(180, start=500)]), partition=1)
     .by("a", *every(5, climbing(10)), (100, 500), (995, 900), partition=2),
+    # commits that are far apart; while it is restarted they are not
+    Commits("calm", "calm")
+    .by(
+        "a",
+        *every(14, climbing(60)),
+        *every(1, climbing(12, start=600), 840),
+        (890, 900),
+        *every(14, climbing(7, start=905), 902),
+    )
+    .by("a", *every(5, climbing(201)), partition=1),
     # nobody knows where its topic ends
     Commits("unknown", "unknown").by("a", *every(5, [*[50] * 15, 40])),
 )
@@ -83,6 +93,7 @@ def found(spark: SparkSession) -> Found:
         ("young", 0, 90, 0),
         ("single", 0, 90, 0),
         ("busy", 0, 9_999, LAST_S),
+        *(("calm", partition, 10 * place, 5.0 * place) for partition in (0, 1) for place in range(201)),
         *(("held", 0, 10 * place, 5.0 * place) for place in range(201)),
         *(("held", partition, 10 * place, 5.0 * place) for partition in (1, 2) for place in range(201)),
     )
@@ -261,3 +272,7 @@ def test_a_broker_whose_clock_was_ahead_for_a_while_makes_nobody_stand_still(spa
         row.asDict() for row in stalls(walked(table_of(spark, "commits", [*well.rows, *ahead.rows]), ends)).collect()
     ]
     assert told([row for row in rows if row["group"] == "well"]) == [("OK", 0, None)]
+
+
+def test_a_restart_makes_no_usual_gap_a_stall(found: Found) -> None:
+    assert [row["status"] for row in found["calm"] if row["status"] in ("STALL", "STOP")] == []

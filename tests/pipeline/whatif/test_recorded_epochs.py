@@ -96,6 +96,16 @@ def test_a_group_that_was_classic_is_played_since_it_is_not(groups: dict[str, pa
     assert fidelity["why"].startswith("only since it is a group of the consumer protocol, from 2026-11-22 02:26")
 
 
+def test_a_group_of_both_protocols_to_the_end_cannot_be_played(groups: dict[str, pa.Table]) -> None:
+    rows = groups["up"].to_pylist()
+    epochs = [json.loads(row["value"]) for row in rows if row["source"] == "epochs"]
+    mixed_ms = max(one["at_ms"] for one in epochs if any(each["session_timeout_ms"] for each in one["members"] or ()))
+    until_then = [row for row in rows if row["source"] != "epochs" or json.loads(row["value"])["at_ms"] <= mixed_ms]
+    (fidelity,) = played(pa.Table.from_pylist(until_then, groups["up"].schema), ())
+    assert fidelity["withheld"]
+    assert fidelity["why"].startswith("it had members of both protocols until 2026-11-22 02:26")
+
+
 def test_when_a_group_changed_its_protocol() -> None:
     classic = [{"at_ms": at, "is_tombstone": False, "members": [{}]} for at in (1, 2)]
     told = [
