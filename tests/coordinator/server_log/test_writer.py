@@ -31,9 +31,15 @@ class Pipe:
             os.close(self.write_end)
             self.write_end = -1
 
+    def hang_up(self) -> None:
+        """Nothing more is read, and who writes is told."""
+        if self.read_end >= 0:
+            os.close(self.read_end)
+            self.read_end = -1
+
     def close(self) -> None:
         self.end()
-        os.close(self.read_end)
+        self.hang_up()
 
 
 @pytest.fixture
@@ -102,6 +108,12 @@ def test_lines_that_wait_are_bounded_by_their_bytes(pipe: Pipe) -> None:
         out.put("x" * (MOST_BYTES // 4))
     assert out._bytes <= MOST_BYTES
     assert not out.close(0)
+    # else its thread would write on, into whatever has the number of the file next
+    pipe.hang_up()
+    thread = out._thread
+    assert thread is not None
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_one_line_is_taken_however_long_it_is(pipe: Pipe) -> None:
