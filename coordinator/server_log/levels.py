@@ -21,6 +21,7 @@ LOGGERS: Final = (
     "muster.events",
     "muster.groups",
     "muster.log",
+    "muster.metrics",
     "muster.net",
     "muster.nodes",
     "muster.rehearsal",
