@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from muster.coordinator.database.store import LIVE, BatchRow, Identity, LogRow, MetadataRow, SegmentRow, Store
-from muster.coordinator.log import Storage, checkpoints
+from muster.coordinator.log import LogConfig, Storage, checkpoints
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.opening.recovery import check_batch
-from muster.coordinator.log.segments.file_names import LOG_SUFFIX, segment_name
-from muster.coordinator.log.storage.interfaces import File
+from muster.coordinator.log.segments.file_names import segment_name
+from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.storage.lock import LOCK_FILE
 from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
 
@@ -71,36 +71,39 @@ class _Writing:
         self.end_offset = 0
         self.is_whole = True
         self._epochs: list[tuple[int, int]] = []
-        self._file: File | None = None
-        self._base_offset = self._position = 0
+        self._segment: Segment | None = None
+        self._position = 0
         storage.make_directory(directory)
         topic_ids.write(storage, directory, topic_id, sync=False)
 
     def segment(self, base_offset: int) -> None:
         """The next segment; also one that has nothing: a log keeps its end by it."""
         self.close()
-        self._file = self._storage.file(f"{self.directory}/{segment_name(base_offset)}{LOG_SUFFIX}")
-        self._file.truncate(0)
-        self._base_offset, self._position = base_offset, 0
+        name = f"{self.directory}/{segment_name(base_offset)}"
+        self._segment = Segment(self._storage, name, base_offset, LogConfig(), created_ms=0)
+        self._segment.file.truncate(0)
+        self._position = 0
         self.end_offset = max(self.end_offset, base_offset)
 
     def write(self, data: bytes) -> None:
         """Batches that come next."""
-        assert self._file is not None
-        self._file.pwrite(data, self._position)
+        segment = self._segment
+        assert segment is not None
+        segment.file.pwrite(data, self._position)
         self._position += len(data)
         if self.is_whole:
-            self._note(data)
+            self._note(segment, data)
 
-    def _note(self, data: bytes) -> None:
+    def _note(self, segment: Segment, data: bytes) -> None:
         at = 0
         while at < len(data):
-            header, _ = check_batch(data, at, len(data), self.end_offset, self._base_offset)
+            header, _ = check_batch(data, at, len(data), self.end_offset, segment.base_offset)
             if header is None:
                 self.is_whole = False
                 return
             if not self._epochs or header.leader_epoch > self._epochs[-1][0]:
                 self._epochs.append((header.leader_epoch, header.base_offset))
+            segment.note(header.size, header.last_offset, header.max_timestamp)
             self.end_offset = header.next_offset
             at += header.size
 
@@ -109,9 +112,12 @@ class _Writing:
         return self._epochs[-1][0] if self._epochs else -1
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """With its indexes, or else the whole file would be read for them when the log is opened."""
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            if self.is_whole and segment.size:
+                segment.store_indexes()
+            segment.file.close()
 
     def end(self) -> None:
         """All is there."""
@@ -156,10 +162,15 @@ def _parts(rows: Sequence[BatchRow]) -> Iterator[bytes]:
 
 
 async def fetch(
-    store: Store, storage: Storage, topic: str, partition: int, topic_id: bytes, pause: Callable[[], Awaitable[object]]
+    store: Store,
+    storage: Storage,
+    topic: str,
+    partition: int,
+    topic_id: bytes,
+    pause: Callable[[int], Awaitable[object]],
 ) -> Copied:
-    """Write the log of one partition, which is not there yet. `pause`: is awaited after each part, so that others get
-    their turn. Raises OSError and the errors of the store.
+    """Write the log of one partition, which is not there yet. `pause(size)`: is awaited after each part, of so many
+    bytes, so that others get their turn. Raises OSError and the errors of the store.
     """
     row = await store.log(topic_id, partition)
     log = _Writing(storage, f"{topic}-{partition}", topic_id)
@@ -175,7 +186,7 @@ async def fetch(
             while rows := await store.batches(segment.segment_no, since):
                 for part in _parts(rows):
                     log.write(part)
-                    await pause()
+                    await pause(len(part))
                 since = rows[-1].next_offset
         log.end()
     finally:

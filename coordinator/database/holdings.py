@@ -25,6 +25,11 @@ from muster.coordinator.topics.topics import Topics
 
 AT_ONCE: Final = 4
 """Logs that are fetched at the same time: more of them would only take memory."""
+LONG_BYTES: Final = 8 * 1024 * 1024
+MOST_LONG: Final = 8
+"""Logs of which more than that has come are not counted among these, up to so many: others shall not wait until
+gigabytes have come. Each takes some 8 MB while it comes.
+"""
 LOOKED_AT_ONCE: Final = 1_000
 """Partitions that are looked at in one step."""
 AGAIN_MS: Final = 250
@@ -79,6 +84,8 @@ class Holdings:
         self._waiting: list[_Wanted] = []
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._long = 0
+        """Those of them that fetch a log of which much has come."""
         self._wishes = self._seen = 0
         """How often it was asked to look, and how many of these are done."""
         topics.left = self._left
@@ -112,10 +119,13 @@ class Holdings:
             self._seen = wishes
             self._waiting += new
             self._waiting.sort(key=lambda one: _PLACES.get(one.topic, len(_PLACES)))
-            while self._waiting and len(self._tasks) < AT_ONCE:
-                task = self._loop.create_task(self._fetch_some())
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._tasks) - self._long < AT_ONCE and not self._shipper.has_ended:
+            task = self._loop.create_task(self._fetch_some())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _is_new(self, topic: TopicState, index: int) -> bool:
         """Whether a partition is to be fetched, and is not on its way. It is from now on."""
@@ -187,9 +197,7 @@ class Holdings:
         """Whether it is here. Raises the errors of the store and of the log, and OSError."""
         key = (wanted.topic_id, wanted.partition)
         while True:
-            found = await copy.fetch(
-                self._store, self._storage, wanted.topic, wanted.partition, wanted.topic_id, self._pause
-            )
+            found = await self._copy(wanted)
             if found.leader_epoch > wanted.leader_epoch:
                 # Others have led it since, and this node has not heard of it: it would lead a part of the log, in an
                 # epoch that is to be another's.
@@ -220,6 +228,23 @@ class Holdings:
         folder = f"{wanted.topic}-{wanted.partition}"
         if self._topics.logs.get(wanted.topic, wanted.partition) is None and self._storage.is_directory(folder):
             self._storage.remove_tree(folder)
+
+    async def _copy(self, wanted: _Wanted) -> copy.Copied:
+        come, is_long = 0, False
+
+        async def pause(size: int) -> None:
+            nonlocal come, is_long
+            come += size
+            if come > LONG_BYTES and not is_long and self._long < MOST_LONG:
+                is_long = True
+                self._long += 1
+                self._begin()
+            await self._pause()
+
+        try:
+            return await copy.fetch(self._store, self._storage, wanted.topic, wanted.partition, wanted.topic_id, pause)
+        finally:
+            self._long -= is_long
 
     async def _pause(self) -> None:
         turn: asyncio.Future[None] = self._loop.create_future()

@@ -7,13 +7,24 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.database.holdings import Holdings
+from muster.coordinator.clock import LoopClock, ManualClock
+from muster.coordinator.database.copy import PART
+from muster.coordinator.database.holdings import AT_ONCE, MOST_LONG, Holdings
+from muster.coordinator.database.store import BatchRow, LogRow, SegmentRow, StoreAway
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.slices import Slices
 from muster.simulation.world import World
 from tests.coordinator.database.stores import table_store
 from tests.coordinator.database.test_term import ORDERS, append, seated, until
+
+
+class Forgetful(MemoryStorage):
+    """Its files keep nothing: what is written to them is only counted."""
+
+    def file(self, path: str) -> Any:
+        return SimpleNamespace(
+            path=path, truncate=lambda _: None, pwrite=lambda *_: None, close=lambda: None, pread=lambda *_: b""
+        )
 
 
 async def test_a_seat_that_is_lost_while_logs_are_fetched() -> None:
@@ -42,3 +53,56 @@ async def test_a_seat_that_is_lost_while_logs_are_fetched() -> None:
     clock.advance(0)
     await asyncio.sleep(0)
     assert not arrived
+
+
+async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
+    asked: list[bytes] = []
+    most = AT_ONCE + MOST_LONG + 1
+    names = [bytes([number]) * 16 for number in range(most)]
+    is_over = asyncio.Event()
+
+    class Endless:
+        """Each log has one segment, which has no end until `is_over`."""
+
+        async def log(self, topic_id: bytes, partition: int) -> LogRow:
+            asked.append(topic_id)
+            return LogRow(len(asked), "t", partition, topic_id, 0)
+
+        async def segments(self, log_no: int) -> list[SegmentRow]:
+            return [SegmentRow(log_no, log_no, 0)]
+
+        async def batches(self, segment_no: int, since: int) -> list[BatchRow]:
+            if is_over.is_set():
+                raise StoreAway("it is over")
+            await asyncio.sleep(0)
+            return [BatchRow(segment_no, since, since + 1, bytes(PART))]
+
+    topics_by_id: dict[bytes, Any] = {
+        one: SimpleNamespace(
+            name=f"t{one[0]}", topic_id=one, leader_epoch=lambda _: 0, partitions=[SimpleNamespace(leader=1)]
+        )
+        for one in names
+    }
+    topics: Any = SimpleNamespace(
+        state=SimpleNamespace(topics={one.name: one for one in topics_by_id.values()}, topics_by_id=topics_by_id),
+        open=SimpleNamespace(partition=lambda *_: None),
+        logs=SimpleNamespace(get=lambda *_: None),
+    )
+    shipper: Any = SimpleNamespace(has_ended=False)
+    clock, loop_clock = ManualClock(), LoopClock(asyncio.get_running_loop())
+    clock.call_soon = loop_clock.call_soon  # type: ignore[method-assign]
+    store: Any = Endless()
+    storage: Any = Forgetful()
+
+    async def follow() -> None:
+        raise AssertionError("nobody has led it since")
+
+    held = Holdings(1, store, storage, shipper, clock, topics, lambda *_: None, follow, Slices(clock))
+    held.look()
+    # each of those that may be long gives way to the next one; the last one waits
+    await until(lambda: len(asked) == AT_ONCE + MOST_LONG)
+    shipper.has_ended = True
+    is_over.set()
+    await until(lambda: not held._tasks)
+    assert held._long == 0
+    assert asked == names[:-1]

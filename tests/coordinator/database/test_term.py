@@ -101,7 +101,7 @@ async def seated(
     await shipper.drain()
 
 
-async def nothing() -> None:
+async def nothing(_: int) -> None:
     pass
 
 

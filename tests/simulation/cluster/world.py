@@ -375,7 +375,7 @@ def final_check(world: ClusterWorld) -> None:
     logs.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
     loop = asyncio.new_event_loop()
 
-    async def pause() -> None:
+    async def pause(_: int) -> None:
         pass
 
     for row in list(world.tables.logs.values()):
