@@ -58,7 +58,7 @@ ROWS: Final = pa.schema(
 where the first step of `progress` begins and how long each is (null: there is no commit). The rows of a partition of a
 topic stand together: the ends, then those of each group: OWNED, then the others in the order of the log."""
 
-_AT_ONCE: Final = 100_000
+_AT_ONCE: Final = 30_000
 """So many rows are looked at together, or all of a partition of a topic."""
 
 
