@@ -254,6 +254,18 @@ async def test_who_authenticates_again(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await client.closed()
 
 
+async def test_who_authenticates_again_may_not_send_more_than_at_first() -> None:
+    """A token of 31 MB would hold the others up while it is looked at."""
+    async with client_of() as (_, client):
+        await plain(client)
+        answer = await plain(client, password="x" * 600_000)
+        assert (answer.error_code, answer.error_message) == (
+            58,
+            "Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN",
+        )
+        assert await client.closed()
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

@@ -86,7 +86,12 @@ def handle_sasl_authenticate(
     from muster.coordinator.security.sasl.exchange import AuthenticationFailed  # loaded with the listener
 
     again = authentication.state is REAUTHENTICATE
+    sasl = authentication.sasl
+    assert sasl is not None
     try:
+        # the first time the whole request has this limit, later it may be as large as any
+        if len(request.auth_bytes) > sasl.max_receive_bytes:
+            raise AuthenticationFailed
         token = exchange.evaluate(bytes(request.auth_bytes))
     except AuthenticationFailed as failure:
         kind = "re-authentication" if again else "authentication"

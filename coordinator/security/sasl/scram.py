@@ -21,6 +21,8 @@ from muster.coordinator.security.sasl.plain import OTHER_ID
 
 MIN_ITERATIONS: Final = 4_096
 MAX_ITERATIONS: Final = 16_384
+MOST_MESSAGE_BYTES: Final = 64 << 10
+"""Of a client's message. To read one of 512 KB, which a client may send, took some 50 ms."""
 
 
 class ScramMechanism(NamedTuple):
@@ -164,6 +166,8 @@ class ScramExchange:
 
     def evaluate(self, token: bytes) -> bytes:
         """See `Exchange`: the client's first message, then its final one."""
+        if len(token) > MOST_MESSAGE_BYTES:
+            raise AuthenticationFailed
         return self._step(token.decode("utf-8", "replace")).encode()
 
     def _first(self, message: str) -> str:

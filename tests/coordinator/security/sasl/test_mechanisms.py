@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 from muster.coordinator.security.sasl.plain import PlainExchange, PlainUsers
-from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials, ScramCredential, ScramExchange
+from muster.coordinator.security.sasl.scram import (
+    MECHANISMS,
+    MOST_MESSAGE_BYTES,
+    Credentials,
+    ScramCredential,
+    ScramExchange,
+)
 
 USERS = PlainUsers({"user_alice": "a secret", "user_bob": "b", "username": "admin", "user_é": "ü"})
 SALT = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -189,6 +195,16 @@ def test_nothing_else_is_raised_and_nobody_comes_in(tokens: list[bytes]) -> None
             except AuthenticationFailed:
                 break
         assert not one.is_complete
+
+
+@pytest.mark.parametrize("head", [b"n,,n=", b"n,,n=ann,r="])
+def test_a_message_has_an_end(head: bytes) -> None:
+    """Of 512 KB, a user's name was read for 68 ms."""
+    rest = b",r=abc" if head.endswith(b"n=") else b""
+    name = b"a" * (MOST_MESSAGE_BYTES - len(head) - len(rest))
+    assert exchange("SCRAM-SHA-256", {}).evaluate(head + name + rest)
+    with pytest.raises(AuthenticationFailed):
+        exchange("SCRAM-SHA-256", {}).evaluate(head + name + b"a" + rest)
 
 
 def test_credentials_are_not_printed() -> None:
