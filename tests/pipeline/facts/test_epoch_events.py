@@ -7,8 +7,8 @@ from typing import Any
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.pipeline.facts.epoch_events import KINDS, rows_of_group
 from tests.coordinator.groups.consumer.harness import topics
+from tests.coordinator.groups.consumer.test_history import Theatre
 from tests.coordinator.groups.consumer.test_migration import join
-from tests.coordinator.groups.consumer.test_story import Theatre
 
 BEGAN = 1_700_000_000_000
 
