@@ -46,7 +46,8 @@ def total(chosen: Chosen) -> str:
     row, since = chosen.compared or {}, chosen.about.compare
     where = f"before and after {moment(since)} UTC" if isinstance(since, int) else f"{since} (before) and now (after)"
     parts = [
-        f"{where}: {_pair(row, 'rebalances', number)} rebalances ({_rates(row)} in an hour of a group)",
+        f"{where}: {_pair(row, 'rebalances', number)} rebalances besides first formations ({_rates(row)} in an "
+        "hour of a group)",
         f"partitions unread for {_pair(row, 'cost_ms', _time)}",
         f"{plural(row['groups'], 'group')}: {_judged(row)}",
     ]

@@ -41,7 +41,12 @@ def test_a_group_in_a_sentence() -> None:
 @pytest.mark.parametrize(
     ("compare", "overlap_ms", "begin", "end"),
     [
-        (0, 0, "before and after 1970-01-01 00:00:00 UTC: 38 → 2 rebalances", "1 on one side only"),
+        (
+            0,
+            0,
+            "before and after 1970-01-01 00:00:00 UTC: 38 → 2 rebalances besides first formations",
+            "1 on one side only",
+        ),
         ("last-week", 3_600_000, "last-week (before) and now (after): 38 → 2 rebalances", "tell of the same 1 h"),
     ],
 )
