@@ -16,7 +16,7 @@ from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, names
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
 from muster.coordinator.rehearsal.nodes import NodeView
-from muster.coordinator.rehearsal.views import GroupView, Offsets
+from muster.coordinator.rehearsal.views import DEAD, GroupView, Offsets, others
 from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.door import Door, LoopThread
@@ -89,6 +89,21 @@ class ClusterVerbs:
         self.topics = AdminTopics(cluster)
         self.groups = AdminGroups(cluster, self.topics)
         self.nodes = AdminNodes(cluster)
+
+    def meddling(self, since: int = 0) -> list[str]:
+        """See `Rehearsal`."""
+        del since
+        return []
+
+    @property
+    def ahead_ms(self) -> int:
+        """See `Rehearsal`."""
+        return 0
+
+    @property
+    def hits(self) -> int:
+        """See `Rehearsal`."""
+        return 0
 
     def tidy(self) -> None:
         """There is nothing to tidy."""
@@ -184,8 +199,13 @@ class AdminGroups:
             if holds(group):
                 return group
             if loop.time() >= due_s:
-                raise WaitFailed(group_id, what, timeout_s, str(group), self.timeline(group_id))
+                now = str(group) if group.state != DEAD else f"{group}\n  {others(self.ids())}"
+                raise WaitFailed(group_id, what, timeout_s, now, self.timeline(group_id), self.meddling())
             await asyncio.sleep(LOOK_S)
+
+    def meddling(self) -> list[str]:
+        """What the test has done to the cluster: nothing can be done to it."""
+        return []
 
     def timeline(self, _: str) -> list[str]:
         """What a wait that failed has to tell."""

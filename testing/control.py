@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.rehearsal import meddling
 from muster.coordinator.rehearsal.errors import CannotBeDone, WrongValue
 from muster.coordinator.rehearsal.expected import whole
 from muster.coordinator.rehearsal.faults.actions import Call
@@ -101,6 +102,16 @@ class ControlledGroups(AdminGroups):
             return self._do(group_id, "history", method="GET")
         except CannotBeDone:
             return {"events": [], "timeline": []}  # there is no such group
+
+    def meddling(self, since: int = 0) -> list[str]:
+        """What the test has done to the server."""
+        time = self._control.ask("GET", "/v1/time")
+        return meddling.told(
+            self._control.ask("GET", f"/v1/fault-log?after={since}")["hits"],
+            self._control.ask("GET", "/v1/scenarios")["running"],
+            is_frozen=time["frozen"],
+            ahead_ms=time["ahead_ms"],
+        )
 
     def timeline(self, group_id: str) -> list[str]:
         """For a wait that failed."""
@@ -301,7 +312,7 @@ class ControlledVerbs(ClusterVerbs):
     def __init__(self, cluster: Cluster, address: str) -> None:
         super().__init__(cluster)
         self._control = Control(address)
-        self.groups = ControlledGroups(cluster, self.topics, self._control)
+        self.groups: ControlledGroups = ControlledGroups(cluster, self.topics, self._control)
         self.nodes = ControlledNodes(cluster, self._control)
         self._faults = ControlledFaults(self._control)
         self._time = ControlledTime(self._control)
@@ -334,6 +345,21 @@ class ControlledVerbs(ClusterVerbs):
         ask: Callable[..., dict[str, Any]] = self._control.ask
         waits_s = limits.get("timeout_ms", 0) / 1000
         return TimeView(**await asyncio.to_thread(ask, "POST", "/v1/time/run-until", body, waits_s=waits_s))
+
+    def meddling(self, since: int = 0) -> list[str]:
+        """See `Rehearsal`."""
+        return self.groups.meddling(since)
+
+    @property
+    def ahead_ms(self) -> int:
+        """See `Rehearsal`."""
+        return self._time.now().ahead_ms
+
+    @property
+    def hits(self) -> int:
+        """See `Rehearsal`."""
+        told = self._control.ask("GET", "/v1/fault-log")
+        return int(told["forgotten"]) + len(told["hits"])
 
     def tidy(self) -> None:
         """No rule is in force, and time goes on."""

@@ -21,6 +21,8 @@ PARTITIONS: Final = 3
 """Of the topic that `muster_topic` makes, if the mark says nothing else."""
 MOST_GROUPS: Final = 20
 """Whose timelines a report has."""
+MOST_AHEAD_MS: Final = 1_000
+"""How far a test may have moved the time of the session's server, before that is started again for the next one."""
 MOST_NAME: Final = 100
 """Characters of a test's name in the names of its topics and groups."""
 _MARK: Final = (
@@ -46,10 +48,11 @@ class Wanted(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What a test has of a server: which one, and how many log lines that had before."""
+    """What a test has of a server: which one, and how many log lines and hits of rules that had before."""
 
     muster: Muster
     lines: int
+    hits: int
     began_ms: int
 
 
@@ -119,7 +122,8 @@ def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
     for name, partitions in _topics(wanted.topics):
         if not own:
             _ensure(server, name, partitions)
-    request.node.stash[_USED] = Used(server, server.lines.count, _wall_ms())
+    hits = server.door.call(lambda: server.verbs().hits)
+    request.node.stash[_USED] = Used(server, server.lines.count, hits, _wall_ms())
     try:
         yield server
     finally:
@@ -127,6 +131,8 @@ def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
             server.stop()
         elif server.is_running:
             server.tidy()
+            if abs(server.door.call(lambda: server.verbs().ahead_ms)) > MOST_AHEAD_MS:
+                server.restart()  # time never goes back: the next test has a clock of its own
         else:
             server.start()
 
@@ -242,6 +248,9 @@ def _sections(used: Used) -> Iterator[tuple[str, str]]:
         return
     from muster.coordinator.rehearsal.errors import CannotBeDone
 
+    done = used.muster.door.call(lambda: used.muster.verbs().meddling(used.hits))
+    if done:
+        yield "Muster: what the test has done to the server", "\n".join(done)
     told = 0
     for group_id in used.muster.groups:
         group = used.muster.group(group_id)

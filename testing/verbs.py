@@ -54,6 +54,17 @@ class Verbs(Protocol):
     def run_until(self) -> Callable[..., Any]:
         """As `coordinator.rehearsal.rehearsal.Rehearsal`."""
 
+    @property
+    def ahead_ms(self) -> int:
+        """How far its time is ahead of the machine's; negative: behind."""
+
+    @property
+    def hits(self) -> int:
+        """How many requests rules have hit so far."""
+
+    def meddling(self, since: int = 0) -> list[str]:
+        """What the test has done to it, in words; of hits of rules those after this number."""
+
     def tidy(self) -> Awaitable[None] | None:
         """Nothing is held or paused any more."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.coordinator.observe.words import many
@@ -32,11 +32,16 @@ def stable(server: Server, members: int | None, topics: Collection[str]) -> Cond
         what += f" with {members} {many('member', members)}"
     if topics:
         what += f", and each partition of {', '.join(topics)} has an owner"
+        what += _not_there([name for name in topics if name not in server.topics.by_name])
 
     def holds(group: GroupView) -> bool:
         return is_stable(group, members, {name: _count(server, name) for name in topics})
 
     return Condition(what, holds)
+
+
+def _not_there(topics: Sequence[str]) -> str:
+    return f" (there was no topic {', '.join(topics)} when the wait began)" if topics else ""
 
 
 def is_stable(group: GroupView, members: int | None, topics: Mapping[str, int]) -> bool:
@@ -60,6 +65,7 @@ def consumed(
         wanted = _ends_now(server, topics)
     else:
         wanted = {(topic, one): end for topic, rows in describe().end_offsets.items() for one, end in rows.items()}
+    missing = [name for name in topics if name not in server.topics.by_name]
     told = ", ".join(f"{topic}-{partition} up to {end}" for (topic, partition), end in sorted(wanted.items()) if end)
     nothing = "it owns a topic, and has consumed it"
 
@@ -69,7 +75,8 @@ def consumed(
         # nothing was known of it when the wait began: what it is about to own counts
         return bool(group.end_offsets) and bool(group.offsets) and not group.total_lag
 
-    return Condition(f"has committed {told or 'all that is there'}" if wanted else nothing, holds, topics)
+    what = f"has committed {told or 'all that is there'}" if wanted else nothing
+    return Condition(what + _not_there(missing), holds, topics)
 
 
 def has_consumed(group: GroupView, wanted: Mapping[tuple[str, int], int]) -> bool:

@@ -15,7 +15,7 @@ from muster.coordinator.observe.timeline import Timeline
 from muster.coordinator.rehearsal import conditions, expected, forced, look
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
 from muster.coordinator.rehearsal.joins import HeldJoins
-from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
+from muster.coordinator.rehearsal.views import DEAD, GroupView, MemberView, Offsets, others
 from muster.coordinator.rehearsal.waits import TimeIsOver, turn, until
 from muster.coordinator.server import Server
 from muster.coordinator.topics.topic import Topic
@@ -47,6 +47,8 @@ class Groups:
         """`joins`: whose interceptor the server was given."""
         self._server = server
         self._joins = joins
+        self.meddling: Callable[[], list[str]] = list
+        """What the test has done to the server, in words."""
 
     # ---- looking
 
@@ -149,11 +151,14 @@ class Groups:
         left_out = len(lines) - MOST_LINES
         if left_out > 0:
             lines = [f"({left_out} lines before)", *lines[-MOST_LINES:]]
-        now = str(self.describe(group_id))
+        group = self.describe(group_id)
+        now = str(group)
+        if group.state == DEAD:
+            now += f"\n  {others(self.ids())}"
         held = self._joins.waiting(group_id)
         if held:
             now += f"\n  {held} joins are held back"
-        return WaitFailed(group_id, waited_for, timeout_s, now, lines)
+        return WaitFailed(group_id, waited_for, timeout_s, now, lines, self.meddling())
 
     # ---- doing
 

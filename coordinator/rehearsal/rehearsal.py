@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.config import Config
 from muster.coordinator.machine import Machine
+from muster.coordinator.rehearsal import meddling
 from muster.coordinator.rehearsal.conditions import names, stable
 from muster.coordinator.rehearsal.disk import Disk
 from muster.coordinator.rehearsal.doors import Doors
@@ -50,7 +51,30 @@ class Rehearsal:
         self.faults = Faults(self.server, doors)
         self.time = VirtualTime(self.server)
         disk = stands_on.disk if isinstance(stands_on, RehearsalMachine) else Disk()
+        disk.error = None  # what a scenario of the server before had begun is over
         self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk))
+
+        self.groups.meddling = self.meddling
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the server's time is ahead of the machine's; negative: behind."""
+        return self.time.now().ahead_ms if self.time.is_movable else 0
+
+    @property
+    def hits(self) -> int:
+        """How many requests rules have hit so far."""
+        return self.faults.log.count
+
+    def meddling(self, since: int = 0) -> list[str]:
+        """What the test has done to the server, in words; of hits of rules those after this number."""
+        is_frozen = self.time.is_movable and self.time.now().frozen
+        return meddling.told(
+            self.faults.log.after(since),
+            [one.to_json() for one in self.scenarios.running],
+            is_frozen=is_frozen,
+            ahead_ms=self.ahead_ms,
+        )
 
     async def run_until(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ Owned = Mapping[str, tuple[int, ...]]
 
 STABLE: Final = "Stable"
 EMPTY: Final = "Empty"
+MOST_NAMED: Final = 5
+"""Groups that are named where one is not there."""
 DEAD: Final = "Dead"
 """The state of a group that is not there, as Kafka says it."""
 
@@ -186,3 +188,12 @@ def _owned_words(owned: Owned) -> str:
 
 def _lag_words(rows: Mapping[int, int]) -> str:
     return ", ".join(f"{partition}: {lag}" for partition, lag in rows.items() if lag)
+
+
+def others(group_ids: Sequence[str]) -> str:
+    """Which groups there are, for who waits for one that is not."""
+    if not group_ids:
+        return "there are no groups: no consumer has joined one"
+    named = ", ".join(group_ids[:MOST_NAMED])
+    more = len(group_ids) - MOST_NAMED
+    return f"there {'are' if len(group_ids) > 1 else 'is'} {named}" + (f", and {more} more" if more > 0 else "")

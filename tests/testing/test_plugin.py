@@ -168,6 +168,13 @@ async def test_it(muster, muster_topic):
     async with consuming(muster, muster_topic.name, "billing", client_id="lonely"):
         await muster.aio.group("billing").wait_stable(members=2, timeout=0.2)
 
+async def test_meddled(muster, muster_group):
+    from muster.testing.faults import Match, Delay
+    with muster.faults.add(Match(api="JoinGroup", group=muster_group.id), Delay(1), name="late"):
+        async with consuming(muster, "orders", muster_group.id, client_id="delayed"):
+            await muster_group.aio.wait_stable(members=1)
+    assert False
+
 @pytest.mark.muster(fresh=True)
 def test_stopped(muster):
     muster.stop()
@@ -178,8 +185,11 @@ def test_without():
 """
     )
     result = run(suite)
-    result.assert_outcomes(passed=1, failed=3)
+    result.assert_outcomes(passed=1, failed=4)
     text = result.stdout.str()
+    assert "(late) hit 2 JoinGroup requests of client delayed: the request was kept for 1 ms" in text
+    assert text.count("what the test has done to the server") == 1
+    assert "muster.testing.WaitFailed: group billing" in text
     assert "group billing was not so after 0.2 s: is stable with 2 members" in text
     assert "Muster: group billing" in text
     assert "client lonely" in text
@@ -299,3 +309,65 @@ class Fresh(MusterTestCase):
 """
     )
     run(suite).assert_outcomes(passed=4)
+
+
+def test_what_a_test_leaves_is_not_there_for_the_next_one(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+import pytest
+from muster.testing.faults import Delay, Hold, Match
+
+def leave_everything(muster, muster_group):
+    muster.faults.add(Match(), Delay(50))
+    muster.faults.add(Match(group="x"), Hold())
+    muster.scenario("disk-full")
+    muster_group.hold_joins()
+    muster.time.freeze()
+    muster.time.advance(3_600_000)
+
+def test_leaves_everything(muster, muster_group):
+    leave_everything(muster, muster_group)
+
+def is_clean(muster, muster_topic, muster_group):
+    now = muster.time.now()
+    assert (muster.faults.list(), now.frozen, abs(now.ahead_ms) < 1_000) == ([], False, True)
+    assert not any(muster.door.call(lambda: muster.verbs().joins.holds(one)) for one in muster.groups)
+    assert muster_topic.produce("x")
+
+def test_after_it(muster, muster_topic, muster_group):
+    is_clean(muster, muster_topic, muster_group)
+
+def test_leaves_everything_and_fails(muster, muster_group):
+    leave_everything(muster, muster_group)
+    assert False, "in the middle"
+
+def test_after_that(muster, muster_topic, muster_group):
+    is_clean(muster, muster_topic, muster_group)
+
+def test_leaves_it_and_stops_the_server(muster, muster_group):
+    leave_everything(muster, muster_group)
+    muster.kill()
+
+def test_after_a_stop(muster, muster_topic, muster_group):
+    is_clean(muster, muster_topic, muster_group)
+
+@pytest.fixture
+def broken(muster, muster_group):
+    leave_everything(muster, muster_group)
+    raise LookupError("in a fixture")
+
+def test_whose_fixture_fails(broken):
+    pass
+
+def test_after_a_fixture(muster, muster_topic, muster_group):
+    is_clean(muster, muster_topic, muster_group)
+
+def test_is_interrupted(muster, muster_group):
+    leave_everything(muster, muster_group)
+    raise KeyboardInterrupt
+"""
+    )
+    result = suite.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=6, failed=1, errors=1)
+    assert "KeyboardInterrupt" in result.stdout.str()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
