@@ -112,6 +112,12 @@ def test_without_a_command_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
     assert "muster serve" in capsys.readouterr().err
 
 
+def test_the_options_of_other_commands_are_not_made_for_a_start() -> None:
+    code = "import sys; from muster.coordinator.cli import build_parser; build_parser('serve'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"muster.coordinator.cli.transactions", "muster.coordinator.cli.analyze"} & set(loaded)
+
+
 def test_help_and_version_load_nothing_of_the_server() -> None:
     code = "import sys; from muster.coordinator.cli import main; main(['version']); print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -69,7 +69,7 @@ def find(method: str, path: str) -> tuple[verbs.Verb, dict[str, str]]:
             found = dict.fromkeys(methods, named)
             operations = {one: operation["operationId"] for one, operation in methods.items()}
     if not found:
-        raise Failure("not-found", f"there is no {path}")
+        raise Failure("not-found", f"there is no {path}; GET /v1/openapi.json says what there is")
     wanted = method.lower()
     if wanted not in found:
         raise Failure("method-not-allowed", f"{path} takes {', '.join(one.upper() for one in found)}, not {method}")
