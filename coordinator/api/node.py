@@ -60,8 +60,23 @@ def to_the_end(job: JobOfRequest[Request]) -> Handle[Request]:
     return handle
 
 
+def on_the_newest(job: JobOfRequest[Request]) -> Handle[Request]:
+    """`to_the_end` for what Kafka's brokers have their controller do: it is decided on all that was decided before, by
+    any node.
+    """
+
+    @wraps(job)
+    def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
+        node.run_to_end(context, respond, node.on_the_newest(job(node, context, request)))
+
+    return handle
+
+
 class Controller(Protocol):
     """Who changes what brokers there are and who leads what (`coordinator.nodes.cluster` is one)."""
+
+    def catching_up(self) -> Job[None]:
+        """Live by all that other nodes have decided until now. Whoever cannot finds out when it writes."""
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
         """Have a partition changed as `decide` says just then: what it leads moves at once. Raises `ApiError`."""
@@ -170,6 +185,12 @@ class Node:
     def run(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """Answer a request with the result of a job, which is done in slices (`coordinator.slices`)."""
         self.slices.run(job, respond, context.channel)
+
+    def on_the_newest(self, job: Job[Message | None]) -> Job[Message | None]:
+        """Do it when this node lives by all that was decided."""
+        if self.controller is not None:
+            yield from self.controller.catching_up()
+        return (yield from job)
 
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """`run` for a job that changes what others see: it is done whether its client waits for it or not."""

@@ -207,6 +207,10 @@ class Membership:
 
     # -- what clients ask of the controller
 
+    def catching_up(self) -> Job[None]:
+        """See `api.node.Controller`."""
+        yield from self.keeper.catching_up()
+
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
         """See `api.node.Controller`."""
         while self._topics.state.topics_by_id.get(place.topic.topic_id) is place.topic:

@@ -145,6 +145,22 @@ class MetadataKeeper:
 
     # -- following
 
+    def catching_up(self) -> Job[None]:
+        """Live by all that the database has now; not if it is away."""
+        if not self._stopped:
+            later = Later()
+            self._do(self._catch_up(later))
+            yield later
+
+    async def _catch_up(self, done: Later) -> None:
+        try:
+            await self.follow()
+        except (StoreAway, StoreRefused):
+            pass  # the write that comes next says so
+        except Exception as error:  # or else whoever asked would wait for ever
+            log.error("the metadata log could not be read, by a fault", exc_info=error)
+        done(None)
+
     async def follow(self) -> None:
         """Live by all that the database has. Raises StoreAway or StoreRefused."""
         async with self._following:

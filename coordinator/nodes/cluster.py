@@ -68,6 +68,10 @@ class Cluster:
         """Give every node the image of now."""
         self._changes.publish()
 
+    def catching_up(self) -> Job[None]:
+        """See `api.node.Controller`: nobody else decides anything."""
+        yield from ()
+
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
         """See `api.node.Controller`."""
         return self._changes.changing(decide, place)

@@ -55,6 +55,9 @@ class Membership(Protocol):
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
         """The node listens there. Raises `ApiError`."""
 
+    def catching_up(self) -> Job[None]:
+        """See `api.node.Controller`."""
+
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
         """See `api.node.Controller`."""
 

@@ -103,6 +103,7 @@ class Story:
         self.lines: list[str] = []
         self._clients: dict[int, Client] = {}
         self._topic_id = bytes(16)
+        self._last_offset = -1
 
     # ---- asking
 
@@ -189,6 +190,10 @@ class Story:
             self.tell(f"    {row.name}: {name(row.error_code)} {row.error_message or ''}".rstrip())
         for node in ALL:
             await self.until("the topic is known", lambda node=node: self._is_led(node))
+        for partition, (leader, *_) in enumerate(REPLICAS):
+            await self.until(
+                "who leads has its log", lambda leader=leader, partition=partition: self._has_log(leader, partition)
+            )
         await self.tell_partitions(2)
         answer = await self.ask(3, DescribeClusterRequest())
         self.tell(f"    brokers {sorted(row.broker_id for row in answer.brokers)}")
@@ -199,10 +204,21 @@ class Story:
             row.leader_id == ids[0] for row, ids in zip(rows, REPLICAS, strict=True)
         )
 
+    async def _has_log(self, node: int, partition: int) -> bool:
+        parts = [ListOffsetsTopic(self.topic, [ListOffsetsPartition(partition, -1, -1)])]
+        answer = await self.ask(node, ListOffsetsRequest(topics=parts))
+        return bool(answer.topics[0].partitions[0].error_code == 0)
+
     async def _produce(self, node: int, partition: int, value: bytes = b"v") -> Any:
         data = [produce.PartitionProduceData(partition, batches.build([(None, value)], timestamp_ms=1_700_000_000_000))]
         asked = produce.ProduceRequest(None, -1, 5_000, [produce.TopicProduceData(self.topic, partition_data=data)])
         return await self.ask(node, asked, 12)
+
+    async def _takes_record(self, node: int, partition: int) -> bool:
+        """Who was just told to lead may not know it yet."""
+        row = (await self._produce(node, partition)).responses[0].partition_responses[0]
+        self._last_offset = row.base_offset
+        return bool(row.error_code == 0)
 
     def _fetch(self, partition: int, *, epoch: int = -1, offset: int = 0, wait_ms: int = 0) -> FetchRequest:
         row = FetchPartition(partition, epoch, offset, partition_max_bytes=1_000_000)
@@ -286,8 +302,8 @@ class Story:
         await self.until("2 leads", lambda: self._leads(0, 2))
         last = await self.rows(1)
         self.tell(f"    leader {last[0].leader_id}, epoch {last[0].leader_epoch - after[0].leader_epoch:+}")
-        answer = await self._produce(2, 0)
-        self.tell(f"    produced at {answer.responses[0].partition_responses[0].base_offset}")
+        await self.until("2 takes records", lambda: self._takes_record(2, 0))
+        self.tell(f"    produced at {self._last_offset}")
         row = await self._epoch_end(2, 0, before[0].leader_epoch)
         self.tell(f"    the epoch before ended at {row.end_offset}, {row.leader_epoch - before[0].leader_epoch:+}")
         self.tell(f"    without the leader: {await self._move(0, [3, 1])}")

@@ -21,6 +21,8 @@ from muster.coordinator.cli import main
 from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
 from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.cluster_nodes import ClusterNode
@@ -320,6 +322,20 @@ def test_nodes_that_are_all_unregistered_at_once_come_back(nodes: list[ClusterNo
     # what was read and not committed may be read again
     assert load.acked == set(load.read) == {b"%d" % number for number in range(load.sent)}
     load.close()
+
+
+def test_what_one_node_has_decided_the_next_one_knows_at_once(nodes: list[ClusterNode]) -> None:
+    async def come_and_go() -> list[int]:
+        codes: list[int] = []
+        async with connected(nodes[1].address, "one") as one, connected(nodes[2].address, "other") as other:
+            for number in range(20):
+                name = f"short-{number}"
+                created = await one.ask(CreateTopicsRequest([CreatableTopic(name, 1, 1)], 30_000))
+                deleted = await other.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name)], timeout_ms=30_000))
+                codes += [created.topics[0].error_code, deleted.responses[0].error_code]
+        return codes
+
+    assert set(asyncio.run(come_and_go())) == {ErrorCode.NONE}
 
 
 def test_a_node_that_is_unregistered_comes_back(nodes: list[ClusterNode]) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from muster.coordinator.api.cluster.refusals import may_alter_cluster
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.api.version_rules import elections_tell_one_error
 from muster.coordinator.slices import Job
 from muster.coordinator.topics import leadership
@@ -30,7 +30,7 @@ UNCLEAN: Final = 1
 """ElectionType. Every log here is whole, so that the latter loses nothing either."""
 
 
-@to_the_end
+@on_the_newest
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:

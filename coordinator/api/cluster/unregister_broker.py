@@ -5,14 +5,14 @@ from __future__ import annotations
 from muster.coordinator.api.cluster.refusals import may_alter_cluster
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
-@to_the_end
+@on_the_newest
 def handle_unregister_broker(
     node: Node, context: RequestContext, request: UnregisterBrokerRequest
 ) -> Job[UnregisterBrokerResponse]:

@@ -15,7 +15,7 @@ from muster.coordinator.api.configs.operations import DELETE, Changes, applied, 
 from muster.coordinator.api.configs.resources import Kind, check_altered_broker, check_altered_loggers, check_authorized
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.properties import client_metrics, dynamic, group
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -41,7 +41,7 @@ Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource
 Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterConfigsResourceResponse)
 
 
-@to_the_end
+@on_the_newest
 def handle_incremental_alter_configs(
     node: Node, context: RequestContext, request: incremental.IncrementalAlterConfigsRequest
 ) -> Job[incremental.IncrementalAlterConfigsResponse]:
@@ -67,7 +67,7 @@ def handle_incremental_alter_configs(
     return incremental.IncrementalAlterConfigsResponse(responses=responses)
 
 
-@to_the_end
+@on_the_newest
 def handle_alter_configs(
     node: Node, context: RequestContext, request: full.AlterConfigsRequest
 ) -> Job[full.AlterConfigsResponse]:

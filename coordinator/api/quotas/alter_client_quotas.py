@@ -8,7 +8,7 @@ from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.host_names import resolve
 from muster.coordinator.quotas.entities import (
     IP,
@@ -51,7 +51,7 @@ MOST_LOOKED_UP: Final = 20
 _Answer = AlterClientQuotasResponseEntryData
 
 
-@to_the_end
+@on_the_newest
 def handle_alter_client_quotas(
     node: Node, context: RequestContext, request: AlterClientQuotasRequest
 ) -> Job[AlterClientQuotasResponse]:

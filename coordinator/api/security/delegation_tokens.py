@@ -11,7 +11,7 @@ from muster.coordinator import uuids
 from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, in_slices, to_the_end
+from muster.coordinator.api.node import Node, in_slices, on_the_newest
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
 from muster.coordinator.security.sasl.delegation_tokens import (
@@ -50,7 +50,7 @@ LAST_MS: Final = (1 << 63) - 1
 _ROW_BYTES: Final = 160
 
 
-@to_the_end
+@on_the_newest
 def handle_create_delegation_token(
     node: Node, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> Job[CreateDelegationTokenResponse]:
@@ -113,7 +113,7 @@ def _may_ask(context: RequestContext) -> bool:
     return is_known and not authentication.by_token
 
 
-@to_the_end
+@on_the_newest
 def handle_renew_delegation_token(
     node: Node, context: RequestContext, request: RenewDelegationTokenRequest
 ) -> Job[RenewDelegationTokenResponse]:
@@ -136,7 +136,7 @@ def handle_renew_delegation_token(
     return answer
 
 
-@to_the_end
+@on_the_newest
 def handle_expire_delegation_token(
     node: Node, context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> Job[ExpireDelegationTokenResponse]:

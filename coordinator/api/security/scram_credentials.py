@@ -12,7 +12,7 @@ from typing import Final
 from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
-from muster.coordinator.api.node import Node, in_slices, to_the_end
+from muster.coordinator.api.node import Node, in_slices, on_the_newest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.sasl.scram import BY_TYPE, MAX_ITERATIONS, MIN_ITERATIONS
 from muster.coordinator.slices import Job
@@ -88,7 +88,7 @@ def handle_describe_user_scram_credentials(
     return DescribeUserScramCredentialsResponse(results=results)
 
 
-@to_the_end
+@on_the_newest
 def handle_alter_user_scram_credentials(
     node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Job[AlterUserScramCredentialsResponse]:

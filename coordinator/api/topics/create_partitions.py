@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
-from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, counting
 from muster.coordinator.topics.errors import ApiError
@@ -26,7 +26,7 @@ _PLACES: Final = {
 """Topics that do not grow, and what their partitions hold."""
 
 
-@to_the_end
+@on_the_newest
 def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest
 ) -> Job[CreatePartitionsResponse]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
-from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.properties import describe
 from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
 from muster.coordinator.slices import Job
@@ -24,7 +24,7 @@ from muster.protocol.messages.create_topics import (
 )
 
 
-@to_the_end
+@on_the_newest
 def handle_create_topics(
     node: Node, context: RequestContext, request: CreateTopicsRequest
 ) -> Job[CreateTopicsResponse]:

@@ -1,4 +1,4 @@
-"""What becomes of a change that cannot be written."""
+"""What becomes of a change that cannot be written, and what is known before it is decided."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from muster.coordinator.clock import LoopClock
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
+from muster.coordinator.database.store import StoreAway
 from muster.coordinator.slices import Later
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import first_records
@@ -36,3 +37,27 @@ async def test_whoever_asked_is_told_of_a_fault_too(monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0)
     with pytest.raises(ApiError, match="it is broken"):
         job.send(later.value)
+
+
+@pytest.mark.parametrize("error", [None, StoreAway("it is away"), RuntimeError("it is broken")])
+async def test_what_others_have_decided_is_known_before_a_request_is(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    store: Any = table_store(World(Random(1)))
+    keeper = MetadataKeeper(store, LoopClock(asyncio.get_running_loop()), lambda: "writer")
+    asked: list[str] = []
+
+    async def follow() -> None:
+        asked.append("the others")
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(keeper, "follow", follow)
+    job = keeper.catching_up()
+    later = next(job)
+    assert isinstance(later, Later)
+    while not later.is_there:  # noqa: ASYNC110 - nobody tells of it
+        await asyncio.sleep(0)
+    with pytest.raises(StopIteration):
+        job.send(later.value)  # it goes on in any case: what cannot be written says so
+    assert asked == ["the others"]
