@@ -82,7 +82,8 @@ def compare(history: History, settings: Sequence[Setting]) -> Comparison:
             rows.append(WhatIf(setting, None, str(error)))
             continue
         known[key] = outcome
-        rows.append(WhatIf(setting, outcome.figures))
+        # where a setting changes nothing, what the replay gets wrong is no difference that it makes
+        rows.append(WhatIf(setting, actual if outcome is base else outcome.figures))
     return Comparison(fidelity, actual, rows, base.figures)
 
 

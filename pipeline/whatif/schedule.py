@@ -118,7 +118,7 @@ class Schedule:
         shrinks = any(one.until_ms == FAR for part in parts for one in part.absences)
         setting = self.setting
         return (
-            setting.protocol,
+            self.protocol,
             setting.session_timeout_ms if self.protocol == CONSUMER else None,
             setting.assignor,
             setting.heartbeat_interval_ms,

@@ -45,7 +45,7 @@ def restart(world: Reality, member: Consumer, away_ms: int) -> None:
 def asked(world: Reality, *settings: str) -> tuple[Figures, list[Figures]]:
     """What happened, and what would have; the replay of what really held gives just what happened."""
     found = played(world, *settings)
-    assert found.whatif[0].figures == found.actual
+    assert found.played == found.whatif[0].figures == found.actual
     return found.actual, figures(found)
 
 

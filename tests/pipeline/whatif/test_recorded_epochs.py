@@ -90,6 +90,14 @@ def test_another_interval_has_another_rhythm(groups: dict[str, pa.Table]) -> Non
     assert paused[1] < paused[0] / 2
 
 
+@pytest.mark.parametrize("group", ["confluent-0", "g", "java-2", "st"])
+def test_a_setting_that_changes_nothing_costs_what_it_did(groups: dict[str, pa.Table], group: str) -> None:
+    """The replay pauses partitions for some ms more or less than the group did: nothing that the setting would do."""
+    (row,) = [row for row in played(groups[group], parse("consumer")) if row["table"] == "whatif"]
+    for name in ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s"):
+        assert row[name] == row[f"actual_{name}"]
+
+
 def test_a_group_that_was_classic_is_played_since_it_is_not(groups: dict[str, pa.Table]) -> None:
     (fidelity,) = played(groups["up"], ())
     assert (fidelity["withheld"], fidelity["reproduced"], fidelity["generations"]) == (False, 1, 1)
