@@ -86,7 +86,7 @@ def _walked(
     are_placed: bool,
 ) -> DataFrame:
     if replaced is not None:
-        rows = rows.join(F.broadcast(replaced), list(PRODUCER), "left")
+        rows = rows.join(replaced, list(PRODUCER), "left")
     if ends is not None:
         seen = ends.where("end_offset is not null and time_ms is not null")
         seen = seen.select("topic", "partition", F.col("end_offset").alias("committed_offset"), "time_ms")
