@@ -51,7 +51,6 @@ class InThread:
         except BaseException:
             self._end()
             raise
-        server_lines.look_again()
         self._rehearsal = rehearsal
         bound = rehearsal.server.bound
         self._machine.ports = [one.port for one in bound]
@@ -87,7 +86,6 @@ class InThread:
         """See `Runner`."""
         if self._rehearsal is None:
             raise CannotBeDone("the server does not run")
-        server_lines.look_again()
         return self._rehearsal
 
 

@@ -2,11 +2,12 @@
 
 The modules of the server log by structlog, whose configuration belongs to the program under test and is left alone. So
 the loggers of the server's modules are replaced by ones that look at the thread: in that of a server the line is kept,
-in any other all is as it was.
+in any other all is as it was. Modules that a running server imports when it first needs them get such a logger at once.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
@@ -15,6 +16,8 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
+
+import structlog
 
 MOST_LINES: Final = 5_000
 """That are kept of one server; the oldest go first."""
@@ -61,7 +64,6 @@ class ServerLines:
 
 
 _OF_THREAD: dict[int, ServerLines] = {}
-_CHECKED: list[int] = [0]
 _LOCK: Final = threading.Lock()
 
 
@@ -94,7 +96,7 @@ class _ByThread:
 def keep(lines: ServerLines) -> None:
     """What the server logs in the calling thread is kept there from now on."""
     _OF_THREAD[threading.get_ident()] = lines
-    look_again()
+    _replace_loggers()
 
 
 def keep_no_more() -> None:
@@ -102,23 +104,33 @@ def keep_no_more() -> None:
     _OF_THREAD.pop(threading.get_ident(), None)
 
 
-def look_again() -> None:
-    """Modules of the server that were imported since are seen to; takes no time when there are none."""
+def _replace_loggers() -> None:
+    """Once: those of modules that are there, and of those that are imported later, which ask structlog for theirs."""
     with _LOCK:
-        if len(sys.modules) == _CHECKED[0]:
+        usual = structlog.get_logger
+        if hasattr(usual, "of_muster"):
             return
-        _CHECKED[0] = len(sys.modules)
+
+        @functools.wraps(usual)
+        def get_logger(*args: Any, **initial_values: Any) -> Any:
+            made = usual(*args, **initial_values)
+            if args and isinstance(args[0], str) and args[0].startswith("muster."):
+                return _ByThread(made, args[0])
+            return made
+
+        get_logger.of_muster = True  # type: ignore[attr-defined]  # so that it is done once
+        structlog.get_logger = get_logger
         for module, name in _loggers():
             module.log = _ByThread(module.log, name)
 
 
 def _loggers() -> Iterator[tuple[Any, str]]:
-    """The server's modules that have a logger which is not replaced yet, and its name."""
+    """The server's modules that have a logger, and its name."""
     for module_name, module in list(sys.modules.items()):
         if not module_name.startswith("muster.coordinator."):
             continue
         log = vars(module).get("log")
         # a proxy of structlog's `get_logger("muster.…")`, bound or not yet
-        names = getattr(log, "_logger_factory_args", ()) if not isinstance(log, _ByThread) else ()
+        names = getattr(log, "_logger_factory_args", ())
         if names and isinstance(names[0], str):
             yield module, names[0]

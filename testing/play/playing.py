@@ -59,7 +59,6 @@ class InPlay:
             raise CannotBeDone("the server runs already")
         rehearsal = Rehearsal(config_of(self._given, None), machine=self._machine)
         await rehearsal.server.start()
-        server_lines.look_again()
         self.door.open(self._loop)
         self._rehearsal = rehearsal
         bound = rehearsal.server.bound
@@ -76,7 +75,6 @@ class InPlay:
         """See `Runner`."""
         if self._rehearsal is None:
             raise CannotBeDone("the server does not run")
-        server_lines.look_again()
         return self._rehearsal
 
 

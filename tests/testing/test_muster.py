@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -368,3 +370,27 @@ def test_a_wait_that_the_test_cancels_is_cancelled() -> None:
 def test_a_verb_that_hangs_says_so() -> None:
     with Muster() as server, pytest.raises(CannotBeDone, match=r"not answered for 0\.05 s"):
         server._runner.door.call(lambda: asyncio.sleep(30), patience_s=0.05)
+
+
+SAYS_NOTHING = """\
+import confluent_kafka
+from muster.testing import Muster
+
+with Muster(topics={"orders": 1}) as muster:
+    settings = {"bootstrap.servers": muster.bootstrap_servers, "transactional.id": "billing", "log_level": 0}
+    producer = confluent_kafka.Producer(settings)
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("orders", b"1")
+    producer.commit_transaction(30)
+    assert any(line.logger == "muster.transactions" for line in muster.lines.since(0))
+print("done")
+"""
+
+
+def test_nothing_is_printed_by_what_the_server_imports_when_it_first_needs_it() -> None:
+    """Its loggers are replaced before they have said anything. In a process of its own: here all is imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", SAYS_NOTHING], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
