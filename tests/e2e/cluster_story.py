@@ -79,7 +79,14 @@ def transactions_work(bootstrap: str, topic: str, _: str, progress: Progress) ->
             error = failed.args[0]
             if error.txn_requires_abort() and not error.fatal():
                 progress.committed.pop(number, None)
-                _again(producer.abort_transaction)
+                try:
+                    _again(producer.abort_transaction)
+                except confluent_kafka.KafkaException as worse:
+                    # nobody that coordinated had heard of the transaction: librdkafka asks all the same that it ends,
+                    # and is told, as on Kafka, that the one before has ended otherwise
+                    if worse.args[0].code() != confluent_kafka.KafkaError.INVALID_TXN_STATE:
+                        raise
+                    producer = begin()
             else:
                 progress.read.append(number)  # told in the end
                 print("a producer that must begin anew:", error, flush=True)
