@@ -118,7 +118,7 @@ class Housekeeping:
             await self._put()
         except (StoreAway, StoreRefused) as error:
             log.warning("no snapshot of the metadata log could be written", reason=str(error), what="it is tried again")
-        except Exception as error:
+        except Exception as error:  # a fault of ours: this node gives its seat up, and another one writes it
             log.error("no snapshot of the metadata log could be written, by a fault", exc_info=error)
             self._shipper.failed(f"a snapshot of the metadata log could not be written: {error}")
         finally:
