@@ -1,4 +1,4 @@
-"""What the door of faults costs a heartbeat: `python -m bench.faults`.
+"""What the point for faults costs a heartbeat: `python -m bench.faults`.
 
 CPU time of prepared heartbeats through `dispatch`, without sockets: with the door shut, as while no rule is in force
 (and as on every server without a control); with a rule for another API; with a rule for another group.
@@ -10,11 +10,11 @@ import time
 from importlib import import_module
 from typing import Any
 
-from muster.coordinator.api.intercept import Door
-from muster.coordinator.rehearsal.doors import Doors
+from muster.coordinator.api.intercept import InterceptPoint
 from muster.coordinator.rehearsal.faults.actions import Error
 from muster.coordinator.rehearsal.faults.engine import Faults
 from muster.coordinator.rehearsal.faults.matching import Match
+from muster.coordinator.rehearsal.interceptors import Interceptors
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.messages.heartbeat import HeartbeatRequest
@@ -26,8 +26,8 @@ ROUNDS = 15
 class _ServerOfOne:
     """As much of a server as rules ask for."""
 
-    def __init__(self, door: Door) -> None:
-        self.doors = {1: door}
+    def __init__(self, intercept_point: InterceptPoint) -> None:
+        self.intercept_points = {1: intercept_point}
 
 
 def beats_us(peer: Any, frame: bytes) -> float:
@@ -46,8 +46,8 @@ def main() -> None:
     frame = frames.request_frame(api(ApiKey.HEARTBEAT), 4, 1, beat, "me")
     for _ in range(4):
         peer.ask(ApiKey.HEARTBEAT, 4, beat)
-    server = _ServerOfOne(peer.dispatcher.door)
-    faults = Faults(server, Doors(server))  # type: ignore[arg-type]  # as much as they need
+    server = _ServerOfOne(peer.dispatcher.intercept_point)
+    faults = Faults(server, Interceptors(server))  # type: ignore[arg-type]  # as much as they need
     best: dict[str, float] = {}
     for _ in range(ROUNDS):
         for name, match in (

@@ -19,7 +19,7 @@ from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.views import DEAD, GroupView, Offsets, others
 from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
-from muster.testing.door import Door, LoopThread
+from muster.testing.portal import LoopThread, Portal
 from muster.testing.server_lines import ServerLines
 from muster.testing.verbs import Topics
 
@@ -38,7 +38,7 @@ class Against:
         """`bootstrap_servers`: HOST:PORT, with commas; the first one is asked. `open_verbs`: what can be done there."""
         self._open: Callable[[Cluster], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
-        self.door = Door()
+        self.portal = Portal()
         self.lines = ServerLines()
         self._thread: LoopThread | None = None
         self._verbs: ClusterVerbs | None = None
@@ -58,7 +58,7 @@ class Against:
             verbs = self._open(Cluster(address))
         except AskingFailed as failure:
             raise CannotBeDone(str(failure)) from failure
-        self.door.open(thread.start(_nothing, _nothing))
+        self.portal.open(thread.start(_nothing, _nothing))
         self._thread, self._verbs = thread, verbs
 
     def stop(self) -> None:
@@ -66,7 +66,7 @@ class Against:
         thread, verbs = self._thread, self._verbs
         if thread is not None and verbs is not None:
             self._thread = self._verbs = None
-            self.door.close()
+            self.portal.close()
             thread.end()
             verbs.cluster.close()
 

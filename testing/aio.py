@@ -9,7 +9,7 @@ from muster.coordinator.rehearsal.expected import text
 from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.topics import Record
 from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
-from muster.testing.door import Door
+from muster.testing.portal import Portal
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, name_of, records
 
 __tracebackhide__ = True
@@ -22,9 +22,9 @@ Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
 class AsyncTopic:
     """One topic by its name, be it there or not."""
 
-    def __init__(self, door: Door, behind: Behind, name: str) -> None:
+    def __init__(self, portal: Portal, behind: Behind, name: str) -> None:
         self.name = text("the name of a topic", name)
-        self._door = door
+        self._portal = portal
         self._behind = behind
 
     def __repr__(self) -> str:
@@ -32,16 +32,16 @@ class AsyncTopic:
 
     async def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> AsyncTopic:
         """Make it; `partitions` None: as `num.partitions` says. Raises CannotBeDone, as Kafka refuses it."""
-        await self._door.awaited(lambda: self._behind().topics.create(self.name, partitions, configs))
+        await self._portal.awaited(lambda: self._behind().topics.create(self.name, partitions, configs))
         return self
 
     async def grow(self, partitions: int) -> None:
         """Have so many partitions from now on. Raises CannotBeDone."""
-        await self._door.awaited(lambda: self._behind().topics.grow(self.name, partitions))
+        await self._portal.awaited(lambda: self._behind().topics.grow(self.name, partitions))
 
     async def delete(self) -> None:
         """Delete it and all that is in it. Raises CannotBeDone."""
-        await self._door.awaited(lambda: self._behind().topics.delete(self.name))
+        await self._portal.awaited(lambda: self._behind().topics.delete(self.name))
 
     async def produce(
         self,
@@ -55,30 +55,32 @@ class AsyncTopic:
         `partition` None: by the key as Kafka's clients do, without one in turn. Raises CannotBeDone.
         """
         rows = records(values, key, partition, headers, timestamp_ms)
-        found: list[tuple[int, int]] = await self._door.awaited(lambda: self._behind().topics.produce(self.name, rows))
+        found: list[tuple[int, int]] = await self._portal.awaited(
+            lambda: self._behind().topics.produce(self.name, rows)
+        )
         return found
 
     async def records(self, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
         """What is in it, or in one of its partitions, from an offset on: partition by partition, `most` in all. Raises
         CannotBeDone.
         """
-        found: list[Record] = await self._door.awaited(
+        found: list[Record] = await self._portal.awaited(
             lambda: self._behind().topics.records(self.name, partition, since=since, most=most)
         )
         return found
 
     async def end_offsets(self) -> dict[int, int]:
         """The offset of the next record of each partition. Raises CannotBeDone."""
-        found: dict[int, int] = await self._door.awaited(lambda: self._behind().topics.end_offsets(self.name))
+        found: dict[int, int] = await self._portal.awaited(lambda: self._behind().topics.end_offsets(self.name))
         return found
 
 
 class AsyncGroup:
     """One group by its id, be it there or not."""
 
-    def __init__(self, door: Door, behind: Behind, group_id: str) -> None:
+    def __init__(self, portal: Portal, behind: Behind, group_id: str) -> None:
         self.id = text("the id of a group", group_id)
-        self._door = door
+        self._portal = portal
         self._behind = behind
 
     def __repr__(self) -> str:
@@ -88,17 +90,17 @@ class AsyncGroup:
 
     async def describe(self) -> GroupView:
         """The group as it is now, with all of the same moment; one that is not there is Dead."""
-        found: GroupView = await self._door.awaited(lambda: self._behind().groups.describe(self.id))
+        found: GroupView = await self._portal.awaited(lambda: self._behind().groups.describe(self.id))
         return found
 
     async def events(self) -> list[dict[str, Any]]:
         """What happened in it, as `__group_events` has it (docs/events.md)."""
-        found: list[dict[str, Any]] = await self._door.awaited(lambda: self._behind().groups.events(self.id))
+        found: list[dict[str, Any]] = await self._portal.awaited(lambda: self._behind().groups.events(self.id))
         return found
 
     async def history(self, *, everything: bool = False) -> list[str]:
         """The same in words; `everything`: also what the line of a rebalance tells anyway."""
-        found: list[str] = await self._door.awaited(
+        found: list[str] = await self._portal.awaited(
             lambda: self._behind().groups.history(self.id, everything=everything)
         )
         return found
@@ -112,7 +114,7 @@ class AsyncGroup:
         partition of these topics. Returns it as it was then. `timeout` in seconds. Raises WaitFailed, an AssertionError
         that tells what happened instead.
         """
-        found: GroupView = await self._door.awaited(
+        found: GroupView = await self._portal.awaited(
             lambda: self._behind().groups.wait_stable(
                 self.id, members=members, partitions=partitions, timeout_s=timeout
             )
@@ -131,7 +133,7 @@ class AsyncGroup:
         the group, or records have come to these topics: it may look at the group and do nothing else. `what` it is, for
         WaitFailed. Raises that, and what the predicate raises.
         """
-        found: GroupView = await self._door.awaited(
+        found: GroupView = await self._portal.awaited(
             lambda: self._behind().groups.wait_until(self.id, predicate, what=what, topics=topics, timeout_s=timeout)
         )
         return found
@@ -146,14 +148,14 @@ class AsyncGroup:
         """Wait until it has committed all that is in these topics at this moment, or up to these offsets; no topics:
         all that it owns, subscribes to or has committed to. Raises WaitFailed.
         """
-        found: GroupView = await self._door.awaited(
+        found: GroupView = await self._portal.awaited(
             lambda: self._behind().groups.wait_consumed(self.id, topics, up_to=up_to, timeout_s=timeout)
         )
         return found
 
     async def wait_held(self, joins: int = 1, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
         """After `hold_joins`: wait until so many joins are held back. Raises WaitFailed."""
-        found: GroupView = await self._door.awaited(
+        found: GroupView = await self._portal.awaited(
             lambda: self._behind().groups.wait_held(self.id, joins, timeout_s=timeout)
         )
         return found
@@ -162,41 +164,41 @@ class AsyncGroup:
 
     async def rebalance(self) -> None:
         """Force a rebalance. Raises CannotBeDone: there are no members, or one is in progress."""
-        await self._door.awaited(lambda: self._behind().groups.rebalance(self.id))
+        await self._portal.awaited(lambda: self._behind().groups.rebalance(self.id))
 
     async def expire(self, member: str | MemberView) -> None:
         """End the session of a member at once, as if it had been silent for its session timeout. By its member id,
         group.instance.id or client id. Raises CannotBeDone.
         """
-        await self._door.awaited(lambda: self._behind().groups.expire(self.id, name_of(member)))
+        await self._portal.awaited(lambda: self._behind().groups.expire(self.id, name_of(member)))
 
     async def remove(self, member: str | MemberView) -> None:
         """Remove a member as an administrator does. Raises CannotBeDone."""
-        await self._door.awaited(lambda: self._behind().groups.remove(self.id, name_of(member)))
+        await self._portal.awaited(lambda: self._behind().groups.remove(self.id, name_of(member)))
 
     async def reset_offsets(self, to: Reset, topics: Topics = None) -> Offsets:
         """Set its committed offsets of these topics (none: of all that it has committed to), and return what was set.
         Raises CannotBeDone: it has members, as Kafka demands that it has none; or there is no such topic.
         """
-        found: Offsets = await self._door.awaited(lambda: self._behind().groups.reset_offsets(self.id, to, topics))
+        found: Offsets = await self._portal.awaited(lambda: self._behind().groups.reset_offsets(self.id, to, topics))
         return found
 
     async def hold_joins(self) -> None:
         """Who wants to join waits from now on, until `release`."""
-        await self._door.awaited(lambda: self._behind().groups.hold_joins(self.id))
+        await self._portal.awaited(lambda: self._behind().groups.hold_joins(self.id))
 
     async def release(self) -> int:
         """Who waits may join, and whoever comes: how many these were."""
-        found: int = await self._door.awaited(lambda: self._behind().groups.release(self.id))
+        found: int = await self._portal.awaited(lambda: self._behind().groups.release(self.id))
         return found
 
 
 class AsyncNode:
     """One broker of the server by its id."""
 
-    def __init__(self, door: Door, behind: Behind, node_id: int) -> None:
+    def __init__(self, portal: Portal, behind: Behind, node_id: int) -> None:
         self.id = node_id
-        self._door = door
+        self._portal = portal
         self._behind = behind
 
     def __repr__(self) -> str:
@@ -204,27 +206,27 @@ class AsyncNode:
 
     async def describe(self) -> NodeView:
         """The node as it is now. Raises CannotBeDone when there is none."""
-        found: NodeView = await self._door.awaited(lambda: self._behind().nodes.describe(self.id))
+        found: NodeView = await self._portal.awaited(lambda: self._behind().nodes.describe(self.id))
         return found
 
     async def stop(self) -> None:
         """Controlled shutdown: others take over, then its connections end. Raises CannotBeDone."""
-        await self._door.awaited(lambda: self._behind().nodes.stop(self.id))
+        await self._portal.awaited(lambda: self._behind().nodes.stop(self.id))
 
     async def kill(self) -> None:
         """It dies as by SIGKILL; others take over after `broker.session.timeout.ms` (here one second). Raises
         CannotBeDone.
         """
-        await self._door.awaited(lambda: self._behind().nodes.kill(self.id))
+        await self._portal.awaited(lambda: self._behind().nodes.kill(self.id))
 
     async def pause(self) -> None:
         """It stands still as by SIGSTOP and answers nobody; others take over as after a kill. Raises CannotBeDone."""
-        await self._door.awaited(lambda: self._behind().nodes.pause(self.id))
+        await self._portal.awaited(lambda: self._behind().nodes.pause(self.id))
 
     async def resume(self) -> None:
         """It goes on after a pause, with what it was asked meanwhile. Raises CannotBeDone."""
-        await self._door.awaited(lambda: self._behind().nodes.resume(self.id))
+        await self._portal.awaited(lambda: self._behind().nodes.resume(self.id))
 
     async def return_(self) -> None:
         """It starts again after it was stopped or killed, where it listened before. Raises CannotBeDone."""
-        await self._door.awaited(lambda: self._behind().nodes.return_(self.id))
+        await self._portal.awaited(lambda: self._behind().nodes.return_(self.id))

@@ -37,7 +37,7 @@ from muster.coordinator.rehearsal.faults.when import (
     until_released,
     with_probability,
 )
-from muster.testing.door import Door
+from muster.testing.portal import Portal
 from muster.testing.verbs import Behind
 
 __all__ = [
@@ -83,9 +83,9 @@ AsyncFaultList = list["AsyncFault"]
 class Fault:
     """One rule that is or was in force. As a context manager it is taken away at the end of the block."""
 
-    def __init__(self, door: Door, behind: Behind, rule: Any) -> None:
+    def __init__(self, portal: Portal, behind: Behind, rule: Any) -> None:
         self.id: str = rule.id
-        self._door = door
+        self._portal = portal
         self._behind = behind
         self._rule = rule
 
@@ -101,7 +101,7 @@ class Fault:
 
     def log(self) -> Hits:
         """Which requests it hit, oldest first."""
-        found: Hits = self._door.call(lambda: self._behind().faults.log.after())
+        found: Hits = self._portal.call(lambda: self._behind().faults.log.after())
         return [hit for hit in found if hit["rule"] == self.id]
 
     @property
@@ -116,61 +116,63 @@ class Fault:
 
     def release(self) -> None:
         """Let go what it holds; one that is in force until it is released ends. Raises NoSuchFault."""
-        self._door.call(lambda: self._behind().faults.release(self.id))
+        self._portal.call(lambda: self._behind().faults.release(self.id))
 
     def remove(self) -> None:
         """Take it away; what it holds is let go. Harmless when it is gone."""
-        self._door.call(lambda: _removed(self._behind(), self.id))
+        self._portal.call(lambda: _removed(self._behind(), self.id))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        if self._door.is_open:
+        if self._portal.is_open:
             self.remove()
 
 
 class Faults:
     """All rules of a server."""
 
-    def __init__(self, door: Door, behind: Behind) -> None:
-        self._door = door
+    def __init__(self, portal: Portal, behind: Behind) -> None:
+        self._portal = portal
         self._behind = behind
 
     @property
     def aio(self) -> AsyncFaults:
         """The same for asynchronous tests."""
-        return AsyncFaults(self._door, self._behind)
+        return AsyncFaults(self._portal, self._behind)
 
     def add(self, match: Match = EVERYTHING, then: Action = NOTED, when: When = ALWAYS, *, name: str = "") -> Fault:
         """Put a rule in force: which requests, what happens to them (if nothing is said they are only noted), and when.
         Raises WrongFault.
         """
-        rule = self._door.call(lambda: self._behind().faults.add(match, then, when, name=name))
-        return Fault(self._door, self._behind, rule)
+        rule = self._portal.call(lambda: self._behind().faults.add(match, then, when, name=name))
+        return Fault(self._portal, self._behind, rule)
 
     def log(self, after: int = 0) -> Hits:
         """Which rule hit which request, oldest first; the newest thousand are kept. `after`: only those of a greater
         `number`.
         """
-        found: Hits = self._door.call(lambda: self._behind().faults.log.after(after))
+        found: Hits = self._portal.call(lambda: self._behind().faults.log.after(after))
         return found
 
     def clear(self) -> None:
         """Take all rules away."""
-        self._door.call(lambda: self._behind().faults.clear())
+        self._portal.call(lambda: self._behind().faults.clear())
 
     def list(self) -> FaultList:
         """The rules there are, spent ones too, in the order in which they were added; those of scenarios among them."""
-        return [Fault(self._door, self._behind, rule) for rule in self._door.call(lambda: self._behind().faults.rules)]
+        return [
+            Fault(self._portal, self._behind, rule) for rule in self._portal.call(lambda: self._behind().faults.rules)
+        ]
 
 
 class AsyncFault:
     """One rule that is or was in force, for asynchronous tests."""
 
-    def __init__(self, fault: Fault, door: Door, behind: Behind) -> None:
+    def __init__(self, fault: Fault, portal: Portal, behind: Behind) -> None:
         self.sync = fault
-        self._door = door
+        self._portal = portal
         self._behind = behind
 
     @property
@@ -194,16 +196,16 @@ class AsyncFault:
 
     async def log(self) -> Hits:
         """Which requests it hit, oldest first."""
-        found: Hits = await self._door.awaited(lambda: self._behind().faults.log.after())
+        found: Hits = await self._portal.awaited(lambda: self._behind().faults.log.after())
         return [hit for hit in found if hit["rule"] == self.id]
 
     async def release(self) -> None:
         """Let go what it holds; one that is in force until it is released ends. Raises NoSuchFault."""
-        await self._door.awaited(lambda: self._behind().faults.release(self.id))
+        await self._portal.awaited(lambda: self._behind().faults.release(self.id))
 
     async def remove(self) -> None:
         """Take it away; what it holds is let go. Harmless when it is gone."""
-        await self._door.awaited(lambda: _removed(self._behind(), self.id))
+        await self._portal.awaited(lambda: _removed(self._behind(), self.id))
 
     async def __aenter__(self) -> Self:
         return self
@@ -211,15 +213,15 @@ class AsyncFault:
     async def __aexit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        if self._door.is_open:
+        if self._portal.is_open:
             await self.remove()
 
 
 class AsyncFaults:
     """All rules of a server, for asynchronous tests."""
 
-    def __init__(self, door: Door, behind: Behind) -> None:
-        self._door = door
+    def __init__(self, portal: Portal, behind: Behind) -> None:
+        self._portal = portal
         self._behind = behind
 
     async def add(
@@ -228,24 +230,24 @@ class AsyncFaults:
         """Put a rule in force: which requests, what happens to them (if nothing is said they are only noted), and when.
         Raises WrongFault.
         """
-        rule = await self._door.awaited(lambda: self._behind().faults.add(match, then, when, name=name))
-        return AsyncFault(Fault(self._door, self._behind, rule), self._door, self._behind)
+        rule = await self._portal.awaited(lambda: self._behind().faults.add(match, then, when, name=name))
+        return AsyncFault(Fault(self._portal, self._behind, rule), self._portal, self._behind)
 
     async def log(self, after: int = 0) -> Hits:
         """Which rule hit which request, oldest first; the newest thousand are kept. `after`: only those of a greater
         `number`.
         """
-        found: Hits = await self._door.awaited(lambda: self._behind().faults.log.after(after))
+        found: Hits = await self._portal.awaited(lambda: self._behind().faults.log.after(after))
         return found
 
     async def clear(self) -> None:
         """Take all rules away."""
-        await self._door.awaited(lambda: self._behind().faults.clear())
+        await self._portal.awaited(lambda: self._behind().faults.clear())
 
     async def list(self) -> AsyncFaultList:
         """See `Faults.list`."""
-        rules: Iterable[Any] = await self._door.awaited(lambda: self._behind().faults.rules)
-        return [AsyncFault(Fault(self._door, self._behind, rule), self._door, self._behind) for rule in rules]
+        rules: Iterable[Any] = await self._portal.awaited(lambda: self._behind().faults.rules)
+        return [AsyncFault(Fault(self._portal, self._behind, rule), self._portal, self._behind) for rule in rules]
 
 
 def _removed(verbs: Any, rule_id: str) -> None:

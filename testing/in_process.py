@@ -15,7 +15,7 @@ from muster.coordinator.config.listeners import parse_address, show
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.testing.against import Against, ClusterVerbs
 from muster.testing.control import ControlledVerbs
-from muster.testing.door import Door
+from muster.testing.portal import Portal
 from muster.testing.server_lines import Line, ServerLines
 from muster.testing.settings import Given, config_of
 from muster.testing.verbs import Runner
@@ -42,9 +42,9 @@ class InProcess(Runner):
         config_of(given, directory)
 
     @property
-    def door(self) -> Door:
+    def portal(self) -> Portal:
         """See `Runner`, as all below."""
-        return self._against.door
+        return self._against.portal
 
     @property
     def lines(self) -> ServerLines:

@@ -12,7 +12,7 @@ from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
 from muster.coordinator.rehearsal.seeded import RehearsalMachine
 from muster.testing import server_lines
-from muster.testing.door import Door, LoopThread
+from muster.testing.portal import LoopThread, Portal
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, config_of
 from muster.testing.verbs import Verbs
@@ -23,7 +23,7 @@ class InThread:
 
     def __init__(self, given: Given, directory: Path | None, seed: int | None) -> None:
         """Raises ConfigError."""
-        self.door = Door()
+        self.portal = Portal()
         self.lines = ServerLines()
         self.bootstrap_servers = ""
         self._given = given
@@ -45,7 +45,7 @@ class InThread:
             raise CannotBeDone("the server runs already")
         rehearsal = Rehearsal(config_of(self._given, self._directory), machine=self._machine)
         thread = self._thread = LoopThread(_loop_factory(), "muster")
-        self.door.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
+        self.portal.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
         try:
             thread.run(rehearsal.server.start())
         except BaseException:
@@ -77,7 +77,7 @@ class InThread:
             self._end()
 
     def _end(self) -> None:
-        self.door.close()
+        self.portal.close()
         if self._thread is not None:
             self._thread.end()
             self._thread = None

@@ -122,7 +122,7 @@ def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
     for name, partitions in _topics(wanted.topics):
         if not own:
             _ensure(server, name, partitions)
-    hits = server.door.call(lambda: server.verbs().hits)
+    hits = server.portal.call(lambda: server.verbs().hits)
     request.node.stash[_USED] = Used(server, server.lines.count, hits, _wall_ms())
     try:
         yield server
@@ -131,7 +131,7 @@ def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
             server.stop()
         elif server.is_running:
             server.tidy()
-            if abs(server.door.call(lambda: server.verbs().ahead_ms)) > MOST_AHEAD_MS:
+            if abs(server.portal.call(lambda: server.verbs().ahead_ms)) > MOST_AHEAD_MS:
                 server.restart()  # time never goes back: the next test has a clock of its own
         else:
             server.start()
@@ -248,7 +248,7 @@ def _sections(used: Used) -> Iterator[tuple[str, str]]:
         return
     from muster.coordinator.rehearsal.errors import CannotBeDone
 
-    done = used.muster.door.call(lambda: used.muster.verbs().meddling(used.hits))
+    done = used.muster.portal.call(lambda: used.muster.verbs().meddling(used.hits))
     if done:
         yield "Muster: what the test has done to the server", "\n".join(done)
     told = 0

@@ -5,17 +5,17 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from muster.testing.door import Door
+from muster.testing.portal import Portal
 from muster.testing.verbs import Behind
 
 
 class Scenario:
     """One that was started. As a context manager, with or without `async`, it is ended at the end of the block."""
 
-    def __init__(self, door: Door, behind: Behind, told: dict[str, Any]) -> None:
+    def __init__(self, portal: Portal, behind: Behind, told: dict[str, Any]) -> None:
         self.id: str = told["id"]
         self.name: str = told["name"]
-        self._door = door
+        self._portal = portal
         self._behind = behind
 
     def __repr__(self) -> str:
@@ -24,23 +24,23 @@ class Scenario:
     @property
     def steps(self) -> list[str]:
         """What it has done so far, in words."""
-        found: list[str] = self._door.call(lambda: self._behind().scenarios.find(self.id).to_json())["steps"]
+        found: list[str] = self._portal.call(lambda: self._behind().scenarios.find(self.id).to_json())["steps"]
         return found
 
     @property
     def is_done(self) -> bool:
         """Whether it has nothing more to do."""
-        return bool(self._door.call(lambda: self._behind().scenarios.find(self.id).to_json())["done"])
+        return bool(self._portal.call(lambda: self._behind().scenarios.find(self.id).to_json())["done"])
 
     def end(self) -> None:
         """What it does ends, and what it holds goes on. Raises NoSuchFault when it has ended."""
-        self._door.call(lambda: self._behind().scenarios.end(self.id))
+        self._portal.call(lambda: self._behind().scenarios.end(self.id))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        if self._door.is_open:
+        if self._portal.is_open:
             self.end()
 
     async def __aenter__(self) -> Self:
@@ -49,8 +49,8 @@ class Scenario:
     async def __aexit__(
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
-        if self._door.is_open:
-            await self._door.awaited(lambda: self._behind().scenarios.end(self.id))
+        if self._portal.is_open:
+            await self._portal.awaited(lambda: self._behind().scenarios.end(self.id))
 
 
 async def _started(behind: Behind, name: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -58,11 +58,11 @@ async def _started(behind: Behind, name: str, parameters: dict[str, Any]) -> dic
     return told
 
 
-def start(door: Door, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
+def start(portal: Portal, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
     """Start one by its name. Raises NoSuchFault, WrongFault for a parameter, and CannotBeDone."""
-    return Scenario(door, behind, door.call(lambda: _started(behind, name, parameters)))
+    return Scenario(portal, behind, portal.call(lambda: _started(behind, name, parameters)))
 
 
-async def start_aio(door: Door, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
+async def start_aio(portal: Portal, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
     """See `start`."""
-    return Scenario(door, behind, await door.awaited(lambda: _started(behind, name, parameters)))
+    return Scenario(portal, behind, await portal.awaited(lambda: _started(behind, name, parameters)))

@@ -12,7 +12,7 @@ from muster.coordinator.config.listeners import show
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import WrongValue
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
-from muster.testing.door import Door
+from muster.testing.portal import Portal
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, TopicsGiven, Value, merged
 from muster.testing.sync import Group, Node, Topic
@@ -153,9 +153,9 @@ class Muster:
         return self._runner.lines
 
     @property
-    def door(self) -> Door:
+    def portal(self) -> Portal:
         """The way to the event loop on which its verbs run."""
-        return self._runner.door
+        return self._runner.portal
 
     @property
     def aio(self) -> AsyncMuster:
@@ -163,18 +163,18 @@ class Muster:
         return AsyncMuster(self)
 
     def verbs(self) -> Verbs:
-        """All that can be asked of the server, on the event loop behind `door`. Raises CannotBeDone when it does not
+        """All that can be asked of the server, on the event loop behind `portal`. Raises CannotBeDone when it does not
         run.
         """
         return self._runner.verbs()
 
     def topic(self, name: str) -> Topic:
         """A topic by its name, be it there or not."""
-        return Topic(self.door, self.verbs, name)
+        return Topic(self.portal, self.verbs, name)
 
     def group(self, group_id: str) -> Group:
         """A group by its id, be it there or not."""
-        return Group(self.door, self.verbs, group_id)
+        return Group(self.portal, self.verbs, group_id)
 
     @property
     def faults(self) -> Faults:
@@ -182,14 +182,14 @@ class Muster:
         # imported here, as below: most tests have none
         from muster.testing.faults import Faults
 
-        return Faults(self.door, self.verbs)
+        return Faults(self.portal, self.verbs)
 
     @property
     def time(self) -> Time:
         """The server's time, to be frozen and moved."""
         from muster.testing.time import Time
 
-        return Time(self.door, self.verbs)
+        return Time(self.portal, self.verbs)
 
     def scenario(self, name: str, **parameters: Any) -> Scenario:
         """Start what goes wrong in real clusters, by its name (docs/rehearsal.md): `with muster.scenario("zombie",
@@ -197,35 +197,35 @@ class Muster:
         """
         from muster.testing import scenarios
 
-        return scenarios.start(self.door, self.verbs, name, parameters)
+        return scenarios.start(self.portal, self.verbs, name, parameters)
 
     @property
     def groups(self) -> list[str]:
         """The ids of all groups that there are."""
-        found: list[str] = self.door.call(lambda: self.verbs().groups.ids())
+        found: list[str] = self.portal.call(lambda: self.verbs().groups.ids())
         return found
 
     @property
     def topics(self) -> list[str]:
         """The names of all topics that there are, without those of Kafka itself; ascending."""
-        found: list[str] = self.door.call(lambda: self.verbs().topics.names())
+        found: list[str] = self.portal.call(lambda: self.verbs().topics.names())
         return [name for name in found if not name.startswith("__")]
 
     def tidy(self) -> None:
         """Nothing is held or paused any more: for who goes on with the server in another test."""
-        self.door.call(lambda: self.verbs().tidy())
+        self.portal.call(lambda: self.verbs().tidy())
 
     @property
     def nodes(self) -> list[Node]:
         """The brokers, in the order of their ids."""
-        ids: list[int] = self.door.call(lambda: self.verbs().nodes.ids())
-        return [Node(self.door, self.verbs, node_id) for node_id in ids]
+        ids: list[int] = self.portal.call(lambda: self.verbs().nodes.ids())
+        return [Node(self.portal, self.verbs, node_id) for node_id in ids]
 
     def coordinator(self, group_id: str) -> Node:
         """The node that coordinates a group."""
         expected.text("the id of a group", group_id)
-        found: int = self.door.call(lambda: self.verbs().nodes.coordinator_of(group_id))
-        return Node(self.door, self.verbs, found)
+        found: int = self.portal.call(lambda: self.verbs().nodes.coordinator_of(group_id))
+        return Node(self.portal, self.verbs, found)
 
 
 class AsyncMuster:
@@ -243,16 +243,16 @@ class AsyncMuster:
 
     def topic(self, name: str) -> AsyncTopic:
         """A topic by its name, be it there or not."""
-        return AsyncTopic(self.sync.door, self.sync.verbs, name)
+        return AsyncTopic(self.sync.portal, self.sync.verbs, name)
 
     def group(self, group_id: str) -> AsyncGroup:
         """A group by its id, be it there or not."""
-        return AsyncGroup(self.sync.door, self.sync.verbs, group_id)
+        return AsyncGroup(self.sync.portal, self.sync.verbs, group_id)
 
     @property
     def nodes(self) -> list[AsyncNode]:
         """The brokers, in the order of their ids."""
-        return [AsyncNode(self.sync.door, self.sync.verbs, node.id) for node in self.sync.nodes]
+        return [AsyncNode(self.sync.portal, self.sync.verbs, node.id) for node in self.sync.nodes]
 
     @property
     def faults(self) -> AsyncFaults:
@@ -268,18 +268,18 @@ class AsyncMuster:
         """See `Muster.scenario`: `async with await muster.scenario(…)`."""
         from muster.testing import scenarios
 
-        return await scenarios.start_aio(self.sync.door, self.sync.verbs, name, parameters)
+        return await scenarios.start_aio(self.sync.portal, self.sync.verbs, name, parameters)
 
     async def groups(self) -> list[str]:
         """The ids of all groups that there are."""
-        found: list[str] = await self.sync.door.awaited(lambda: self.sync.verbs().groups.ids())
+        found: list[str] = await self.sync.portal.awaited(lambda: self.sync.verbs().groups.ids())
         return found
 
     async def coordinator(self, group_id: str) -> AsyncNode:
         """The node that coordinates a group."""
         expected.text("the id of a group", group_id)
-        found: int = await self.sync.door.awaited(lambda: self.sync.verbs().nodes.coordinator_of(group_id))
-        return AsyncNode(self.sync.door, self.sync.verbs, found)
+        found: int = await self.sync.portal.awaited(lambda: self.sync.verbs().nodes.coordinator_of(group_id))
+        return AsyncNode(self.sync.portal, self.sync.verbs, found)
 
     async def start(self) -> AsyncMuster:
         """Start the server."""

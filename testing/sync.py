@@ -10,7 +10,7 @@ from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.topics import Record
 from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic, Reset
-from muster.testing.door import Door
+from muster.testing.portal import Portal
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, name_of, records
 
 __tracebackhide__ = True
@@ -20,9 +20,9 @@ __tracebackhide__ = True
 class Topic:
     """One topic by its name, be it there or not."""
 
-    def __init__(self, door: Door, behind: Behind, name: str) -> None:
+    def __init__(self, portal: Portal, behind: Behind, name: str) -> None:
         self.name = text("the name of a topic", name)
-        self._door = door
+        self._portal = portal
         self._behind = behind
 
     def __repr__(self) -> str:
@@ -31,20 +31,20 @@ class Topic:
     @property
     def aio(self) -> AsyncTopic:
         """The same for asynchronous tests."""
-        return AsyncTopic(self._door, self._behind, self.name)
+        return AsyncTopic(self._portal, self._behind, self.name)
 
     def create(self, partitions: int | None = None, *, configs: Mapping[str, object] | None = None) -> Topic:
         """Make it; `partitions` None: as `num.partitions` says. Raises CannotBeDone, as Kafka refuses it."""
-        self._door.call(lambda: self._behind().topics.create(self.name, partitions, configs))
+        self._portal.call(lambda: self._behind().topics.create(self.name, partitions, configs))
         return self
 
     def grow(self, partitions: int) -> None:
         """Have so many partitions from now on. Raises CannotBeDone."""
-        self._door.call(lambda: self._behind().topics.grow(self.name, partitions))
+        self._portal.call(lambda: self._behind().topics.grow(self.name, partitions))
 
     def delete(self) -> None:
         """Delete it and all that is in it. Raises CannotBeDone."""
-        self._door.call(lambda: self._behind().topics.delete(self.name))
+        self._portal.call(lambda: self._behind().topics.delete(self.name))
 
     def produce(
         self,
@@ -58,30 +58,30 @@ class Topic:
         `partition` None: by the key as Kafka's clients do, without one in turn. Raises CannotBeDone.
         """
         rows = records(values, key, partition, headers, timestamp_ms)
-        found: list[tuple[int, int]] = self._door.call(lambda: self._behind().topics.produce(self.name, rows))
+        found: list[tuple[int, int]] = self._portal.call(lambda: self._behind().topics.produce(self.name, rows))
         return found
 
     def records(self, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
         """What is in it, or in one of its partitions, from an offset on: partition by partition, `most` in all. Raises
         CannotBeDone.
         """
-        found: list[Record] = self._door.call(
+        found: list[Record] = self._portal.call(
             lambda: self._behind().topics.records(self.name, partition, since=since, most=most)
         )
         return found
 
     def end_offsets(self) -> dict[int, int]:
         """The offset of the next record of each partition. Raises CannotBeDone."""
-        found: dict[int, int] = self._door.call(lambda: self._behind().topics.end_offsets(self.name))
+        found: dict[int, int] = self._portal.call(lambda: self._behind().topics.end_offsets(self.name))
         return found
 
 
 class Group:
     """One group by its id, be it there or not."""
 
-    def __init__(self, door: Door, behind: Behind, group_id: str) -> None:
+    def __init__(self, portal: Portal, behind: Behind, group_id: str) -> None:
         self.id = text("the id of a group", group_id)
-        self._door = door
+        self._portal = portal
         self._behind = behind
 
     def __repr__(self) -> str:
@@ -90,13 +90,13 @@ class Group:
     @property
     def aio(self) -> AsyncGroup:
         """The same for asynchronous tests."""
-        return AsyncGroup(self._door, self._behind, self.id)
+        return AsyncGroup(self._portal, self._behind, self.id)
 
     # ---- looking
 
     def describe(self) -> GroupView:
         """The group as it is now, with all of the same moment; one that is not there is Dead."""
-        found: GroupView = self._door.call(lambda: self._behind().groups.describe(self.id))
+        found: GroupView = self._portal.call(lambda: self._behind().groups.describe(self.id))
         return found
 
     @property
@@ -131,12 +131,12 @@ class Group:
 
     def events(self) -> list[dict[str, Any]]:
         """What happened in it, as `__group_events` has it (docs/events.md)."""
-        found: list[dict[str, Any]] = self._door.call(lambda: self._behind().groups.events(self.id))
+        found: list[dict[str, Any]] = self._portal.call(lambda: self._behind().groups.events(self.id))
         return found
 
     def history(self, *, everything: bool = False) -> list[str]:
         """The same in words; `everything`: also what the line of a rebalance tells anyway."""
-        found: list[str] = self._door.call(lambda: self._behind().groups.history(self.id, everything=everything))
+        found: list[str] = self._portal.call(lambda: self._behind().groups.history(self.id, everything=everything))
         return found
 
     # ---- waiting
@@ -148,7 +148,7 @@ class Group:
         partition of these topics. Returns it as it was then. `timeout` in seconds. Raises WaitFailed, an AssertionError
         that tells what happened instead.
         """
-        found: GroupView = self._door.wait(
+        found: GroupView = self._portal.wait(
             lambda: self._behind().groups.wait_stable(
                 self.id, members=members, partitions=partitions, timeout_s=timeout
             ),
@@ -168,7 +168,7 @@ class Group:
         the group, or records have come to these topics: it may look at the group and do nothing else. `what` it is, for
         WaitFailed. Raises that, and what the predicate raises.
         """
-        found: GroupView = self._door.wait(
+        found: GroupView = self._portal.wait(
             lambda: self._behind().groups.wait_until(self.id, predicate, what=what, topics=topics, timeout_s=timeout),
             timeout,
         )
@@ -184,14 +184,14 @@ class Group:
         """Wait until it has committed all that is in these topics at this moment, or up to these offsets; no topics:
         all that it owns, subscribes to or has committed to. Raises WaitFailed.
         """
-        found: GroupView = self._door.wait(
+        found: GroupView = self._portal.wait(
             lambda: self._behind().groups.wait_consumed(self.id, topics, up_to=up_to, timeout_s=timeout), timeout
         )
         return found
 
     def wait_held(self, joins: int = 1, *, timeout: float = DEFAULT_TIMEOUT) -> GroupView:
         """After `hold_joins`: wait until so many joins are held back. Raises WaitFailed."""
-        found: GroupView = self._door.wait(
+        found: GroupView = self._portal.wait(
             lambda: self._behind().groups.wait_held(self.id, joins, timeout_s=timeout), timeout
         )
         return found
@@ -200,41 +200,41 @@ class Group:
 
     def rebalance(self) -> None:
         """Force a rebalance. Raises CannotBeDone: there are no members, or one is in progress."""
-        self._door.call(lambda: self._behind().groups.rebalance(self.id))
+        self._portal.call(lambda: self._behind().groups.rebalance(self.id))
 
     def expire(self, member: str | MemberView) -> None:
         """End the session of a member at once, as if it had been silent for its session timeout. By its member id,
         group.instance.id or client id. Raises CannotBeDone.
         """
-        self._door.call(lambda: self._behind().groups.expire(self.id, name_of(member)))
+        self._portal.call(lambda: self._behind().groups.expire(self.id, name_of(member)))
 
     def remove(self, member: str | MemberView) -> None:
         """Remove a member as an administrator does. Raises CannotBeDone."""
-        self._door.call(lambda: self._behind().groups.remove(self.id, name_of(member)))
+        self._portal.call(lambda: self._behind().groups.remove(self.id, name_of(member)))
 
     def reset_offsets(self, to: Reset, topics: Topics = None) -> Offsets:
         """Set its committed offsets of these topics (none: of all that it has committed to), and return what was set.
         Raises CannotBeDone: it has members, as Kafka demands that it has none; or there is no such topic.
         """
-        found: Offsets = self._door.call(lambda: self._behind().groups.reset_offsets(self.id, to, topics))
+        found: Offsets = self._portal.call(lambda: self._behind().groups.reset_offsets(self.id, to, topics))
         return found
 
     def hold_joins(self) -> None:
         """Who wants to join waits from now on, until `release`."""
-        self._door.call(lambda: self._behind().groups.hold_joins(self.id))
+        self._portal.call(lambda: self._behind().groups.hold_joins(self.id))
 
     def release(self) -> int:
         """Who waits may join, and whoever comes: how many these were."""
-        found: int = self._door.call(lambda: self._behind().groups.release(self.id))
+        found: int = self._portal.call(lambda: self._behind().groups.release(self.id))
         return found
 
 
 class Node:
     """One broker of the server by its id."""
 
-    def __init__(self, door: Door, behind: Behind, node_id: int) -> None:
+    def __init__(self, portal: Portal, behind: Behind, node_id: int) -> None:
         self.id = node_id
-        self._door = door
+        self._portal = portal
         self._behind = behind
 
     def __repr__(self) -> str:
@@ -243,11 +243,11 @@ class Node:
     @property
     def aio(self) -> AsyncNode:
         """The same for asynchronous tests."""
-        return AsyncNode(self._door, self._behind, self.id)
+        return AsyncNode(self._portal, self._behind, self.id)
 
     def describe(self) -> NodeView:
         """The node as it is now. Raises CannotBeDone when there is none."""
-        found: NodeView = self._door.call(lambda: self._behind().nodes.describe(self.id))
+        found: NodeView = self._portal.call(lambda: self._behind().nodes.describe(self.id))
         return found
 
     @property
@@ -257,22 +257,22 @@ class Node:
 
     def stop(self) -> None:
         """Controlled shutdown: others take over, then its connections end. Raises CannotBeDone."""
-        self._door.call(lambda: self._behind().nodes.stop(self.id))
+        self._portal.call(lambda: self._behind().nodes.stop(self.id))
 
     def kill(self) -> None:
         """It dies as by SIGKILL; others take over after `broker.session.timeout.ms` (here one second). Raises
         CannotBeDone.
         """
-        self._door.call(lambda: self._behind().nodes.kill(self.id))
+        self._portal.call(lambda: self._behind().nodes.kill(self.id))
 
     def pause(self) -> None:
         """It stands still as by SIGSTOP and answers nobody; others take over as after a kill. Raises CannotBeDone."""
-        self._door.call(lambda: self._behind().nodes.pause(self.id))
+        self._portal.call(lambda: self._behind().nodes.pause(self.id))
 
     def resume(self) -> None:
         """It goes on after a pause, with what it was asked meanwhile. Raises CannotBeDone."""
-        self._door.call(lambda: self._behind().nodes.resume(self.id))
+        self._portal.call(lambda: self._behind().nodes.resume(self.id))
 
     def return_(self) -> None:
         """It starts again after it was stopped or killed, where it listened before. Raises CannotBeDone."""
-        self._door.call(lambda: self._behind().nodes.return_(self.id))
+        self._portal.call(lambda: self._behind().nodes.return_(self.id))

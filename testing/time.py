@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.virtual_time import LIMIT_MS, SETTLE_MS, RanInVain, TimeView
-from muster.testing.door import Door
+from muster.testing.portal import Portal
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Topics
 
 __all__ = ["AsyncTime", "RanInVain", "Time", "TimeView"]
@@ -20,33 +20,33 @@ class Time:
     comes.
     """
 
-    def __init__(self, door: Door, behind: Behind) -> None:
-        self._door = door
+    def __init__(self, portal: Portal, behind: Behind) -> None:
+        self._portal = portal
         self._behind = behind
 
     @property
     def aio(self) -> AsyncTime:
         """The same for asynchronous tests."""
-        return AsyncTime(self._door, self._behind)
+        return AsyncTime(self._portal, self._behind)
 
     def now(self) -> TimeView:
         """The time."""
-        found: TimeView = self._door.call(lambda: self._behind().time.now())
+        found: TimeView = self._portal.call(lambda: self._behind().time.now())
         return found
 
     def freeze(self) -> TimeView:
         """It stands still, until it is moved or goes on."""
-        found: TimeView = self._door.call(lambda: self._behind().time.freeze())
+        found: TimeView = self._portal.call(lambda: self._behind().time.freeze())
         return found
 
     def thaw(self) -> TimeView:
         """It goes on with the machine's."""
-        found: TimeView = self._door.call(lambda: self._behind().time.thaw())
+        found: TimeView = self._portal.call(lambda: self._behind().time.thaw())
         return found
 
     def advance(self, ms: int) -> TimeView:
         """So much time passes at once; each deadline on the way is kept at its own time."""
-        found: TimeView = self._door.call(lambda: self._behind().time.advance(ms))
+        found: TimeView = self._portal.call(lambda: self._behind().time.advance(ms))
         return found
 
     def run_until(
@@ -64,7 +64,7 @@ class Time:
         `limit_ms`: of the server's time; `timeout`: seconds of the machine's. Raises RanInVain, an AssertionError.
         """
         allowed_ms = timeout_ms(timeout)
-        found: TimeView = self._door.wait(
+        found: TimeView = self._portal.wait(
             lambda: self._behind().run_until(
                 group, members, partitions, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=allowed_ms
             ),
@@ -76,28 +76,28 @@ class Time:
 class AsyncTime:
     """The same for asynchronous tests."""
 
-    def __init__(self, door: Door, behind: Behind) -> None:
-        self._door = door
+    def __init__(self, portal: Portal, behind: Behind) -> None:
+        self._portal = portal
         self._behind = behind
 
     async def now(self) -> TimeView:
         """The time."""
-        found: TimeView = await self._door.awaited(lambda: self._behind().time.now())
+        found: TimeView = await self._portal.awaited(lambda: self._behind().time.now())
         return found
 
     async def freeze(self) -> TimeView:
         """It stands still, until it is moved or goes on."""
-        found: TimeView = await self._door.awaited(lambda: self._behind().time.freeze())
+        found: TimeView = await self._portal.awaited(lambda: self._behind().time.freeze())
         return found
 
     async def thaw(self) -> TimeView:
         """It goes on with the machine's."""
-        found: TimeView = await self._door.awaited(lambda: self._behind().time.thaw())
+        found: TimeView = await self._portal.awaited(lambda: self._behind().time.thaw())
         return found
 
     async def advance(self, ms: int) -> TimeView:
         """So much time passes at once; each deadline on the way is kept at its own time."""
-        found: TimeView = await self._door.awaited(lambda: self._behind().time.advance(ms))
+        found: TimeView = await self._portal.awaited(lambda: self._behind().time.advance(ms))
         return found
 
     async def run_until(
@@ -112,7 +112,7 @@ class AsyncTime:
     ) -> TimeView:
         """See `Time.run_until`."""
         allowed_ms = timeout_ms(timeout)
-        found: TimeView = await self._door.awaited(
+        found: TimeView = await self._portal.awaited(
             lambda: self._behind().run_until(
                 group, members, partitions, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=allowed_ms
             )

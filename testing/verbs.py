@@ -1,4 +1,4 @@
-"""What `muster.testing` asks of whatever is behind its door: a server in this process, or one that is reached by
+"""What `muster.testing` asks of whatever is behind its `portal`: a server in this process, or one that is reached by
 Kafka's protocol. Both have verbs of the same names; here they become verbs of one topic, one group, one node.
 """
 
@@ -11,7 +11,7 @@ from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import WrongValue
 from muster.coordinator.rehearsal.topics import NewRecord
 from muster.coordinator.rehearsal.views import MemberView
-from muster.testing.door import Door
+from muster.testing.portal import Portal
 from muster.testing.server_lines import ServerLines
 
 DEFAULT_TIMEOUT: Final = 10.0
@@ -73,7 +73,7 @@ class Runner(Protocol):
     """What a server runs in."""
 
     @property
-    def door(self) -> Door:
+    def portal(self) -> Portal:
         """The way to the event loop on which the verbs run."""
 
     @property

@@ -19,7 +19,7 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.cluster.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.exchange import Exchange, NoteResponse
-from muster.coordinator.api.intercept import NO_INTERCEPT, Door, Intercept
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.observer import ObservedRequests, RequestObserver
 from muster.coordinator.api.prepared.connection_route import ConnectionRoute
@@ -55,7 +55,7 @@ class ConnectionRequests:
 
     __slots__ = (
         "_dispatcher",
-        "_door",
+        "_intercept_point",
         "_node",
         "_route",
         "_routes",
@@ -83,7 +83,7 @@ class ConnectionRequests:
         self.prepared: PreparedRequest | None = None
         self._dispatcher = dispatcher
         self._node = dispatcher.node
-        self._door = dispatcher.door
+        self._intercept_point = dispatcher.intercept_point
         self.channel = channel
         self._route: ConnectionRoute | None = None
         self._routes: dict[bytes, ConnectionRoute] = {}
@@ -98,7 +98,7 @@ class ConnectionRequests:
         if (
             prepared is not None
             and end - start == prepared.size
-            and ((intercept := self._door.intercept) is None or not intercept.wants(self.context))
+            and ((intercept := self._intercept_point.intercept) is None or not intercept.wants(self.context))
         ):
             try:
                 answer = prepared.handle(data, start, self)
@@ -136,7 +136,7 @@ class ConnectionRequests:
             return None
         except REFUSALS:
             raise route.malformed(data, body, end) from None
-        intercept = self._door.intercept
+        intercept = self._intercept_point.intercept
         if intercept is not None and intercept.wants(self.context):
             self._run_intercepted(intercept, exchange, request)
             return None
@@ -195,7 +195,7 @@ class ConnectionRequests:
             elif isinstance(request, CloseConnection):
                 self.current = None
                 self.sink.fail(request)
-            elif (intercept := self._door.intercept) is not None and intercept.wants(self.context):
+            elif (intercept := self._intercept_point.intercept) is not None and intercept.wants(self.context):
                 self._run_intercepted(intercept, exchange, request)
             else:
                 self._run(route, request, exchange)
@@ -309,16 +309,16 @@ class Dispatcher:
         observer: RequestObserver | None = None,
         *,
         prepares: bool = True,
-        door: Door | None = None,
+        intercept_point: InterceptPoint | None = None,
     ) -> None:
         """`observer`: is told of each request that was answered.
 
         `prepares`: whether requests that come again take the prepared path (`api.prepared`); tests and `bench` compare.
 
-        `door`: where an interceptor can be put while it runs; None: `intercept` stays.
+        `intercept_point`: where an interceptor can be put while it runs; None: `intercept` stays.
         """
         self.node = node
-        self.door = Door(intercept) if door is None else door
+        self.intercept_point = InterceptPoint(intercept) if intercept_point is None else intercept_point
         self.prepares = prepares
         self._observer = observer
         self._routes: BoundedNames[bytes, Route] = BoundedNames(_MAX_ROUTES, _MAX_ROUTES_BYTES)

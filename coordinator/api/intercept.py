@@ -1,6 +1,6 @@
 """Where faults, delays and refusals can be put: one point before a handler, one before its answer is encoded.
 
-`Door` is where it is asked whether there is one. It costs a look at one field while it is shut.
+`InterceptPoint` is where it is asked whether there is one. It costs a look at one field while there is none.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Intercept:
 NO_INTERCEPT: Final = Intercept(wants=lambda _: False)
 
 
-class Door:
-    """Where the requests of one node meet an interceptor, if there is one now. `intercept` None: it is shut."""
+class InterceptPoint:
+    """Where the requests of one node meet an interceptor, if there is one now (`intercept`; None: there is none)."""
 
     __slots__ = ("intercept",)
 

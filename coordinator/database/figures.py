@@ -1,4 +1,4 @@
-"""What a node of a cluster counts for who watches it: `told` tells it."""
+"""What a node of a cluster counts for who watches it: `metrics` tells it."""
 
 from __future__ import annotations
 

@@ -17,10 +17,10 @@ import structlog
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.cluster.image import NO_BROKER, Broker, ClusterImage, Endpoint, Leader
 from muster.coordinator.database.figures import ClusterFigures
-from muster.coordinator.database.holdings import Holdings
 from muster.coordinator.database.housekeeping import Housekeeping
-from muster.coordinator.database.mailbox import Mailbox
+from muster.coordinator.database.led_partitions import LedPartitions
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
+from muster.coordinator.database.node_messages import NodeMessages
 from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.shipper import Shipper
 from muster.coordinator.database.store import Seat, Store, StoreAway
@@ -56,7 +56,7 @@ log = structlog.get_logger("muster.cluster")
 class Membership:
     """See the module."""
 
-    holdings: Holdings
+    led_partitions: LedPartitions
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Membership:
         self._shipper = shipper
         self.seat = seat
         self.keeper = keeper
-        self.peers = Mailbox(seat.node_id, store, clock)
+        self.peers = NodeMessages(seat.node_id, store, clock)
         self._figures = figures or ClusterFigures()
         self.housekeeping = Housekeeping(seat, store, shipper, keeper, clock, settings, self._figures)
         self._store = store
@@ -110,7 +110,7 @@ class Membership:
         self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew
         self.keeper.topics, self.keeper.slices, self.keeper.snapshot = topics, slices, ()
         node_id = self.seat.node_id
-        self.holdings = Holdings(
+        self.led_partitions = LedPartitions(
             node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived, self.keeper.follow,
             slices, self._figures,
         )  # fmt: skip
@@ -121,7 +121,7 @@ class Membership:
             yield from self.keeper.writing(first_records(least))
         while not (yield from self.keeper.writing([self._registration(endpoints)])):
             pass
-        self.holdings.look()
+        self.led_partitions.look()
 
     async def listening(self, endpoints: Mapping[str, Endpoint]) -> None:
         """The node listens there: the others are told if they were told another port. Raises `ApiError`."""
@@ -169,7 +169,7 @@ class Membership:
         for node in self._nodes:
             node.leave()
             node.take()
-        self.holdings.look()
+        self.led_partitions.look()
 
     def _give_up_soon(self) -> None:
         """This node was unregistered, and leads nothing: it begins anew, or else it would hold its seat, and be no part
@@ -359,8 +359,8 @@ class Membership:
     async def stop_fetching(self) -> None:
         """What is led here and has not come does not come, and no snapshot is written any more."""
         await self.housekeeping.stop()
-        if hasattr(self, "holdings"):
-            await self.holdings.stop()
+        if hasattr(self, "led_partitions"):
+            await self.led_partitions.stop()
 
     def stop(self) -> None:
         """Follow no more."""

@@ -18,8 +18,8 @@ from muster.coordinator import collector
 from muster.coordinator.config import Config
 from muster.coordinator.config.listeners import show
 from muster.coordinator.database.postgres import PostgresStore
+from muster.coordinator.database.seat_lifecycle import SeatLifecycle
 from muster.coordinator.database.settings import ClusterSettings
-from muster.coordinator.database.standing import Standing
 from muster.coordinator.database.term import Term
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server import SWITCH_S, THIS_MACHINE, stopping_at_signals
@@ -64,18 +64,18 @@ async def _serve_from(
     store, questions = [PostgresStore(url, name, timeout_ms=lease_ms // 3) for _ in range(2)]
     machine = THIS_MACHINE
     clock = machine.clock()
-    told: Any = None
+    cluster_metrics: Any = None
     if metrics is not None:
         # imported here: most nodes are not asked for figures
-        told = import_module("muster.coordinator.database.told").Told(clock, *metrics)
-        await told.start()
+        cluster_metrics = import_module("muster.coordinator.database.metrics").ClusterMetrics(clock, *metrics)
+        await cluster_metrics.start()
 
     def make_term() -> Term:
-        if told is None:
+        if cluster_metrics is None:
             return Term(config, store, questions, machine, clock, directory, loaded=gc.freeze)
         return Term(
             config, store, questions, machine, clock, directory,
-            open_server=told.open_server, loaded=gc.freeze, figures=told.of_cluster,
+            open_server=cluster_metrics.open_server, loaded=gc.freeze, figures=cluster_metrics.of_cluster,
         )  # fmt: skip
 
     def serves(server: Any) -> None:
@@ -85,12 +85,12 @@ async def _serve_from(
 
     sys.setswitchinterval(SWITCH_S)
     node_id = None if config.source("node.id") == "default" else config.node_id
-    node = Standing(questions, clock, machine.draw_uuid_text(), _address(config), node_id, lease_ms)
+    lifecycle = SeatLifecycle(questions, clock, machine.draw_uuid_text(), _address(config), node_id, lease_ms)
     try:
-        await node.live(make_term, stop, serves)
+        await lifecycle.run(make_term, stop, serves)
     finally:
-        if told is not None:
-            await told.stop()
+        if cluster_metrics is not None:
+            await cluster_metrics.stop()
         await store.close()
         await questions.close()
     log.info("stopped")

@@ -25,7 +25,7 @@ CHUNK: Final = 256 * 1024
 """A row has so many bytes of batches at most, or one batch."""
 
 
-class Desk(Protocol):
+class LogShipper(Protocol):
     """What brings the logs to the database: the `shipper.Shipper`."""
 
     def want(self, log: ShippedLog) -> None:
@@ -94,7 +94,7 @@ class ShippedLog:
 
     def __init__(
         self,
-        desk: Desk,
+        shipper: LogShipper,
         log_no: int,
         segments: LogSegments,
         availability: Availability,
@@ -106,7 +106,7 @@ class ShippedLog:
         log yet.
         """
         self.log_no = log_no
-        self._desk = desk
+        self._shipper = shipper
         self._segments = segments
         self._availability = availability
         availability.when_offline = self._went_offline
@@ -137,7 +137,7 @@ class ShippedLog:
             self._unsent.append(segments.active)
             self._position = segments.active.size
         if self._new or is_new:
-            desk.want(self)
+            shipper.want(self)
 
     @property
     def recovery_point(self) -> int:
@@ -145,7 +145,7 @@ class ShippedLog:
         return self.durable_offset
 
     def _add(self, segment: Segment) -> None:
-        number = self._desk.number()
+        number = self._shipper.number()
         self._numbers[segment] = [number]
         self._new.append(SegmentRow(number, self.log_no, segment.base_offset, LIVE))
 
@@ -159,7 +159,7 @@ class ShippedLog:
             callback(self._availability.failure)
         else:
             self._waiters.add(position, callback)
-            self._desk.want(self)
+            self._shipper.want(self)
 
     when_flushed = when_durable
     when_synced = when_durable
@@ -168,7 +168,7 @@ class ShippedLog:
 
     def appended(self, count: int) -> None:  # noqa: ARG002 - by records nothing is decided here
         """So many records were appended."""
-        self._desk.want(self)
+        self._shipper.want(self)
         for callback in self.listeners.callbacks:
             callback()
 
@@ -176,7 +176,7 @@ class ShippedLog:
         """The log goes on in another segment."""
         self._add(self._segments.active)
         self._unsent.append(self._segments.active)
-        self._desk.want(self)
+        self._shipper.want(self)
 
     def removed(self, doomed: Sequence[Segment]) -> None:
         """These segments have ceased to be part of the log, all of them durable; or only its start has moved."""
@@ -186,7 +186,7 @@ class ShippedLog:
             if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
                 self._unsent.popleft()
                 self._position = 0
-        self._desk.want(self)
+        self._shipper.want(self)
 
     def replaced(self, old: Sequence[Segment], new: Segment) -> None:
         """A compacted segment has taken their place in the copy; in the database when all of it is there."""
@@ -197,10 +197,10 @@ class ShippedLog:
             if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
                 self._unsent.popleft()
                 self._position = 0
-        upload = Upload(self, new, self._desk.number())
+        upload = Upload(self, new, self._shipper.number())
         self._uploads[new] = upload
         self._numbers[new] = [*numbers, upload.number]
-        self._desk.stage(upload)
+        self._shipper.stage(upload)
 
     def is_upload(self, upload: Upload) -> bool:
         """Whether it is still wanted."""
@@ -216,11 +216,11 @@ class ShippedLog:
 
     def cut_to(self, end_offset: int) -> None:
         """What the database may have cannot be cut off here: the copy is of no use any more."""
-        self._desk.failed(f"the copy of {self._segments.directory} was cut off at offset {end_offset}")
+        self._shipper.failed(f"the copy of {self._segments.directory} was cut off at offset {end_offset}")
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
         """Do what need not be waited for, then call `done`."""
-        self._desk.in_background(job, done)
+        self._shipper.in_background(job, done)
 
     def sync_if_older(self, mono_ms: int) -> None:
         """Nothing waits for a time."""
@@ -285,19 +285,14 @@ class ShippedLog:
 
     def _went_offline(self, failure: LogOffline) -> None:
         self._waiters.fail(failure)
-        self._desk.failed(str(failure))
+        self._shipper.failed(str(failure))
 
     def flush(self) -> None:
         """The files are about to be closed: keep what was not taken yet."""
         rows = list(self._rest())
         if rows:
             self._held.extend(rows)
-            self._desk.want(self)
-
-    @property
-    def is_closed(self) -> bool:
-        """Its files are closed."""
-        return self._is_closed
+            self._shipper.want(self)
 
     def close(self, failure: LogOffline) -> None:
         """Those that still wait are told `failure`; no callback is called afterwards."""

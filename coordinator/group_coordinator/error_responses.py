@@ -1,4 +1,4 @@
-"""The answers of a coordinator that does not ask the groups: it loads, is not in office, or could not write what was
+"""The answers of a coordinator that does not ask the groups: it loads, is not active, or could not write what was
 decided. Knows messages only.
 
 `refuse` makes the answer to a request; `with_error` makes one with an error of an answer that may not be given. Both

@@ -141,7 +141,7 @@ class GroupShard:
         self.start, self.resign, self.drop = self.runtime.start, self.runtime.resign, self.runtime.drop
         self.submit, self.hold = self.runtime.submit, self.runtime.hold
 
-    # ---- office
+    # ---- leadership
 
     @property
     def active(self) -> bool:
@@ -260,7 +260,7 @@ class GroupShard:
     # ---- the groups as they are now
 
     def group_ids(self) -> Iterable[str]:
-        """The groups there are; none out of office."""
+        """The groups there are; none while the shard is not active."""
         core = self.runtime.core
         return () if core is None else core.state.groups
 
@@ -271,13 +271,13 @@ class GroupShard:
             yield group.kind, group.state
 
     def committed(self, group_id: str) -> Mapping[str, Collection[int]]:
-        """The partitions, by topic, of which a group has committed offsets; none out of office."""
+        """The partitions, by topic, of which a group has committed offsets; none while the shard is not active."""
         core = self.runtime.core
         return {} if core is None else core.state.offsets.topics(group_id)
 
     @property
     def most_bytes(self) -> int:
-        """How many bytes the records of one command may take; out of office nothing is too large."""
+        """How many bytes the records of one command may take; while it is not active nothing is too large."""
         return self.runtime.log.config.max_message_bytes if self.active else sys.maxsize
 
     # ---- heartbeats and commits, which come a thousand times as often as all else

@@ -1,5 +1,5 @@
-"""GroupCore: the door to the core. Hands commands and deadlines to the functions that `dispatch` names; decides nothing
-itself.
+"""GroupCore: the way into the core. Hands commands and deadlines to the functions that `dispatch` names; decides
+nothing itself.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from muster.coordinator.api.node import Controller, Node
 from muster.coordinator.clock import Clock
 from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.machine import Machine
-from muster.coordinator.runtime.offices import ByPartition
+from muster.coordinator.runtime.leaderships import ByPartition
 from muster.coordinator.security.authorizer import Authorizer
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.topics import Topics
@@ -35,9 +35,9 @@ class Common(NamedTuple):
     """Of the first node."""
     is_bounded: bool
     """Whether the process may have so many files only."""
-    group_holders: ByPartition[GroupShard] | None
+    group_leader_shards: ByPartition[GroupShard] | None
     """The shards of the nodes that lead; None: there is one node."""
-    transaction_holders: ByPartition[Any] | None
+    transaction_leader_shards: ByPartition[Any] | None
     controller: Controller | None
     peers: Peers | None
     """The nodes of other processes; None: there are none."""

@@ -37,8 +37,8 @@ from muster.coordinator.nodes.connection_limits import ConnectionLimits
 from muster.coordinator.nodes.listener_security import ListenerSecurity
 from muster.coordinator.nodes.node_clock import NodeClock
 from muster.coordinator.properties.live import Live
+from muster.coordinator.runtime.leaderships import Leaderships
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.offices import Offices
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.transaction_coordinator.transactions import Transactions
@@ -93,7 +93,7 @@ class RunningNode:
     # ---- the shards
 
     def _open_shards(self) -> None:
-        """Those of all partitions; each takes office when the node leads it."""
+        """Those of all partitions; each becomes active when the node leads it."""
         common, config = self._common, self.config
         topics, clock, slices = common.topics, self._clock, common.slices
         # the hash of a group's topics has a rack in it, and is to stay when the group moves: that of the first node
@@ -113,7 +113,7 @@ class RunningNode:
         )
         self.routing = Routing(shards)
         is_here = partial(topics.open.is_here, GROUP_OFFSETS_TOPIC)
-        self.offices = Offices(self.node_id, shards, clock, WHAT, is_here)
+        self.leaderships = Leaderships(self.node_id, shards, clock, WHAT, is_here)
         group_configs = DynamicGroupConfigs(self.routing, self.live)
         topics.dynamic_configs.subscribe(group_configs.broker_reconfigured)
         topics.dynamic_configs.subscribe_groups(group_configs.configured, topics.state)
@@ -123,7 +123,7 @@ class RunningNode:
             topics,
             clock,
             slices,
-            common.group_holders or shards,
+            common.group_leader_shards or shards,
             self._transaction_settings,
             observe=common.observe_transactions,
             linger_ms=linger_ms,
@@ -131,7 +131,7 @@ class RunningNode:
             loaded=common.transactions_loaded,
             node_id=self.node_id,
             leaders=lambda: topics.open.leaders[TRANSACTION_STATE_TOPIC],
-            holders=common.transaction_holders,
+            leader_shards=common.transaction_leader_shards,
             peers=common.peers,
         )
         self._unsent = Unsent(clock.machine, config.settings(NetSettings).muster_queued_max_response_bytes)
@@ -158,7 +158,7 @@ class RunningNode:
     def load(self, loader: Loader) -> None:
         """At a start: have the shards loaded that the node leads."""
         topics = self._common.topics
-        for shard in self.offices.new(topics.open.leaders[GROUP_OFFSETS_TOPIC]):
+        for shard in self.leaderships.new(topics.open.leaders[GROUP_OFFSETS_TOPIC]):
             partition = topics.open.partition(GROUP_OFFSETS_TOPIC, shard.partition)
             loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
 
@@ -167,18 +167,18 @@ class RunningNode:
         self.node.cluster = image._replace(node_id=self.node_id)
 
     def leave(self) -> None:
-        """Shards that the node leads no more leave office."""
+        """Shards that the node leads no more resign."""
         leaders = self.node.cluster.leaders
-        self.offices.leave(leaders[GROUP_OFFSETS_TOPIC])
-        if self.transactions.offices is not None:
-            self.transactions.offices.leave(leaders[TRANSACTION_STATE_TOPIC])
+        self.leaderships.leave(leaders[GROUP_OFFSETS_TOPIC])
+        if self.transactions.leaderships is not None:
+            self.transactions.leaderships.leave(leaders[TRANSACTION_STATE_TOPIC])
 
     def take(self) -> None:
-        """Shards that the node leads now take office."""
+        """Shards that the node leads now become active."""
         leaders = self.node.cluster.leaders
-        self.offices.take(leaders[GROUP_OFFSETS_TOPIC])
-        if self.transactions.offices is not None:
-            self.transactions.offices.take(leaders[TRANSACTION_STATE_TOPIC])
+        self.leaderships.take(leaders[GROUP_OFFSETS_TOPIC])
+        if self.transactions.leaderships is not None:
+            self.transactions.leaderships.take(leaders[TRANSACTION_STATE_TOPIC])
 
     # ---- the connections
 
@@ -278,9 +278,9 @@ class RunningNode:
         self._security.stop()
 
     def resign(self) -> None:
-        """Every shard leaves office, at once; first those that write into the logs of the others."""
+        """Every shard resigns, at once; first those that write into the logs of the others."""
         self.transactions.stop()
-        self.offices.held.clear()
+        self.leaderships.held.clear()
         for shard in self.routing.shards:
             shard.resign()
 
@@ -315,7 +315,7 @@ class RunningNode:
         """As a kill of the process would end it: connections are cut, what it held is gone, nothing is written."""
         self.accept_no_more()
         self.transactions.died()
-        self.offices.drop()
+        self.leaderships.drop()
         if self.limits is not None:
             _abort_all(self.limits)
         self._off()

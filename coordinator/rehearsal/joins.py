@@ -23,7 +23,7 @@ _APIS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT))
 
 
 class HeldJoins:
-    """See the module. `intercept`: what is to stand in the doors of the server while a group is held; `when_holding` is
+    """See the module. `intercept`: the interceptor that the server is to have while a group is held; `when_holding` is
     called with whether there is one, each time that changes.
     """
 

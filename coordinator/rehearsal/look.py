@@ -1,4 +1,4 @@
-"""What the groups of a running server are at this moment, read from the shards that are in office. Changes nothing."""
+"""What the groups of a running server are at this moment, read from the shards that are active. Changes nothing."""
 
 from __future__ import annotations
 

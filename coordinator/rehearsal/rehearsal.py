@@ -10,9 +10,9 @@ from muster.coordinator.machine import Machine
 from muster.coordinator.rehearsal import meddling
 from muster.coordinator.rehearsal.conditions import names, stable
 from muster.coordinator.rehearsal.disk import Disk
-from muster.coordinator.rehearsal.doors import Doors
 from muster.coordinator.rehearsal.faults.engine import Faults
 from muster.coordinator.rehearsal.groups import Groups
+from muster.coordinator.rehearsal.interceptors import Interceptors
 from muster.coordinator.rehearsal.joins import HeldJoins
 from muster.coordinator.rehearsal.nodes import Nodes
 from muster.coordinator.rehearsal.scenarios.running import Scenarios
@@ -43,12 +43,14 @@ class Rehearsal:
             loaded=loaded,
             intercept=intercept,
         )
-        doors = Doors(self.server)
-        self.joins.when_holding = lambda holds: (doors.open if holds else doors.shut)(self.joins.intercept)
+        interceptors = Interceptors(self.server)
+        self.joins.when_holding = lambda holds: (interceptors.add if holds else interceptors.remove)(
+            self.joins.intercept
+        )
         self.groups = Groups(self.server, self.joins)
         self.topics = Topics(self.server)
         self.nodes = Nodes(self.server)
-        self.faults = Faults(self.server, doors)
+        self.faults = Faults(self.server, interceptors)
         self.time = VirtualTime(self.server)
         disk = stands_on.disk if isinstance(stands_on, RehearsalMachine) else Disk()
         disk.error = None  # what a scenario of the server before had begun is over

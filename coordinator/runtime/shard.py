@@ -44,8 +44,9 @@ S = TypeVar("S", bound=StateMachine)
 class CoordinatorShard(Generic[S]):
     """See the module.
 
-    `core`: the state machine while the shard is in office (never to be kept); None: commands are refused with
-    `state_error`. `log`: its log, in office. `trouble`: why it is out of office, or was until the load that runs now.
+    `core`: the state machine while the shard is active (never to be kept); None: commands are refused with
+    `state_error`. `log`: its log, while it is active. `trouble`: why it is not active, or was until the load that
+    runs now.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class CoordinatorShard(Generic[S]):
     ) -> None:
         """`what`: what the state machine holds, for log lines. `open_log`: gives the log of the partition, opened again
         when it had failed, and its leader epoch; raises OSError or the log's errors. `linger_ms`: see `AppendQueue`.
-        `on_load(core, records, took_ms)` is called when the shard is in office, before `core.loaded`.
+        `on_load(core, records, took_ms)` is called when the shard is active, before `core.loaded`.
         """
         self.partition = partition
         self.core: S | None = None
@@ -84,7 +85,7 @@ class CoordinatorShard(Generic[S]):
         self.log: Log
         self._leader_epoch = -1
         self._term = 0
-        """Changes with each load and each loss of office: callbacks and steps of an earlier term do nothing."""
+        """Changes with each load and each end of leadership: callbacks and steps of an earlier term do nothing."""
         self._failures = 0
 
     # ---- commands
@@ -109,8 +110,8 @@ class CoordinatorShard(Generic[S]):
             self.rearm()
 
     def run(self, decide: Callable[[S, Now], Output], *, waits_ms: int = 0) -> None:
-        """Let the state machine decide something that is no command; out of office nothing happens. `waits_ms`: nobody
-        waits for the records: for so long they may be gathered with those of the next commands.
+        """Let the state machine decide something that is no command; while it is not active nothing happens.
+        `waits_ms`: nobody waits for the records: for so long they may be gathered with those of the next commands.
         """
         core = self.core
         if core is not None:
@@ -120,7 +121,7 @@ class CoordinatorShard(Generic[S]):
 
     def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
         """The state machine has decided on records that are `rows` of the codec already, `size` bytes of them: append
-        them, and answer. Only in office.
+        them, and answer. Only while it is active.
         """
         batch = self.queue.batch_for(size, None)
         batch.rows += rows
@@ -142,7 +143,7 @@ class CoordinatorShard(Generic[S]):
         events: Callable[[S, EndTransaction, Now], Sequence[Any]] = lambda *_: (),
     ) -> None:
         """End the transaction of a producer with a marker in the log. `ended` gets NONE once the marker is durable, or
-        why it is not written; out of office that is what commands are refused with.
+        why it is not written; while it is not active that is what commands are refused with.
 
         `coordinator_epoch`: of the transaction coordinator that says so; `transaction_version`: see `EndMarker`.
         `events(core, end, now)`: what is to be told, asked for before the state changes.
@@ -182,10 +183,10 @@ class CoordinatorShard(Generic[S]):
         else:
             self.replies.park_behind((respond, response))
 
-    # ---- taking and leaving office
+    # ---- taking and giving up leadership
 
     def start(self) -> Iterator[None]:
-        """Take office: build the state from the log. Each step of what is returned replays one chunk of it.
+        """Become active: build the state from the log. Each step of what is returned replays one chunk of it.
 
         Until the last step commands are refused with COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -195,8 +196,8 @@ class CoordinatorShard(Generic[S]):
         return self._load(self._term)
 
     def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, in_turns: bool = False) -> None:
-        """Leave office: all that is parked is answered with the error, and so is every command from now on. `in_turns`:
-        very many answers leave over some turns of the loop.
+        """Not active any more: all that is parked is answered with the error, and so is every command from now on.
+        `in_turns`: very many answers leave over some turns of the loop.
         """
         if self.core is not None:
             self.flush()

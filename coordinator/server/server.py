@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from muster.coordinator.api.dispatch import Dispatcher
-from muster.coordinator.api.intercept import NO_INTERCEPT, Door, Intercept
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver
 from muster.coordinator.clock import Clock
@@ -31,8 +31,8 @@ from muster.coordinator.nodes.settings import ClusterSettings
 from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime import placement
+from muster.coordinator.runtime.leaderships import LeaderShards
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.offices import Holders
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.server.access import open_authorizer, open_tokens
 from muster.coordinator.server.data import Data
@@ -83,7 +83,7 @@ class Server:
         self.config = config
         self.live = Live(config)
         self._loaded = loaded
-        self.doors: dict[int, Door] = {}
+        self.intercept_points: dict[int, InterceptPoint] = {}
         """Where the requests of each node meet an interceptor, by node id; also of nodes that are down."""
         self._intercept = intercept
         self._make_dispatcher = partial(Dispatcher, observer=observer, prepares=prepares)
@@ -212,7 +212,7 @@ class Server:
         self.topics.publish()
 
     def _open_nodes(self) -> None:
-        """Every node with its shards; none takes office yet."""
+        """Every node with its shards; none is active yet."""
         config, topics, histories = self.config, self.topics, self._histories
         assert histories is not None
         is_told = config.settings(ObserveSettings).muster_transaction_events_enable
@@ -246,8 +246,8 @@ class Server:
             transactions_loaded=self._transactions_loaded,
             rack=config.rack,
             is_bounded=self._data.is_bounded,
-            group_holders=Holders(leaders, group_shards, first) if several else None,
-            transaction_holders=Holders(transaction_leaders, transaction_shards, first) if several else None,
+            group_leader_shards=LeaderShards(leaders, group_shards, first) if several else None,
+            transaction_leader_shards=LeaderShards(transaction_leaders, transaction_shards, first) if several else None,
             controller=controller,
             peers=None if membership is None else membership.peers,
             post=self._post,
@@ -255,7 +255,7 @@ class Server:
         for place, of_node in enumerate(configs):
             live = self.live if place == 0 else self._live_of(of_node)
             node = RunningNode(of_node, live, common)
-            self.doors[node.node_id] = Door(self._intercept)
+            self.intercept_points[node.node_id] = InterceptPoint(self._intercept)
             group_shards[node.node_id] = lambda routing=node.routing: routing.shards  # type: ignore[misc]  # bound now
             transaction_shards[node.node_id] = partial(_transaction_shards, node)
             self.nodes.append(node)
@@ -277,7 +277,7 @@ class Server:
             node.transactions.start(LOAD_BEFORE_LISTENING_MS)
 
     def _open_dispatcher(self, node: Node) -> Dispatcher:
-        return self._make_dispatcher(node, door=self.doors[node.cluster.node_id])
+        return self._make_dispatcher(node, intercept_point=self.intercept_points[node.cluster.node_id])
 
     def _live_of(self, config: Config) -> Live:
         """The configuration of a further node, which heeds what is set for it while it runs."""

@@ -12,7 +12,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.core.interface import Producer
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.runtime.offices import ByPartition
+from muster.coordinator.runtime.leaderships import ByPartition
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -48,7 +48,7 @@ class GroupShard(Protocol):
 
 
 def end_marker(row: WritableTxnMarker, coordinator_epoch: int) -> EndMarker:
-    """What a WriteTxnMarkersRequest asks to be written; `coordinator_epoch`: in whose office."""
+    """What a WriteTxnMarkersRequest asks to be written; `coordinator_epoch`: of which coordinator."""
     return EndMarker(
         row.producer_id, row.producer_epoch, row.transaction_result, coordinator_epoch, row.transaction_version
     )

@@ -89,7 +89,7 @@ class MarkerSender:
         return partial(self._send, transactional_id)
 
     def close(self) -> None:
-        """The shard is not in office any more, or is loaded anew: nothing is sent from now on."""
+        """The shard is not active any more, or is loaded anew: nothing is sent from now on."""
         self.closed = True
         self._endings.clear()
         self._again.clear()

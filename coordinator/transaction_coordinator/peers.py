@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Peers(Protocol):
-    """The other nodes (`database.mailbox` reaches them)."""
+    """The other nodes (`database.node_messages` reaches them)."""
 
     def leads(self, topic: str, index: int) -> int | None:
         """The node that leads a partition, if that is another one."""

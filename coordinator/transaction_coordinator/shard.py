@@ -84,7 +84,7 @@ class TransactionShard:
         return self.runtime.core is not None
 
     def transactional_ids(self) -> Iterable[str]:
-        """Those that there are; none out of office."""
+        """Those that there are; none while the shard is not active."""
         core = self.runtime.core
         return () if core is None else core.state.transactions
 

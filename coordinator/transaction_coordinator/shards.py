@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.runtime.offices import ByPartition
+from muster.coordinator.runtime.leaderships import ByPartition
 from muster.coordinator.slices import Slices
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.topics import Topics

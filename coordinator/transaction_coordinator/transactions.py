@@ -16,8 +16,8 @@ import structlog
 from muster.coordinator.clock import Clock
 from muster.coordinator.cluster.image import Leader
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.runtime.leaderships import ByPartition, Leaderships
 from muster.coordinator.runtime.loader import Loader
-from muster.coordinator.runtime.offices import ByPartition, Offices
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.slices import Job, Later, Slices, at_once
 from muster.coordinator.topics.errors import ApiError
@@ -63,13 +63,13 @@ class Transactions:
         loaded: Callable[[], object] = lambda: None,
         node_id: int = NO_ID,
         leaders: Callable[[], Sequence[Leader]] | None = None,
-        holders: ByPartition[TransactionShard] | None = None,
+        leader_shards: ByPartition[TransactionShard] | None = None,
         peers: Peers | None = None,
     ) -> None:
         """See `shards.transaction_shards`. `settings`: makes them, when they are first needed; `history`: the topic
         that `observe` writes to, made before the shards are; `loaded` is called when all transactional ids are.
         `leaders`: of the partitions of the topic, of which this node, `node_id`, leads some; None: it leads all.
-        `holders`: the shards of those that lead, of all nodes; None: there is one node. `peers`: nodes of other
+        `leader_shards`: the shards of those that lead, of all nodes; None: there is one node. `peers`: nodes of other
         processes, which lead the rest; None: there are none.
         """
         self._peers = peers
@@ -89,9 +89,9 @@ class Transactions:
         self._is_drawing = False
         self._node_id = node_id
         self._leaders = leaders
-        self._holders = holders
-        self.offices: Offices | None = None
-        """Which shards are in office; None while the topic is not there."""
+        self._leader_shards = leader_shards
+        self.leaderships: Leaderships | None = None
+        """Which shards are active; None while the topic is not there."""
         self.routing: Routing[TransactionShard] = Routing(())
 
     @property
@@ -153,10 +153,10 @@ class Transactions:
         )
         self.routing = Routing(shards)
         is_here = partial(self._topics.open.is_here, TRANSACTION_STATE_TOPIC)
-        self.offices = Offices(self._node_id, shards, self._clock, "transactions", is_here)
+        self.leaderships = Leaderships(self._node_id, shards, self._clock, "transactions", is_here)
         self._loader = Loader(self._clock, "transactions", self._loaded)
         all_mine = [Leader(self._node_id, 0)] * len(shards)
-        for shard in self.offices.new(all_mine if self._leaders is None else self._leaders()):
+        for shard in self.leaderships.new(all_mine if self._leaders is None else self._leaders()):
             partition = self._topics.open.partition(TRANSACTION_STATE_TOPIC, shard.partition)
             self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
         self._loader.run_for(budget_ms)
@@ -175,7 +175,7 @@ class Transactions:
         """
         if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
             return ()
-        cores = [shard.runtime.core for shard in self._holders or self.routing.shards]
+        cores = [shard.runtime.core for shard in self._leader_shards or self.routing.shards]
         known: set[int] = set()
         for core in cores:
             if core is None:
@@ -184,7 +184,7 @@ class Transactions:
         return known if cores else producer_ids
 
     def stop(self) -> None:
-        """Leave office: what waits is answered NOT_COORDINATOR, and nothing is written from now on."""
+        """Nothing is led any more: what waits is answered NOT_COORDINATOR, and nothing is written from now on."""
         if self._loader is not None:
             self._loader.stop()
         for shard in self.routing.shards:
@@ -194,8 +194,8 @@ class Transactions:
         """The node has died: nothing is answered or written any more."""
         if self._loader is not None:
             self._loader.stop()
-        if self.offices is not None:
-            self.offices.drop()
+        if self.leaderships is not None:
+            self.leaderships.drop()
 
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
         """Let the shard of this id decide a command, which is of this id alone."""
@@ -213,8 +213,8 @@ class Transactions:
             peer = self._peers.leads(TRANSACTION_STATE_TOPIC, self.routing.partition(transactional_id))
         if peer is not None and self._peers is not None:
             self._peers.ask(peer, command)
-        elif self._holders and self.routing.ready:
-            self._holders[self.routing.partition(transactional_id)].submit(command)
+        elif self._leader_shards and self.routing.ready:
+            self._leader_shards[self.routing.partition(transactional_id)].submit(command)
         else:
             self.submit(transactional_id, command)
 

@@ -1,7 +1,7 @@
 """AddPartitionsToTxn: partitions become part of a transaction, which begins with the first ones. Or it is only asked
 whether they are (verify_only, KIP-890). AddOffsetsToTxn is the same with a partition of `__consumer_offsets`.
 
-There are two doors to the same rules: the request of clients, and the question that the server asks itself for each
+There are two ways to the same rules: the request of clients, and the question that the server asks itself for each
 first batch of a transaction, without the rows of a request and of a response.
 """
 

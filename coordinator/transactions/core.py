@@ -1,4 +1,4 @@
-"""TransactionCore: the door to the core of transactions. Hands commands and deadlines to the functions that `dispatch`
+"""TransactionCore: the way into the core of transactions. Hands commands and deadlines to the functions that `dispatch`
 names; decides nothing itself.
 """
 

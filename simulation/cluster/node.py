@@ -11,7 +11,7 @@ from typing import Any
 from muster.coordinator import uuids
 from muster.coordinator.clock import Clock
 from muster.coordinator.config import load
-from muster.coordinator.database.standing import Standing
+from muster.coordinator.database.seat_lifecycle import SeatLifecycle
 from muster.coordinator.database.term import Term
 from muster.coordinator.log import MemoryStorage, SharedSync, Storage
 from muster.coordinator.machine import Machine, Post
@@ -44,14 +44,14 @@ class Node:
         self.server: Any = None
         config = load(listen="127.0.0.1:9092", in_memory=True, overrides=properties)
         holder = uuids.draw_uuid_text(world.rng.randbytes)
-        standing = Standing(self.questions, self.clock, holder, name, None, lease_ms)
+        lifecycle = SeatLifecycle(self.questions, self.clock, holder, name, None, lease_ms)
         self._stop = asyncio.Event()
 
         def make_term() -> Term:
             opens = self._open(open_server)
             return Term(config, self.store, self.questions, self.machine, self.clock, None, open_server=opens)
 
-        self._task = self.loop.create_task(standing.live(make_term, self._stop))
+        self._task = self.loop.create_task(lifecycle.run(make_term, self._stop))
         self.turns()
 
     def _open(self, open_server: Callable[..., Any]) -> Callable[..., Any]:

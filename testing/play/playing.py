@@ -11,11 +11,11 @@ from muster.coordinator.config.listeners import show
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
 from muster.testing import server_lines
-from muster.testing.door import Door
 from muster.testing.in_thread import die, stop
 from muster.testing.play.loop import BEGAN_S, PlayLoop, TimeIsUp
 from muster.testing.play.machine import PlayClock, PlayMachine
 from muster.testing.play.stand_ins import standing_in
+from muster.testing.portal import Portal
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, config_of
 from muster.testing.verbs import Verbs
@@ -30,7 +30,7 @@ class InPlay:
     """A server on the loop of a play: a `verbs.Runner` whose life is awaited."""
 
     def __init__(self, given: Given, loop: PlayLoop, seed: int) -> None:
-        self.door = Door()
+        self.portal = Portal()
         self.lines = ServerLines()
         self.bootstrap_servers = ""
         self._given = given
@@ -49,7 +49,7 @@ class InPlay:
             await self._start()
         elif self._rehearsal is not None:
             rehearsal, self._rehearsal = self._rehearsal, None
-            self.door.close()
+            self.portal.close()
             await (stop if how == "stop" else die)(rehearsal)
         elif how == "kill":
             raise CannotBeDone("the server does not run")
@@ -59,7 +59,7 @@ class InPlay:
             raise CannotBeDone("the server runs already")
         rehearsal = Rehearsal(config_of(self._given, None), machine=self._machine)
         await rehearsal.server.start()
-        self.door.open(self._loop)
+        self.portal.open(self._loop)
         self._rehearsal = rehearsal
         bound = rehearsal.server.bound
         self._machine.ports = [one.port for one in bound]

@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.nodes.running_node import RunningNode
 from muster.coordinator.runtime import shard
-from muster.coordinator.runtime.offices import Offices
+from muster.coordinator.runtime.leaderships import Leaderships
 from tests.torture.node.history import History, told
 
 HISTORIES = (0, 2, 5, 8, 11, 14)
@@ -30,20 +30,20 @@ def test_a_seed_is_a_history() -> None:
 
 
 def test_a_coordinator_that_takes_over_without_loading_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    take = Offices.take
+    take = Leaderships.take
 
     def taken(self: Any, leaders: Any) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(shard, "replay", lambda *_: iter(()))
             take(self, leaders)
 
-    monkeypatch.setattr(Offices, "take", taken)
+    monkeypatch.setattr(Leaderships, "take", taken)
     assert _is_found_out("acknowledged")
 
 
-def test_shards_that_never_leave_office_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Offices, "leave", lambda offices, leaders: None)
-    assert _is_found_out("is in office for")
+def test_shards_that_never_resign_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Leaderships, "leave", lambda leaderships, leaders: None)
+    assert _is_found_out("is active for")
 
 
 def test_a_broker_that_never_goes_on_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

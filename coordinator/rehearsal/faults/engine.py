@@ -1,5 +1,5 @@
-"""The rules in force on a running server. While there is none the doors of its nodes are shut, and no request is asked
-anything.
+"""The rules in force on a running server. While there is none, the requests of its nodes are not intercepted, and none
+is asked anything.
 
 Of several rules that hit the same request all happen, in the order in which they were added: first what they do before
 the handler, then what they do after it. What decides how the answer leaves is the first of them that does.
@@ -18,13 +18,13 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import Exchange
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.clock import Clock
-from muster.coordinator.rehearsal.doors import Doors
 from muster.coordinator.rehearsal.faults.actions import Action
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault
 from muster.coordinator.rehearsal.faults.hits import HitLog
 from muster.coordinator.rehearsal.faults.matching import Match, Request
 from muster.coordinator.rehearsal.faults.rule import Rule
 from muster.coordinator.rehearsal.faults.when import When
+from muster.coordinator.rehearsal.interceptors import Interceptors
 from muster.coordinator.server import Server
 from muster.protocol.message import Message
 
@@ -38,11 +38,11 @@ Run = Callable[[Callable[[Message | None], None]], None]
 class Faults:
     """See the module. `log`: what was hit."""
 
-    def __init__(self, server: Server, doors: Doors) -> None:
-        """`server`: one that is started before the first rule is added; `doors`: of its nodes."""
+    def __init__(self, server: Server, interceptors: Interceptors) -> None:
+        """`server`: one that is started before the first rule is added; `interceptors`: on its nodes."""
         self.log = HitLog()
         self._server = server
-        self._doors = doors
+        self._interceptors = interceptors
         self._rules: dict[str, Rule] = {}
         self._ids = count(1)
         self._is_open = False
@@ -91,14 +91,14 @@ class Faults:
         for rule_id in list(self._rules):
             self.remove(rule_id)
 
-    # ---- the doors
+    # ---- the interceptors
 
     def _settle(self) -> None:
-        """Open the doors while a rule may hit, and shut them when none can any more."""
+        """Intercept while a rule may hit, and no longer when none can any more."""
         wanted = any(not rule.is_spent for rule in self._rules.values())
         if wanted != self._is_open:
             self._is_open = wanted
-            self._doors.take_over(self._intercept if wanted else None)
+            self._interceptors.take_over(self._intercept if wanted else None)
 
     def _intercept(self, node_id: int, before: Intercept | None) -> Intercept:
         def wants(context: RequestContext) -> bool:
@@ -152,7 +152,7 @@ def _run_through(
     run: Run,
     respond: Callable[[Message | None], None],
 ) -> None:
-    """Run a handler with what was in the door before."""
+    """Run a handler with what intercepted before."""
     on_request, on_response = intercept.request, intercept.response
     told = respond
     if on_response is not None:

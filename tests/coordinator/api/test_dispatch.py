@@ -12,7 +12,7 @@ from muster.coordinator.api import dispatch, registry, routes
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
-from muster.coordinator.api.intercept import NO_INTERCEPT, Door, Intercept
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.slices import MANY_STEPS, Job, Later, Slices, outcome
@@ -340,12 +340,12 @@ class TestIntercept:
 
     def test_a_whole_exchange_can_be_taken_over(self, seen: Seen) -> None:
         taken: list[tuple[Any, Any, Any]] = []
-        door = Door()
-        dispatcher = Dispatcher(make_node(topics=FakeTopics()), door=door)
+        point = InterceptPoint()
+        dispatcher = Dispatcher(make_node(topics=FakeTopics()), intercept_point=point)
         connection = Connection(dispatcher=dispatcher)
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("g"))
         seen[-1][2](HeartbeatResponse())
-        door.intercept = Intercept(whole=lambda _, request, exchange, run: taken.append((request, exchange, run)))
+        point.intercept = Intercept(whole=lambda _, request, exchange, run: taken.append((request, exchange, run)))
         connection.ask(HEARTBEAT, 4, HeartbeatRequest("taken"))
         assert len(seen) == 1
         request, exchange, run = taken[0]
@@ -380,9 +380,9 @@ class TestIntercept:
             assert peer.ask(HEARTBEAT, 4, beat).error_code == 0
         assert peer.met
         errors = HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
-        peer.dispatcher.door.intercept = Intercept(whole=lambda _, __, exchange, ___: exchange(errors))
+        peer.dispatcher.intercept_point.intercept = Intercept(whole=lambda _, __, exchange, ___: exchange(errors))
         assert peer.ask(HEARTBEAT, 4, beat).error_code == ErrorCode.NOT_COORDINATOR
-        peer.dispatcher.door.intercept = None
+        peer.dispatcher.intercept_point.intercept = None
         assert peer.ask(HEARTBEAT, 4, beat).error_code == 0
 
 

@@ -145,7 +145,7 @@ class TestCommit:
         assert {p.error_code for t in response.topics for p in t.partitions} == {ErrorCode.UNKNOWN_SERVER_ERROR}
         assert submitted == []
 
-    def test_a_shard_out_of_office_says_so_on_each_row(self, node: Node) -> None:
+    def test_a_shard_that_is_not_active_says_so_on_each_row(self, node: Node) -> None:
         for shard in node.routing.shards:
             shard.resign()
         response = ask(node, commit(("t", range(MANY)))).one()
@@ -224,7 +224,7 @@ class TestFetch:
         assert rows[0].error_code == bounds.TOO_LARGE
         assert len(submitted) < 200
 
-    def test_a_shard_out_of_office(self, node: Node) -> None:
+    def test_a_shard_that_is_not_active(self, node: Node) -> None:
         for shard in node.routing.shards:
             shard.resign()
         for topics in (None, [OffsetFetchRequestTopics("t", partition_indexes=[*range(MANY)])]):

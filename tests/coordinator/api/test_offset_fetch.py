@@ -117,7 +117,7 @@ def test_without_permission(node: Node) -> None:
     ]
 
 
-def test_a_shard_out_of_office_fails_its_own_groups(node: Node) -> None:
+def test_a_shard_that_is_not_active_fails_its_own_groups(node: Node) -> None:
     node.routing.shard("h").resign()
     asked = [OffsetFetchRequestGroup(group, topics=[topic("t1", 1)]) for group in ("h", "g")]
     if node.routing.shard("g") is node.routing.shard("h"):

@@ -48,7 +48,7 @@ def test_what_is_put_off_is_told_in_the_next_turn() -> None:
     assert told == [due]
 
 
-def test_who_waits_for_a_group_that_is_read_is_answered_out_of_office() -> None:
+def test_who_waits_for_a_group_that_is_read_is_answered_when_the_shard_resigns() -> None:
     answers: list[Any] = []
     shard = GroupShard(
         0, partial(GroupCore, GroupSettings()), lambda: None, ManualClock(), NO_TOPICS  # type: ignore[arg-type, return-value]  # it is not opened

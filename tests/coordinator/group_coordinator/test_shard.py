@@ -278,7 +278,7 @@ class TestSubmit:
         assert [now - before for before, now in pairwise(dict.fromkeys((0, *seen)))] == [ANSWERS_AT_ONCE] * 3 + [1]
         assert [one.one().generation_id for one in answers] == [1] * len(answers)
 
-    def test_a_shard_that_leaves_office_gives_the_answers_that_were_on_their_way(self, bench: Bench) -> None:
+    def test_a_shard_that_resigns_gives_the_answers_that_were_on_their_way(self, bench: Bench) -> None:
         answers = [bench.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(2 * ANSWERS_AT_ONCE)]
         bench.clock.call_at(50, bench.shard.resign)
         bench.clock.advance(50)
@@ -346,7 +346,7 @@ class TestDeadlines:
         bench.clock.advance(20)
         assert bench.core.advanced == [20]
 
-    def test_a_shard_out_of_office_has_no_timer(self, bench: Bench) -> None:
+    def test_a_shard_that_is_not_active_has_no_timer(self, bench: Bench) -> None:
         bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
         core = bench.core
         bench.shard.resign()
@@ -444,7 +444,7 @@ class TestFailures:
         bench.commit(6)
         assert parked.one().error_code == ErrorCode.NOT_COORDINATOR
 
-    def test_an_answer_that_brings_the_next_request_finds_a_shard_out_of_office(self, bench: Bench) -> None:
+    def test_an_answer_that_brings_the_next_request_finds_a_shard_that_is_not_active(self, bench: Bench) -> None:
         then: list[Answers] = []
         command = Command(JoinGroupRequest("g"), lambda _: then.append(bench.commit(2)), CLIENT)
         bench.shard.submit(command)
@@ -539,7 +539,7 @@ def _two_groups() -> OffsetFetchRequest:
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g"), OffsetFetchRequestGroup("h")])
 
 
-class TestOutOfOffice:
+class TestNotActive:
     @pytest.mark.parametrize(
         ("request_", "code"),
         [

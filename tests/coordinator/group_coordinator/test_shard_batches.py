@@ -131,7 +131,7 @@ def test_one_that_is_too_large_takes_nobody_with_it(bench: Bench) -> None:
     assert bench.core.offsets == {0: 1}
 
 
-def test_leaving_office_appends_what_was_decided(bench: Bench) -> None:
+def test_resigning_appends_what_was_decided(bench: Bench) -> None:
     committed = bench.commit(5)
     bench.shard.resign()
     assert code_of(committed) == 0

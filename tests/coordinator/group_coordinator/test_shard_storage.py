@@ -92,7 +92,7 @@ class DiskFile(MemoryFile):
 
 
 class Bench:
-    """A shard in office; `wait_for_sync`: durable means synced, and syncs end when `later.settle` is called."""
+    """An active shard; `wait_for_sync`: durable means synced, and syncs end when `later.settle` is called."""
 
     def __init__(self, *, wait_for_sync: bool = False) -> None:
         self.disk = Disk()
@@ -537,7 +537,7 @@ class TestRecordsOfATransaction:
         assert self.commit(bench, self.A, guard) == ErrorCode.INVALID_TXN_STATE
         assert self.commit(bench, self.A, NOT_NEEDED) == 0
 
-    def test_out_of_office_it_is_not_asked(self) -> None:
+    def test_while_it_is_not_active_it_is_not_asked(self) -> None:
         bench = Bench()
         bench.shard.resign()
         assert self.commit(bench, self.A, None) == ErrorCode.NOT_COORDINATOR

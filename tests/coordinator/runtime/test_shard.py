@@ -48,14 +48,14 @@ class TestCommands:
         assert (added, seen, held) == ([(3, 0)], [(3, 0)], [(1, 0)])
         assert bench.shard.is_settled()
 
-    def test_are_refused_out_of_office(self) -> None:
+    def test_are_refused_while_it_is_not_active(self) -> None:
         bench = Bench()
         assert bench.ask(Add("a", 3)) == [(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
         bench.load()
         waiting = bench.ask(Add("a", 0))
         bench.shard.resign()
         assert waiting == bench.ask(Add("a", 3)) == [(0, ErrorCode.NOT_COORDINATOR)]
-        bench.shard.run(lambda core, now: pytest.fail("it is out of office"))
+        bench.shard.run(lambda core, now: pytest.fail("it is not active"))
         ended: list[int] = []
         bench.shard.complete_transaction(A, is_committed=True, ended=ended.append)
         assert ended == [ErrorCode.NOT_COORDINATOR]
@@ -90,7 +90,7 @@ class TestCommands:
         bench.shard.resign()
         assert bench.log.end_offset == 3
 
-    def test_an_answer_that_leaves_office_stops_what_was_going_on(self) -> None:
+    def test_an_answer_that_makes_it_resign_stops_what_was_going_on(self) -> None:
         bench = Bench(linger_ms=-1).load()
         first, second = bench.ask(Add("a", 1)), Answers()
         bench.shard.hold(lambda _: bench.shard.resign(), Answer(1))  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ class TestCommands:
         bench.shard.hold(second, Answer(2))  # type: ignore[arg-type]
         bench.clock.advance(0)
         assert first == [(1, 0)]
-        assert second == [(2, 0)]  # it was decided, and is written before the office is left
+        assert second == [(2, 0)]  # it was decided, and is written before the shard resigns
         assert bench.log.end_offset == 2
 
 
@@ -207,7 +207,7 @@ class TestLoading:
 
 
 class TestDeadlines:
-    def test_ring_at_their_time_and_not_out_of_office(self, bench: Bench) -> None:
+    def test_ring_at_their_time_and_not_while_it_is_not_active(self, bench: Bench) -> None:
         bench.ask(Add("a", 1, alarm_ms=50))
         bench.ask(Add("b", 1, alarm_ms=20))
         bench.clock.advance(20)

@@ -141,7 +141,7 @@ class Codec:
 
 
 class Errors:
-    """What is answered out of office, and in place of what was not written."""
+    """What is answered by a shard that is not active, and in place of what was not written."""
 
     def refuse(self, request: Any, error_code: int, why: Exception | None = None) -> Any:
         return Answer(0, error_code)

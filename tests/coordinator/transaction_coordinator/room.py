@@ -73,7 +73,7 @@ class Room:
         self.loads += 1
 
     def begun(self) -> Room:
-        """With the topic there, and all shards in office."""
+        """With the topic there, and all shards active."""
         at_once(self.topics.ensuring(TRANSACTION_STATE_TOPIC))
         self.topics.publish()
         self.transactions.start(100)

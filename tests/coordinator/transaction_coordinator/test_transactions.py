@@ -168,7 +168,7 @@ class TestProducerIds:
         assert room.init() == Producer(producer.producer_id, 1)
         assert room.init("y").producer_id == producer.producer_id + 1
 
-    def test_none_is_drawn_for_a_shard_that_is_not_in_office(self) -> None:
+    def test_none_is_drawn_for_a_shard_that_is_not_active(self) -> None:
         room = Room().begun()
         room.transactions.stop()
         answer = room.ask("x", InitProducerIdRequest("x", 1_000))

@@ -1,4 +1,4 @@
-"""The life of transactions through the door of the core."""
+"""The life of transactions through the core."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Brokers(World):
     def _change(self, process: Any) -> None:
         if process is not self.process or not process.up or process.stopping:
             return
-        self._look_at_offices(process)
+        self._look_at_leaderships(process)
         if self.calm:
             return
         if not self.judging:  # what it is told is to be true when it has seen the rest
@@ -150,22 +150,22 @@ class Brokers(World):
             process.does(lambda: process.loop.create_task(self._do(process, what, node)))
         self._later(process)
 
-    def _look_at_offices(self, process: Any) -> None:
-        """Who is in office leads, in that epoch: the image and the offices change in one turn."""
+    def _look_at_leaderships(self, process: Any) -> None:
+        """Who is active leads, in that epoch: the image and the leaderships change in one turn."""
         cluster = process.server.cluster
         for node_id, node in cluster.nodes.items():
             if cluster.states[node_id] is not State.UP:
                 continue
-            for topic, offices in (
-                (GROUP_OFFSETS_TOPIC, node.offices),
-                (TRANSACTION_STATE_TOPIC, node.transactions.offices),
+            for topic, leaderships in (
+                (GROUP_OFFSETS_TOPIC, node.leaderships),
+                (TRANSACTION_STATE_TOPIC, node.transactions.leaderships),
             ):
-                held = {} if offices is None else offices.held
+                held = {} if leaderships is None else leaderships.held
                 leaders = cluster.leaders.get(topic, ())
                 for partition, epoch in held.items():
                     if leaders[partition] != (node_id, epoch):
                         self.fault(
-                            f"broker {node_id} is in office for {topic}-{partition} in epoch {epoch}, "
+                            f"broker {node_id} is active for {topic}-{partition} in epoch {epoch}, "
                             f"which {leaders[partition]} leads"
                         )
 

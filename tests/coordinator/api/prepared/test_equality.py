@@ -76,7 +76,7 @@ class Side:
         self.peer.node.topics.image = topics.image
         self.peer.shard.topics_changed(topics.image)
 
-    def leave_or_take_office(self) -> None:
+    def resign_or_lead(self) -> None:
         if self.peer.shard.active:
             self.peer.shard.resign()
         else:
@@ -156,7 +156,7 @@ class Pair:
 
 USUAL = {"beat": 20, "commit": 15, "again": 60, "turn": 20, "synced": 8, "join": 2}
 UNUSUAL = {
-    "advance": 12, "join": 5, "leave": 8, "topics": 12, "permissions": 3, "sync": 5, "fail": 3, "office": 6,
+    "advance": 12, "join": 5, "leave": 8, "topics": 12, "permissions": 3, "sync": 5, "fail": 3, "leadership": 6,
     "reconnect": 3,
 }  # fmt: skip
 """What may happen, by how often it does. Each history has some of the unusual things."""
@@ -198,8 +198,8 @@ def play(pair: Pair, kind: str, number: int, a: int, b: int) -> None:
         pair.both(lambda side: side.peer.log.synced(error=FULL_DISK if a == 0 else None))
     elif kind == "fail":
         pair.both(lambda side: side.fail(FULL_DISK if a < 5 else None))
-    elif kind == "office":
-        pair.both(Side.leave_or_take_office)
+    elif kind == "leadership":
+        pair.both(Side.resign_or_lead)
     elif kind == "reconnect":
         pair.both(lambda side: side.reconnect(number))
 

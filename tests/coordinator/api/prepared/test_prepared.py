@@ -128,7 +128,7 @@ def test_a_failed_append_is_told(linger_ms: int) -> None:
     assert peer.met
 
 
-def test_other_topics_other_permissions_and_a_shard_out_of_office_go_the_usual_way() -> None:
+def test_other_topics_other_permissions_and_a_shard_that_is_not_active_go_the_usual_way() -> None:
     peer = Peer()
     member = peer.member()
 
@@ -213,7 +213,7 @@ def test_an_interceptor_sees_all_unless_it_says_what_it_wants() -> None:
     assert not peer.met
 
 
-def test_no_request_is_prepared_behind_a_closed_door() -> None:
+def test_no_request_is_prepared_when_that_is_switched_off() -> None:
     peer = Peer(prepares=False)
     for number in range(4):
         peer.ask(COMMIT, 9, commit(("t1", 0, number)))

@@ -200,7 +200,7 @@ def test_what_may_not_be_done(bench: Bench) -> None:
     assert bench.commit(("t", [0, 9]), ("u", [0])) == [("t", [(0, 29), (9, 29)]), ("u", [(0, 0)])]
 
 
-def test_out_of_office_the_shard_says_so(bench: Bench) -> None:
+def test_a_shard_that_is_not_active_says_so(bench: Bench) -> None:
     bench.shard.resign()
     assert bench.commit() == [("t", [(0, ErrorCode.NOT_COORDINATOR)])]
     assert bench.transactions.asked == []

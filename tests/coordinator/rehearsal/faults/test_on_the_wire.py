@@ -73,7 +73,7 @@ async def commits(client: Client, offset: int, group: str = "g") -> int:
 
 
 def is_shut(server: Rehearsal) -> bool:
-    return all(door.intercept is None for door in server.server.doors.values())
+    return all(point.intercept is None for point in server.server.intercept_points.values())
 
 
 async def test_an_error_in_place_of_the_handler_and_of_what_is_prepared(server: Rehearsal, client: Client) -> None:
@@ -300,7 +300,7 @@ async def test_what_fails_in_an_action_costs_the_connection_only(server: Rehears
         assert await commits(other, 5) == 0
 
 
-async def test_rules_and_held_joins_stand_in_one_door(server: Rehearsal, client: Client) -> None:
+async def test_rules_and_held_joins_share_one_intercept_point(server: Rehearsal, client: Client) -> None:
     assert is_shut(server)
     server.groups.hold_joins("g")
     assert not is_shut(server)

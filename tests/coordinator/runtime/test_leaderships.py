@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.cluster.image import Leader
-from muster.coordinator.runtime.offices import Holders, Offices
+from muster.coordinator.runtime.leaderships import LeaderShards, Leaderships
 
 
 class Shard:
@@ -26,27 +26,27 @@ class Shard:
         self.seen.append("dropped")
 
 
-def test_a_shard_is_in_office_while_its_node_leads_under_the_same_epoch() -> None:
+def test_a_shard_is_active_while_its_node_leads_under_the_same_epoch() -> None:
     shards = [Shard(0), Shard(1)]
-    offices = Offices(7, shards, ManualClock(), "groups")
+    leaderships = Leaderships(7, shards, ManualClock(), "groups")
     first = [Leader(7, 4), Leader(8, 0)]
-    offices.leave(first)
-    offices.take(first)
-    offices.take(first)
+    leaderships.leave(first)
+    leaderships.take(first)
+    leaderships.take(first)
     assert [shard.seen for shard in shards] == [["resigned", "started"], ["resigned"]]
     then = [Leader(7, 6), Leader(7, 1)]  # the node was registered again, and got the other one
-    offices.leave(then)
-    offices.take(then)
+    leaderships.leave(then)
+    leaderships.take(then)
     assert [shard.seen[1:] for shard in shards] == [["started", "resigned in turns", "started"], ["started"]]
-    offices.drop()
-    assert offices.held == {}
+    leaderships.drop()
+    assert leaderships.held == {}
     assert [shard.seen[-1] for shard in shards] == ["dropped", "dropped"]
 
 
 def test_the_shard_of_the_leader_is_found() -> None:
     leaders = [Leader(1, 0), Leader(2, 0), Leader(-1, 3)]
     shards = {1: ["1-0", "1-1", "1-2"], 2: ["2-0", "2-1", "2-2"]}
-    holders = Holders(lambda: leaders, {one: (lambda of=of: of) for one, of in shards.items()}, 1)  # type: ignore[misc]
-    assert [holders[0], holders[1], holders[2]] == list(holders) == ["1-0", "2-1", "1-2"]
+    leader_shards = LeaderShards(lambda: leaders, {one: (lambda of=of: of) for one, of in shards.items()}, 1)  # type: ignore[misc]
+    assert [leader_shards[0], leader_shards[1], leader_shards[2]] == list(leader_shards) == ["1-0", "2-1", "1-2"]
     shards[2].clear()
-    assert list(holders) == []
+    assert list(leader_shards) == []

@@ -48,7 +48,7 @@ class _Question(NamedTuple):
     timer: Timer
 
 
-class Mailbox:
+class NodeMessages:
     """Of one node: its `transaction_coordinator.peers.Peers`."""
 
     def __init__(self, node_id: int, store: Store, clock: Clock) -> None:

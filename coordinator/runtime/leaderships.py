@@ -1,4 +1,4 @@
-"""Which shards of one node are in office: those of the partitions that the node leads, each for one leader epoch."""
+"""Which shards of one node are active: those of the partitions that the node leads, each for one leader epoch."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Shard(Protocol):
         """See `shard.CoordinatorShard`."""
 
 
-class Offices:
-    """See the module. `held`: the leader epochs of the shards in office, by partition."""
+class Leaderships:
+    """See the module. `held`: the leader epochs of the active shards, by partition."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class Offices:
         self._clock = clock
         self._what = what
         for shard in shards:
-            shard.resign()  # in no office yet
+            shard.resign()  # none is active yet
 
     def leave(self, leaders: Sequence[Leader]) -> None:
-        """Shards that the node leads no more, or with another epoch, leave office: what waits is answered."""
+        """Shards that the node leads no more, or with another epoch, resign: what waits is answered."""
         for partition, epoch in [*self.held.items()]:
             if leaders[partition] != (self._node_id, epoch):
                 del self.held[partition]
@@ -70,7 +70,7 @@ class Offices:
             shard.drop()
 
     def new(self, leaders: Sequence[Leader]) -> Iterator[Shard]:
-        """The shards that take office now: each is to be started."""
+        """The shards that become active now: each is to be started."""
         for shard in self._shards:
             leader = leaders[shard.partition]
             if leader.broker_id != self._node_id or shard.partition in self.held:
@@ -100,14 +100,14 @@ class ByPartition(Protocol[S_co]):
         """All of them, in order."""
 
 
-class Holders(Generic[S]):
+class LeaderShards(Generic[S]):
     """The shards of the nodes that lead, by partition: for what brokers ask each other."""
 
     def __init__(
         self, leaders: Callable[[], Sequence[Leader]], shards: Mapping[int, Callable[[], Sequence[S]]], first: int
     ) -> None:
-        """`shards`: of each node, by its id. `first`: the node that answers, in no office, for a partition that nobody
-        leads.
+        """`shards`: of each node, by its id. `first`: the node that answers, without being active, for a partition that
+        nobody leads.
         """
         self._leaders = leaders
         self._shards = shards

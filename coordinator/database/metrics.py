@@ -14,7 +14,7 @@ from muster.coordinator.server import Server
 from muster.coordinator.server.figures import ServerFigures
 
 
-class Told(MetricsServer):
+class ClusterMetrics(MetricsServer):
     """The figures of a node, and who tells them: as long as the process lives, also while it has no seat."""
 
     def __init__(self, clock: Clock, host: str, port: int) -> None:
@@ -81,7 +81,7 @@ def _of_term(term: Term, now_ms: int) -> Iterator[Metric]:
     yield single("muster_cluster_bytes_waiting", GAUGE, "Bytes in the copy that no turn has taken yet.",
                  shipper.waiting_bytes)  # fmt: skip
     yield single("muster_cluster_partitions_coming", GAUGE, "Partitions that are led here, and cannot be served yet.",
-                 membership.holdings.missing)  # fmt: skip
+                 membership.led_partitions.missing)  # fmt: skip
     yield single("muster_cluster_metadata_offset", GAUGE, "The end of the metadata log that this node lives by.",
                  membership.keeper.known)  # fmt: skip
     yield single("muster_cluster_metadata_age_seconds", GAUGE, "How long ago this node last read on in it.",

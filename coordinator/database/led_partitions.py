@@ -49,7 +49,7 @@ class _Wanted(NamedTuple):
     leader_epoch: int
 
 
-class Holdings:
+class LedPartitions:
     """See the module."""
 
     def __init__(

@@ -18,8 +18,8 @@ LOOK_MS: Final = 500
 _logger = structlog.get_logger("muster.cluster")
 
 
-class Standing:
-    """One process."""
+class SeatLifecycle:
+    """Of one process; see the module."""
 
     def __init__(
         self, store: Store, clock: Clock, holder: str, address: str, node_id: int | None, lease_ms: int
@@ -34,14 +34,14 @@ class Standing:
         self._node_id = node_id
         self._lease_ms = lease_ms
 
-    async def live(
+    async def run(
         self, make_term: Callable[[], Term], stop: asyncio.Event, serves: Callable[[Any], object] = lambda _: None
     ) -> None:
         """Until `stop` is set. `serves(server)` is called each time the node serves. Raises what keeps it from that for
         good.
         """
         while True:
-            taken = await self._sit_down(stop)
+            taken = await self._take_seat(stop)
             if taken is None:
                 return
             seat, asked_ms = taken
@@ -53,18 +53,18 @@ class Standing:
                 await self._pause(stop)
                 continue
             except Exception:  # whatever it is ends this node: others shall not wait for the end of the lease
-                await self._stand_up(seat)
+                await self._leave_seat(seat)
                 raise
             serves(term.server)
             await _first_of(stop, term.lost)
             is_whole = await term.end(hands_over=stop.is_set())
             if stop.is_set():
                 if is_whole:
-                    await self._stand_up(seat)
+                    await self._leave_seat(seat)
                 return
             await self._pause(stop)
 
-    async def _sit_down(self, stop: asyncio.Event) -> tuple[Seat, int] | None:
+    async def _take_seat(self, stop: asyncio.Event) -> tuple[Seat, int] | None:
         """Wait until there is a seat: it, and the monotonic time at which it was asked for; None: `stop` is set. Raises
         StoreRefused.
         """
@@ -93,7 +93,7 @@ class Standing:
         await _first_of(stop, over)
         timer.cancel()
 
-    async def _stand_up(self, seat: Seat) -> None:
+    async def _leave_seat(self, seat: Seat) -> None:
         """Give the seat up at once. What cannot be told now, the end of the lease tells."""
         try:
             await self._store.leave_seat(seat.node_id, seat.epoch)

@@ -9,7 +9,7 @@ from typing import Any
 
 from muster.coordinator.clock import LoopClock, ManualClock
 from muster.coordinator.database.copy import PART
-from muster.coordinator.database.holdings import AT_ONCE, MOST_LONG, Holdings
+from muster.coordinator.database.led_partitions import AT_ONCE, MOST_LONG, LedPartitions
 from muster.coordinator.database.store import BatchRow, LogRow, SegmentRow, StoreAway
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.slices import Slices
@@ -44,7 +44,7 @@ async def test_a_seat_that_is_lost_while_logs_are_fetched() -> None:
     async def follow() -> None:
         raise AssertionError("nobody has led it since")
 
-    held = Holdings(
+    held = LedPartitions(
         1, store, MemoryStorage(), shipper, clock, topics, lambda *what: arrived.append(what), follow, Slices(clock)
     )
     held.look()
@@ -97,7 +97,7 @@ async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
     async def follow() -> None:
         raise AssertionError("nobody has led it since")
 
-    held = Holdings(1, store, storage, shipper, clock, topics, lambda *_: None, follow, Slices(clock))
+    held = LedPartitions(1, store, storage, shipper, clock, topics, lambda *_: None, follow, Slices(clock))
     held.look()
     # each of those that may be long gives way to the next one; the last one waits
     await until(lambda: len(asked) == AT_ONCE + MOST_LONG)

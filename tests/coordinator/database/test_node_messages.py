@@ -13,8 +13,8 @@ import pytest
 from muster.coordinator.clock import LoopClock
 from muster.coordinator.cluster.image import Leader
 from muster.coordinator.core.interface import Client
-from muster.coordinator.database import mailbox
-from muster.coordinator.database.mailbox import Mailbox
+from muster.coordinator.database import node_messages
+from muster.coordinator.database.node_messages import NodeMessages
 from muster.coordinator.database.store import StoreAway
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.runtime.routing import Routing
@@ -47,7 +47,7 @@ class Side:
 
     def __init__(self, node_id: int, store: TableStore) -> None:
         clock = LoopClock(asyncio.get_running_loop())
-        self.box = Mailbox(node_id, store, clock)
+        self.box = NodeMessages(node_id, store, clock)
         self.asked: list[TransactionCommand] = []
         node: Any = SimpleNamespace(
             topics=SimpleNamespace(open=None, by_name={"orders": None}),
@@ -76,7 +76,7 @@ def store() -> TableStore:
 
 @pytest.fixture(autouse=True)
 def writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mailbox, "MarkerWriter", Writer)
+    monkeypatch.setattr(node_messages, "MarkerWriter", Writer)
 
 
 async def until(holds: Callable[[], bool], *sides: Side) -> None:
@@ -154,7 +154,7 @@ async def test_a_topic_that_is_not_known_yet_is_no_part_of_a_transaction(store: 
 
 
 async def test_who_does_not_answer_is_given_up(store: TableStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mailbox, "WAIT_MS", 1)
+    monkeypatch.setattr(node_messages, "WAIT_MS", 1)
     one, two = Side(1, store), Side(2, store)
     answers: list[Any] = []
     ended: list[int] = []
@@ -180,6 +180,6 @@ async def test_a_database_that_is_away_and_too_many_questions(
         inside.setattr(store, "send", away)
         one.box.ask(2, question(answers))
         await until(lambda: bool(answers))
-    monkeypatch.setattr(mailbox, "MOST_WAITING", 0)
+    monkeypatch.setattr(node_messages, "MOST_WAITING", 0)
     one.box.ask(2, question(answers))
     assert [set(answer.errors.values()) for answer in answers] == [{ErrorCode.NETWORK_EXCEPTION}] * 2

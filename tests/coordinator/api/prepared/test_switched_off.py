@@ -1,5 +1,5 @@
-"""Stories recorded from a real Kafka, played over TCP on a node that prepares no request: with the door closed nothing
-is different, either. (The end-to-end tests play all stories with the door open.)
+"""Stories recorded from a real Kafka, played over TCP on a node that prepares no request: nothing is
+different, either. (The end-to-end tests play all stories on one that prepares them.)
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ PATIENCE_S: Final = 60.0
 ENDED: Final = "the server was stopped or killed while this waited for it"
 
 
-class Door:
+class Portal:
     """See the module. Open while a loop runs behind it."""
 
     def __init__(self) -> None:

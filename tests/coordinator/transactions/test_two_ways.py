@@ -24,7 +24,7 @@ def through_the_other(desk: Desk, step: tuple[str, int, int, bool, dict[str, lis
 
 
 @given(st.lists(steps, max_size=5), st.booleans())
-def test_both_doors_lead_to_the_same(asked: list[tuple[str, int, int, bool, dict[str, list[int]]]], ends: bool) -> None:
+def test_both_ways_decide_the_same(asked: list[tuple[str, int, int, bool, dict[str, list[int]]]], ends: bool) -> None:
     one, other = Desk(), Desk()
     for desk in (one, other):
         desk.init()
