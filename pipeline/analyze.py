@@ -25,6 +25,7 @@ from muster.pipeline.follow.command import follow
 from muster.pipeline.follow.manifest import NotOurs
 from muster.pipeline.formats import DELTA, HTML, PARQUET
 from muster.pipeline.java import NoJava
+from muster.pipeline.kept import kept
 from muster.pipeline.output import LARGE, check_place, remove, write_pages, write_table, write_text
 from muster.pipeline.preflight import NotUsable, check_master, check_out
 from muster.pipeline.progress import Progress, quiet
@@ -138,7 +139,8 @@ class _Run:
             overlapping_ms,
         )
         self._progress.begin("page")
-        chosen = select(self._tables, about)
+        folders = {name: [self._folder(name)] for name in self._tables}
+        chosen = select(kept(self._spark, folders, TABLES), about)
         page = None
         if HTML in self._formats:
             page = write_pages(
@@ -152,12 +154,15 @@ class _Run:
     def _keep(self, name: str, rows: DataFrame) -> None:
         """Write a table, and read it back from where it lies."""
         self._progress.begin(f"table {name}")
-        folder = f"{self._kept}/{name}"
+        folder = self._folder(name)
         write_table(published(rows, name), folder, (PARQUET,))
         kept = self._read(name, folder)
         texts = [one for one in self._formats if one not in (PARQUET, HTML)]
         write_table(published(kept, name), f"{self._out}/tables/{name}", texts, large=name in LARGE)
         self._tables[name] = kept
+
+    def _folder(self, name: str) -> str:
+        return f"{self._kept}/{name}"
 
     def _read(self, name: str, folder: str) -> DataFrame:
         return self._spark.read.schema(from_arrow_schema(TABLES[name])).parquet(folder)

@@ -15,11 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from muster.pipeline.delta import write as write_delta
+from muster.pipeline.facts.schema import TABLES
 from muster.pipeline.follow.ends import Watch, look
 from muster.pipeline.follow.manifest import Manifest, horizon, to_merge
 from muster.pipeline.follow.refresh import refresh
 from muster.pipeline.follow.staging import EVENT, NOT_DECODED, appender, logged, merge, reached
 from muster.pipeline.follow.store import Store
+from muster.pipeline.kept import kept
 from muster.pipeline.output import write_pages
 from muster.pipeline.published import published
 from muster.pipeline.report.content import About
@@ -231,7 +233,7 @@ class Follower:
             None,
             wanted.groups,
         )
-        chosen = select(self._store.tables(), about)
+        chosen = select(kept(self._spark, self._store.places(manifest), TABLES), about)
         write_pages(self._spark, self._store.out, pages(chosen), self._store.replace)
 
     def told(self) -> str:

@@ -133,6 +133,12 @@ class Store:
         found = (self.manifest if manifest is None else manifest).tables
         return {name: self.read(name, buckets.values(), TABLES[name]) for name, buckets in found.items()}
 
+    def places(self, manifest: Manifest) -> dict[str, list[str]]:
+        """The folders of each table."""
+        return {
+            name: [self.folder(name, part) for part in buckets.values()] for name, buckets in manifest.tables.items()
+        }
+
     def sweep(self) -> None:
         """Remove folders that were out of use at the last call: their readers are done by now."""
         gone, self._gone, self._going = self._going, [], self._gone

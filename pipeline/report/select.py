@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from muster.pipeline.episodes.comparison import JUDGEMENTS
 from muster.pipeline.report.content import About, Chosen, Row, Some
 from muster.pipeline.report.select_groups import buckets, groups, stories
-from muster.pipeline.report.selecting import LINES, Tables, row_of, rows_of, some_of
+from muster.pipeline.report.select_what_if import what_if
+from muster.pipeline.report.selecting import (
+    LINES,
+    Tables,
+    down,
+    grouped,
+    in_order,
+    mean,
+    plain_rows,
+    some_of,
+    up,
+    where,
+    with_columns,
+)  # fmt: skip
 from muster.pipeline.schema import MALFORMED, UNKNOWN
 from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND
 
 SETTINGS: Final = 200
-"""Settings of the what-if; groups in its answers, and in a comparison."""
-FEW_SETTINGS: Final = 3
-"""If no more were asked for, each is answered group by group."""
+"""Groups in a comparison."""
 TRANSACTIONS: Final = 10
 """The longest transactions."""
 BUCKETS: Final = 60
@@ -27,53 +39,88 @@ _BUCKET_SIZES: Final = (
     *(HOUR, 2 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY),
 )
 
+_PLACE: Final = (up("group"), up("topic"), up("partition"))
+
 
 def select(tables: Tables, about: About) -> Chosen:
     """See the module."""
-    facts = row_of(
-        tables["commits"].agg(
-            F.min("time_ms").alias("first_ms"),
-            F.max("time_ms").alias("last_ms"),
-            F.count_if(~F.col("is_deleted")).alias("commits"),
-        )
-    )
-    known = row_of(
-        tables["generations"].agg(
-            F.min("start_ms").alias("first_ms"), F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms")
-        )
-    )
-    first_ms = _either(min, facts["first_ms"], known["first_ms"])
-    last_ms = _either(max, facts["last_ms"], known["last_ms"])
+    commits = _commits(tables)
+    rebalances = _rebalances(tables)
+    first_ms, last_ms = _span(tables, commits)
     bucket_ms = bucket_size((last_ms or 0) - (first_ms or 0))
-    some = groups(tables)
+    some = groups(tables, rebalances, commits["group"].to_pylist())
     return Chosen(
         about,
         first_ms,
         last_ms,
-        facts["commits"],
+        pc.sum(commits["commits"]).as_py() or 0,
         some,
-        _causes(tables["rebalances"]),
+        _causes(rebalances),
         bucket_ms,
         buckets(tables, bucket_ms, (BUCKETS + 2) * LINES),
         stories(tables, some.rows),
-        some_of(tables["regressions"], F.desc("back"), F.asc("time_ms")),
-        some_of(
-            # a commit that went back is told as such
-            tables["stalls"].where("status in ('STALL', 'STOP', 'WARN')"),
-            F.asc(F.col("status") == "WARN"),
-            F.asc_nulls_first("end_ms"),
-            F.desc_nulls_last("lag"),
-            F.desc("start_ms"),
-        ),
-        some_of(tables["lag"].where("lag > 0"), F.desc("lag")),
-        some_of(tables["static_candidates"], F.desc("returns"), F.asc("group"), F.asc("client_id")),
-        *_what_if(tables, len(about.what_if)),
+        some_of(_all(tables, "regressions"), down("back"), up("time_ms"), *_PLACE),
+        _stalls(tables),
+        some_of(where(_all(tables, "lag"), lambda batch: pc.greater(batch["lag"], 0)), down("lag"), *_PLACE),
+        some_of(_all(tables, "static_candidates"), down("returns"), up("group"), up("client_id")),
+        **what_if(tables, len(about.what_if)),
         odd_rows={kind: about.rows.get(kind, 0) for kind in (MALFORMED, UNKNOWN)},
         odd_reasons=_reasons(tables),
-        odd_times=_odd_times(tables["commits"]),
-        levels={row["level"]: row["groups"] for row in _levels(tables["verdicts"])},
+        odd_times=_odd_times(commits),
+        levels={row["level"]: row["groups"] for row in _levels(tables)},
         **(_transactions(tables) | _comparison(tables)),
     )
+
+
+def _all(tables: Tables, name: str) -> Any:
+    return tables[name].batches(*tables[name].schema.names)
+
+
+def _commits(tables: Tables) -> pa.Table:
+    """By group: commits, from when to when, and those with times that cannot be."""
+    rows = with_columns(
+        tables["commits"].batches("group", "time_ms", "is_deleted", "stated_ms"),
+        is_there=lambda batch: pc.cast(pc.invert(batch["is_deleted"]), pa.int64()),
+    )
+    return grouped(
+        rows, ["group"], first_ms=("time_ms", "min"), last_ms=("time_ms", "max"), commits=("is_there", "sum"),
+        odd=("stated_ms", "count"), stated_ms=("stated_ms", "min"),
+    )  # fmt: skip
+
+
+def _rebalances(tables: Tables) -> pa.Table:
+    """By group and cause: how many, and sums."""
+    rows = with_columns(
+        tables["rebalances"].batches(
+            "group", "cause", "took_ms", "confidence", "paused_partition_ms", "silent_partition_ms", "moved"
+        ),
+        one=_ones,
+        # for how long partitions were paused, or their owner was dead and nobody knew
+        unread_ms=lambda batch: pc.add(
+            pc.fill_null(batch["paused_partition_ms"], 0), pc.fill_null(batch["silent_partition_ms"], 0)
+        ),
+    )
+    return grouped(
+        rows, ["group", "cause"], rebalances=("one", "sum"), took_ms=("took_ms", "sum"), took=("took_ms", "count"),
+        longest_ms=("took_ms", "max"), confidence=("confidence", "sum"), sure=("confidence", "count"),
+        unread_partition_ms=("unread_ms", "sum"), paused_partition_ms=("paused_partition_ms", "sum"),
+        moved=("moved", "sum"),
+    )  # fmt: skip
+
+
+def _span(tables: Tables, commits: pa.Table) -> tuple[int | None, int | None]:
+    """From when to when something is known."""
+    rows = with_columns(
+        tables["generations"].batches("start_ms", "end_ms"),
+        until_ms=lambda batch: pc.coalesce(batch["end_ms"], batch["start_ms"]),
+        all=lambda batch: pa.array([0] * batch.num_rows),
+    )
+    known = grouped(rows, ["all"], first_ms=("start_ms", "min"), last_ms=("until_ms", "max"))
+    found = [
+        [one for of in (commits, known) for one in of[name].to_pylist() if one is not None]
+        for name in ("first_ms", "last_ms")
+    ]
+    return min(found[0], default=None), max(found[1], default=None)
 
 
 def bucket_size(span_ms: int) -> int:
@@ -82,136 +129,117 @@ def bucket_size(span_ms: int) -> int:
     return next(fitting, -(-span_ms // BUCKETS // DAY) * DAY)
 
 
-def _levels(verdicts: DataFrame) -> list[Row]:
-    return rows_of(verdicts.groupBy("level").agg(F.count("*").alias("groups")))
+def _levels(tables: Tables) -> Sequence[Row]:
+    return plain_rows(grouped(tables["verdicts"].batches("level", "group"), ["level"], groups=("group", "count")))
 
 
-def _causes(rebalances: DataFrame) -> list[Row]:
-    rows = rebalances.groupBy("cause").agg(
-        F.count("*").alias("rebalances"),
-        F.avg("took_ms").alias("took_ms"),
-        F.sum(_unread()).alias("unread_partition_ms"),
-        F.avg("confidence").alias("confidence"),
+def _causes(rebalances: pa.Table) -> list[Row]:
+    sums = ("rebalances", "took_ms", "took", "confidence", "sure", "unread_partition_ms")
+    rows = grouped(rebalances.to_batches(), ["cause"], **{name: (name, "sum") for name in sums})
+    found = plain_rows(rows.take(in_order(rows, (down("rebalances"), up("cause")))[:LINES]))
+    return [
+        {name: row[name] for name in ("cause", "rebalances", "unread_partition_ms")}
+        | {"took_ms": mean(row["took_ms"], row["took"]), "confidence": mean(row["confidence"], row["sure"])}
+        for row in found
+    ]
+
+
+def _stalls(tables: Tables) -> Some:
+    # a commit that went back is told as such
+    shown = pa.array(["STALL", "STOP", "WARN"])
+    rows = with_columns(
+        where(_all(tables, "stalls"), lambda batch: pc.is_in(batch["status"], shown)),
+        is_slow=lambda batch: pc.equal(batch["status"], "WARN"),
     )
-    return rows_of(rows.orderBy(F.desc("rebalances"), "cause").limit(LINES))
-
-
-def _unread() -> Column:
-    """For how long partitions were paused, or their owner was dead and nobody knew."""
-    return F.coalesce("paused_partition_ms", F.lit(0)) + F.coalesce("silent_partition_ms", F.lit(0))
-
-
-_FIGURES: Final = ("rebalances", "moved_partitions", "paused_partition_s", "silent_partition_s", "unread_partition_s")
-
-
-def _what_if(tables: Tables, settings: int) -> tuple[list[Row], Some, Some, list[Row], Some]:
-    if "whatif" not in tables:
-        return [], Some(), Some(), [], Some()
-    # sums over groups for which all settings could be played: otherwise they cannot be compared
-    rows = tables["whatif"]
-    whole = rows.groupBy("group").agg(F.count("*").alias("n"), F.count("rebalances").alias("played"))
-    rows = rows.join(whole.where("n = played").select("group"), "group")
-    # a setting with less pause may have more silence: the partition is not read in either
-    for prefix in ("", "actual_"):
-        unread = F.col(f"{prefix}paused_partition_s") + F.col(f"{prefix}silent_partition_s")
-        rows = rows.withColumn(f"{prefix}unread_partition_s", unread)
-    sums = [F.sum(prefix + name).alias(prefix + name) for prefix in ("", "actual_") for name in _FIGURES]
-    detects = [F.avg(prefix + "detect_ms").alias(prefix + "detect_ms") for prefix in ("", "actual_")]
-    unread, was = F.col("unread_partition_s"), F.col("actual_unread_partition_s")
-    changed = (
-        F.count_if(F.col("rebalances") < F.col("actual_rebalances")).alias("fewer"),
-        F.count_if(F.col("rebalances") > F.col("actual_rebalances")).alias("more"),
-        F.count_if(unread < was).alias("less"),
-        F.count_if(unread > was).alias("longer"),
-    )
-    by_setting = rows.groupBy("setting", "settings_json").agg(F.count("*").alias("groups"), *changed, *sums, *detects)
-    grid = rows_of(by_setting.orderBy("unread_partition_s", "rebalances", "setting").limit(SETTINGS))
-    fidelity = tables["fidelity"]
-    judged = fidelity.groupBy("source").agg(
-        F.count("*").alias("groups"),
-        F.sum("generations").alias("generations"),
-        F.sum("reproduced").alias("reproduced"),
-        F.sum(F.col("withheld").cast("long")).alias("withheld"),
-    )
-    withheld = some_of(fidelity.where("withheld"), F.desc_nulls_last("generations"), F.asc("group"))
-    best = some_of(tables["advice"], F.desc("gain_s"), F.desc("spared"), F.asc("group"))
-    answers = Some()
-    if 0 < settings <= FEW_SETTINGS:
-        paused, silent = (f"actual_{kind}_partition_s - {kind}_partition_s" for kind in ("paused", "silent"))
-        answers = some_of(
-            tables["whatif"],
-            F.desc_nulls_last(F.expr(f"{paused} + {silent}")),
-            F.desc_nulls_last(F.expr("actual_rebalances - rebalances")),
-            *("group", "setting"),
-            limit=SETTINGS,
-        )
-    return grid, best, answers, rows_of(judged.orderBy("source")), withheld
+    return some_of(rows, up("is_slow"), up("end_ms"), down("lag"), down("start_ms"), *_PLACE)
 
 
 def _comparison(tables: Tables) -> dict[str, Any]:
-    rows = tables.get("comparison")
-    if rows is None:
+    if "comparison" not in tables:
         return {}
-    sums = [
-        F.sum(f"{name}_{side}").alias(f"{name}_{side}")
-        for name in ("rebalances", "happenings", "cost_ms", "hours")
-        for side in ("before", "after")
-    ]
-    judged = (F.count_if(F.col("judgement") == name).alias(name) for name in JUDGEMENTS)
-    changed = F.abs(F.col("cost_ms_after") - F.col("cost_ms_before"))
-    order = (F.desc("is_significant"), F.desc_nulls_last(changed), F.asc_nulls_last("p"), F.asc("group"))
+    names = [f"{name}_{side}" for name in ("rebalances", "happenings", "cost_ms", "hours") for side in _SIDES]
+    rows = with_columns(
+        _all(tables, "comparison"),
+        all=lambda batch: pa.array([0] * batch.num_rows),
+        changed_ms=lambda batch: pc.abs(pc.subtract(batch["cost_ms_after"], batch["cost_ms_before"])),
+        **{name: _counts("judgement", name) for name in JUDGEMENTS},
+    )
+    found = list(rows)
+    sums = {name: (name, "sum") for name in (*names, *JUDGEMENTS)}
+    all_of = plain_rows(grouped(found, ["all"], groups=("group", "count"), **sums))
+    nothing = dict.fromkeys(names) | dict.fromkeys(("groups", *JUDGEMENTS), 0)
+    order = (down("is_significant"), down("changed_ms"), up("p", nulls_first=False), up("group"))
     return {
-        "comparison": some_of(rows, *order, limit=SETTINGS),
-        "compared": row_of(rows.agg(*sums, *judged, F.count("*").alias("groups"))),
+        "comparison": some_of(found, *order, limit=SETTINGS),
+        "compared": all_of[0] if all_of else nothing,
     }
+
+
+_SIDES: Final = ("before", "after")
 
 
 def _transactions(tables: Tables) -> dict[str, Any]:
-    rows = tables.get("transactions")
-    if rows is None:
+    if "transactions" not in tables:
         return {}
-    totals = (F.count("*").alias("transactions"), F.max("took_ms").alias("longest_ms"))
-    ends = rows.groupBy("outcome", "cause").agg(*totals, F.avg("took_ms").alias("took_ms"))
-    found = rows_of(ends.orderBy(F.desc("transactions"), "outcome", "cause").limit(LINES))
-    if not found:
+    rows = tables["transactions"]
+    totals = {"transactions": ("one", "sum"), "longest_ms": ("took_ms", "max")}
+    names = ("transactional_id", "producer_id", "outcome", "cause", "took_ms")
+    counted = grouped(
+        with_columns(rows.batches(*names), one=_ones),
+        ["outcome", "cause"], **totals, sum_ms=("took_ms", "sum"), took=("took_ms", "count"),
+    )  # fmt: skip
+    if not counted.num_rows:
         return {}
-    # a producer without a known id is told by its own
-    by_id = rows.groupBy(
-        "transactional_id", F.when(F.col("transactional_id").isNull(), F.col("producer_id")).alias("of")
-    )
-    ids = by_id.agg(
-        *totals,
-        F.max("producer_id").alias("producer_id"),
-        F.count_if(F.col("outcome") == "aborted").alias("aborted"),
-        F.count_if(F.col("cause") == "timeout").alias("timed_out"),
-        F.count_if(F.col("cause") == "new_producer").alias("taken_over"),
-    ).drop("of")
-    aborted = rows.where(F.col("outcome") == "aborted")
-    return {
-        "transaction_ends": found,
-        "transactional_ids": some_of(
-            ids, F.desc("aborted"), F.desc_nulls_last("longest_ms"), F.asc("transactional_id"), F.asc("producer_id")
+    ends = plain_rows(counted.take(in_order(counted, (down("transactions"), up("outcome"), up("cause")))[:LINES]))
+    ids = grouped(
+        with_columns(
+            rows.batches(*names),
+            one=_ones,
+            # a producer without a known id is told by its own
+            of=lambda batch: pc.if_else(pc.is_null(batch["transactional_id"]), batch["producer_id"], None),
+            aborted=_counts("outcome", "aborted"),
+            timed_out=_counts("cause", "timeout"),
+            taken_over=_counts("cause", "new_producer"),
         ),
-        "longest": some_of(rows.where("took_ms is not null"), F.desc("took_ms"), F.asc("start_ms"), limit=TRANSACTIONS),
-        "aborted": some_of(aborted, F.desc("start_ms"), F.asc("transactional_id")),
-    }
+        ["transactional_id", "of"], **totals, producer_id=("producer_id", "max"),
+        **{name: (name, "sum") for name in ("aborted", "timed_out", "taken_over")},
+    )  # fmt: skip
+    every = rows.schema.names
+    return {
+        "transaction_ends": [row | {"took_ms": mean(row["sum_ms"], row["took"])} for row in ends],
+        "transactional_ids": some_of(
+            ids.to_batches(), down("aborted"), down("longest_ms"), up("transactional_id"), up("producer_id")
+        ),
+        "longest": some_of(
+            where(rows.batches(*every), lambda batch: pc.is_valid(batch["took_ms"])),
+            down("took_ms"), up("start_ms"), limit=TRANSACTIONS,
+        ),
+        "aborted": some_of(
+            where(rows.batches(*every), lambda batch: pc.equal(batch["outcome"], "aborted")),
+            down("start_ms"), up("transactional_id"),
+        ),
+    }  # fmt: skip
+
+
+def _ones(batch: pa.RecordBatch) -> pa.Array:
+    return pa.array([1] * batch.num_rows, pa.int64())
+
+
+def _counts(column: str, value: str) -> Any:
+    return lambda batch: pc.cast(pc.fill_null(pc.equal(batch[column], value), False), pa.int64())
 
 
 def _reasons(tables: Tables) -> list[Row]:
-    rows = None
+    found: list[Row] = []
     for kind in (MALFORMED, UNKNOWN):
         if kind in tables:
-            counted = tables[kind].groupBy("reason").agg(F.count("*").alias("rows")).withColumn("kind", F.lit(kind))
-            rows = counted if rows is None else rows.unionByName(counted)
-    return [] if rows is None else rows_of(rows.orderBy(F.desc("rows"), "reason").limit(LINES))
+            rows = grouped(with_columns(tables[kind].batches("reason"), one=_ones), ["reason"], rows=("one", "sum"))
+            found += [{"kind": kind} | row for row in plain_rows(rows)]
+    return sorted(found, key=lambda row: (-row["rows"], row["reason"] or ""))[:LINES]
 
 
-def _odd_times(commits: DataFrame) -> Some:
-    rows = commits.where("stated_ms is not null").groupBy("group")
-    counted = rows.agg(F.count("*").alias("commits"), F.min("stated_ms").alias("stated_ms"))
-    return some_of(counted, F.desc("commits"), F.asc("group"))
-
-
-def _either(choose: Any, one: int | None, other: int | None) -> int | None:
-    there = [value for value in (one, other) if value is not None]
-    return choose(there) if there else None
+def _odd_times(commits: pa.Table) -> Some:
+    rows = commits.filter(pc.greater(commits["odd"], 0)) if commits.num_rows else commits
+    some = some_of(rows.to_batches(), down("odd"), up("group"))
+    told = [{"group": row["group"], "commits": row["odd"], "stated_ms": row["stated_ms"]} for row in some.rows]
+    return Some(told, some.total)

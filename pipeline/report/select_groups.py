@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+import pyarrow.compute as pc
 
 from muster.pipeline.episodes.model import FORMATION, STOP
 from muster.pipeline.episodes.verdict import LEVELS
+from muster.pipeline.kept import Kept
 from muster.pipeline.report.content import Row, Some, Story
-from muster.pipeline.report.selecting import Tables, rows_of, some_of
+from muster.pipeline.report.selecting import (
+    Batches,
+    Ints,
+    Newest,
+    Room,
+    Tables,
+    down,
+    grouped,
+    in_order,
+    newest,
+    plain_rows,
+    up,
+    where,
+    with_columns,
+)
 
 GROUPS: Final = 1_000
 """Groups that are told of: the worst ones."""
@@ -30,6 +46,7 @@ _OF_OTHERS: Final = {"shares": 40, "rebalances": 20}
 """Rows of a group that is not among the first."""
 _TOPICS_SHOWN: Final = 6
 _NUMBERS_SHOWN: Final = 40
+_LIKELY: Final = ("took_ms", "took_least_ms", "took_most_ms")
 
 
 def kept(kind: str, place: int, groups: int) -> int:
@@ -37,134 +54,234 @@ def kept(kind: str, place: int, groups: int) -> int:
     return min(_OF_ONE[kind], _OF_FIRST[kind] // min(groups, FIRST)) if place < FIRST else _OF_OTHERS[kind]
 
 
-def groups(tables: Tables) -> Some:
-    """Rows of `Chosen.groups`."""
-    members = tables["generations"].groupBy("group").agg(F.max("member_count").alias("members"))
-    longest = F.when(F.col("took_ms").isNotNull(), F.struct("took_ms", "took_least_ms", "took_most_ms"))
-    counted = (
-        tables["rebalances"]
-        .groupBy("group")
-        .agg(
-            F.count("*").alias("rebalances"),
-            F.sum("paused_partition_ms").alias("paused_partition_ms"),
-            F.sum("moved").alias("moved"),
-            F.max(longest).alias("longest"),
-            F.mode("cause").alias("top_cause"),
-        )
+def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
+    """Rows of `Chosen.groups`. `counted`: rebalances by group and cause; `committed`: the groups of all commits, also
+    those whose offsets were all deleted or expired.
+    """
+    members = _by_group(grouped(tables["generations"].batches("group", "member_count"), ["group"],
+                                members=("member_count", "max")), "members")  # fmt: skip
+    lags = _by_group(grouped(tables["lag"].batches("group", "lag"), ["group"], lag=("lag", "sum")), "lag")
+    sums = grouped(counted.to_batches(), ["group"], rebalances=("rebalances", "sum"),
+                   paused_partition_ms=("paused_partition_ms", "sum"), moved=("moved", "sum"))  # fmt: skip
+    rebalances = {row["group"]: row for row in plain_rows(sums)}
+    told = _rows_by_group(tables["verdicts"], "level", "verdict", "trouble_ms", "cost_ms")
+    names = sorted({*members, *lags, *rebalances, *committed})
+    rank = {level: place for place, level in enumerate(LEVELS)}
+    nothing: Row = {}
+    order = pa.table(
+        {
+            "rank": pa.array([rank.get(str(told.get(name, nothing).get("level"))) for name in names], pa.int32()),
+            **{
+                key: pa.array([told.get(name, nothing).get(key) for name in names], pa.int64())
+                for key in ("trouble_ms", "cost_ms")
+            },
+            "rebalances": pa.array([rebalances.get(name, nothing).get("rebalances", 0) for name in names], pa.int64()),
+            "lag": pa.array([lags.get(name) for name in names], pa.int64()),
+            "group": pa.array(names, pa.string()),
+        }
     )
-    scores = tables["flapping"].select("group", "score", "top_trigger_client_id", "top_trigger_share")
-    lags = tables["lag"].groupBy("group").agg(F.sum("lag").alias("lag"))
-    # a group whose offsets were all deleted or expired counts too
-    committed = tables["commits"].select("group").distinct()
-    rows = members.join(counted, "group", "full").join(scores, "group", "left").join(lags, "group", "full")
-    rows = rows.join(committed, "group", "full")
-    told = tables["verdicts"].select("group", "level", "verdict", "trouble_ms", "cost_ms")
-    rows = rows.join(told, "group", "left")
-    if "advice" in tables:
-        rows = rows.join(tables["advice"].select("group", F.col("told").alias("advice")), "group", "left")
-    else:
-        rows = rows.withColumn("advice", F.lit(None).cast("string"))
-    rank = F.array_position(F.array(*map(F.lit, LEVELS)), F.col("level"))
-    return some_of(
-        rows.withColumn("rebalances", F.coalesce("rebalances", F.lit(0))),
-        F.asc_nulls_last(rank),
-        F.desc_nulls_last("trouble_ms"),
-        F.desc_nulls_last("cost_ms"),
-        F.desc("rebalances"),
-        F.desc_nulls_last("lag"),
-        F.asc("group"),
-        limit=GROUPS,
-    )
+    keys = (
+        up("rank", nulls_first=False), down("trouble_ms"), down("cost_ms"), down("rebalances"), down("lag"), up("group")
+    )  # fmt: skip
+    worst: list[str] = order["group"].take(in_order(order, keys)[:GROUPS]).to_pylist()
+    scores = _rows_by_group(tables["flapping"], "score", "top_trigger_client_id", "top_trigger_share")
+    advice = _rows_by_group(tables["advice"], "told") if "advice" in tables else {}
+    causes = _top_causes(counted)
+    longest = _longest(tables["rebalances"], counted, worst)
+    rows = [
+        {
+            "group": name,
+            "members": members.get(name),
+            "rebalances": rebalances.get(name, nothing).get("rebalances", 0),
+            **{key: rebalances.get(name, nothing).get(key) for key in ("paused_partition_ms", "moved")},
+            "longest": longest.get(name),
+            "top_cause": causes.get(name),
+            **{
+                key: scores.get(name, nothing).get(key)
+                for key in ("score", "top_trigger_client_id", "top_trigger_share")
+            },
+            "lag": lags.get(name),
+            **{key: told.get(name, nothing).get(key) for key in ("level", "verdict", "trouble_ms", "cost_ms")},
+            "advice": advice.get(name, nothing).get("told"),
+        }
+        for name in worst
+    ]
+    return Some(rows, len(names))
 
 
-def buckets(tables: Tables, bucket_ms: int, limit: int) -> list[Row]:
+def _by_group(rows: pa.Table, value: str) -> dict[str, Any]:
+    return dict(zip(rows["group"].to_pylist(), rows[value].to_pylist(), strict=True))
+
+
+def _rows_by_group(table: Kept, *columns: str) -> dict[str, Row]:
+    """The rows of a table that has one for each group."""
+    return {row["group"]: row for batch in table.batches("group", *columns) for row in batch.to_pylist()}
+
+
+def _top_causes(counted: pa.Table) -> dict[str, str | None]:
+    """The most frequent cause of each group."""
+    found: dict[str, Counter[str | None]] = {}
+    for row in plain_rows(counted.select(["group", "cause", "rebalances"])):
+        found.setdefault(row["group"], Counter())[row["cause"]] += row["rebalances"]
+    return {
+        group: max(causes, key=lambda one: (causes[one], one is not None, one or "")) for group, causes in found.items()
+    }
+
+
+def _longest(rebalances: Kept, counted: pa.Table, names: Sequence[str]) -> dict[str, Row]:
+    """The longest rebalance of each of these groups: what it took, and the bounds of that."""
+    most = _by_group(grouped(counted.to_batches(), ["group"], most=("longest_ms", "max")), "most")
+    wanted, longest = pa.array(names, pa.string()), pa.array([most.get(name) for name in names], pa.int64())
+    found: dict[str, Row] = {}
+    for batch in rebalances.batches("group", *_LIKELY):
+        is_longest = pc.equal(batch["took_ms"], longest.take(pc.index_in(batch["group"], wanted)))
+        for row in batch.filter(is_longest).to_pylist():
+            other = found.get(row["group"])
+            if other is None or _bounds(row) > _bounds(other):
+                found[row["group"]] = {name: row[name] for name in _LIKELY}
+    return found
+
+
+def _bounds(row: Row) -> tuple[int, int]:
+    return row["took_least_ms"] or 0, row["took_most_ms"] or 0
+
+
+def buckets(tables: Tables, bucket_ms: int, limit: int) -> Sequence[Row]:
     """Rows of `Chosen.buckets`."""
-    planned = tables["episodes"].where((F.col("kind") == FORMATION) | ((F.col("kind") == STOP) & ~F.col("has_died")))
-    spans = planned.groupBy("group").agg(F.collect_list(F.struct("from_ms", "until_ms")).alias("spans"))
-    within = F.exists("spans", lambda one: F.col("end_ms").between(one["from_ms"], one["until_ms"]))
-    start = (F.floor(F.col("start_ms") / bucket_ms) * bucket_ms).cast("long").alias("bucket_ms")
-    rows = tables["rebalances"].where("start_ms is not null").join(spans, "group", "left")
-    counted = rows.groupBy(start, "cause", F.coalesce(within, F.lit(False)).alias("is_planned"))
-    return rows_of(counted.agg(F.count("*").alias("rebalances")).orderBy("bucket_ms", "cause").limit(limit))
+    known = where(
+        tables["rebalances"].batches("group", "start_ms", "end_ms", "cause"),
+        lambda batch: pc.is_valid(batch["start_ms"]),
+    )
+    rows = with_columns(
+        known,
+        bucket_ms=lambda batch: pa.array(batch["start_ms"].to_numpy() // bucket_ms * bucket_ms),
+        is_planned=_Planned(tables["episodes"]).has,
+    )
+    counted = grouped(rows, ["bucket_ms", "cause", "is_planned"], rebalances=("start_ms", "count"))
+    return plain_rows(counted.take(in_order(counted, (up("bucket_ms"), up("cause"), up("is_planned")))[:limit]))
+
+
+class _Planned:
+    """First formations, and stops on purpose, by group."""
+
+    def __init__(self, episodes: Kept) -> None:
+        rows = where(
+            episodes.batches("group", "kind", "from_ms", "until_ms", "has_died"),
+            lambda batch: pc.or_(
+                pc.equal(batch["kind"], FORMATION),
+                pc.and_(pc.equal(batch["kind"], STOP), pc.invert(pc.fill_null(batch["has_died"], True))),
+            ),
+        )
+        spans: dict[str, list[tuple[int, int]]] = {}
+        for row in (row for batch in rows for row in batch.to_pylist()):
+            spans.setdefault(row["group"], []).append((row["from_ms"], row["until_ms"]))
+        self._groups = pa.array(list(spans), pa.string())
+        flat = [(code, *span) for code, of in enumerate(spans.values()) for span in _united(of)]
+        codes, self._from, self._until = np.array(flat or [(0, 1, 0)], dtype=np.int64).T
+        self._from, self._until = _one_number(codes, self._from), _one_number(codes, self._until)
+
+    def has(self, batch: pa.RecordBatch) -> pa.Array:
+        """Whether rebalances ended in one of them."""
+        codes = pc.fill_null(pc.index_in(batch["group"], self._groups), -1).to_numpy().astype(np.int64)
+        ends = _one_number(codes, pc.fill_null(batch["end_ms"], 0).to_numpy())
+        place = np.searchsorted(self._from, ends, "right") - 1
+        return pa.array((place >= 0) & (ends <= self._until[place]))
+
+
+def _united(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Times that do not overlap."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def _one_number(codes: Ints, times_ms: Ints) -> Ints:
+    """Group and time as one number that is ordered like both. Times until the year 2109."""
+    numbers: Ints = (codes << _TIME_BITS) + np.clip(times_ms, 0, (1 << _TIME_BITS) - 1)
+    return numbers
+
+
+_TIME_BITS: Final = 42
 
 
 def stories(tables: Tables, about: Sequence[Row]) -> list[Story]:
     """What is told of each of these groups (rows of `Chosen.groups`, the worst first)."""
     if not about:
         return []
-    wanted = _wanted(tables["verdicts"], about)
-    shares, cut = _shares(tables["generations"], wanted)
-    happened = _newest(tables["rebalances"], wanted, "rebalances", F.desc("generation"), F.desc("start_ms"))
-    episodes = _newest(tables["episodes"], wanted, "episodes", F.desc("from_ms"), F.desc("until_ms"), "kind")
+    names = [row["group"] for row in about]
+    shares = _shares(tables["generations"], names)
+    happened = newest(tables["rebalances"], tables["rebalances"].schema.names, _room("rebalances", names),
+                      down("generation"), down("start_ms"))  # fmt: skip
+    episodes = newest(tables["episodes"], tables["episodes"].schema.names, Room(names, [EPISODES] * len(names)),
+                      down("from_ms"), down("until_ms"), up("kind"))  # fmt: skip
     progress: dict[str, list[Row]] = {}
     if "progress" in tables:
-        for row in rows_of(tables["progress"].join(wanted.select("group"), "group").orderBy("group", "start_ms")):
-            progress.setdefault(row["group"], []).append(row)
+        wanted = pa.array(names, pa.string())
+        of = tables["progress"]
+        for batch in where(of.batches(*of.schema.names), lambda batch: pc.is_in(batch["group"], wanted)):
+            for row in batch.to_pylist():
+                progress.setdefault(row["group"], []).append(row)
     return [
         Story(
             group,
-            shares.get(group, ()),
-            happened.get(group, Some()),
+            shares.rows.get(group, ()),
+            Some(happened.rows.get(group, ()), happened.totals.get(group, 0)),
             row,
-            episodes.get(group, Some()),
-            progress.get(group, ()),
-            group in cut,
+            Some(episodes.rows.get(group, ()), episodes.totals.get(group, 0)),
+            sorted(progress.get(group, ()), key=lambda one: one["start_ms"]),
+            shares.totals.get(group, 0) > kept("shares", place, len(names)),
         )
-        for row in about
-        if (group := row["group"]) is not None
+        for place, (group, row) in enumerate(zip(names, about, strict=True))
     ]
 
 
-def _wanted(table: DataFrame, about: Sequence[Row]) -> DataFrame:
-    """The groups, with how much is told of each."""
-    count = len(about)
-    columns = {
-        "group": pa.array([row["group"] for row in about], pa.string()),
-        **{kind: pa.array([kept(kind, place, count) for place in range(count)], pa.int32()) for kind in _OF_ONE},
-        "episodes": pa.array([EPISODES] * count, pa.int32()),
-    }
-    return F.broadcast(table.sparkSession.createDataFrame(pa.table(columns)))
+def _room(kind: str, names: Sequence[str]) -> Room:
+    return Room(names, [kept(kind, place, len(names)) for place in range(len(names))])
 
 
-def _newest(rows: DataFrame, wanted: DataFrame, kind: str, *order: Column | str) -> dict[str, Some]:
-    by_group = Window.partitionBy("group")
-    counted = rows.join(wanted.select("group", F.col(kind).alias("room")), "group").select(
-        "*", F.row_number().over(by_group.orderBy(*order)).alias("place"), F.count("*").over(by_group).alias("total")
+def _shares(generations: Kept, names: Sequence[str]) -> Newest:
+    """Members of generations by group."""
+    columns = ("generation", "start_ms", "end_ms", "members")
+    return newest(
+        generations, columns, _room("shares", names), down("log_offset"),
+        weight=lambda batch: pc.min_element_wise(batch["member_count"], LANES).cast(pa.int64()),
+        weighed=("member_count",), made=_members,
+    )  # fmt: skip
+
+
+def _members(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """A row for each member, of each generation LANES at most."""
+    for batch in batches:
+        some = pc.list_slice(batch["members"], 0, LANES)
+        parents, members = pc.list_parent_indices(some), pc.list_flatten(some)
+        of_generation = {name: batch[name].take(parents) for name in ("group", "generation", "start_ms", "end_ms")}
+        of_member = {name: pc.struct_field(members, name) for name in ("member_id", "instance_id", "client_id", "host")}
+        assigned = pc.struct_field(members, "assigned")
+        yield pa.RecordBatch.from_pydict(
+            of_generation | of_member | {"partitions": _partitions(assigned), "assigned": _shortened(assigned)}
+        )
+
+
+def _partitions(assigned: pa.Array) -> pa.Array:
+    """How many partitions each member has."""
+    sizes = pc.fill_null(pc.list_value_length(pc.struct_field(pc.list_flatten(assigned), "partitions")), 0)
+    owners = pc.list_parent_indices(assigned)
+    counts = np.zeros(len(assigned), dtype=np.int64)
+    np.add.at(counts, owners.to_numpy(), sizes.to_numpy())
+    return pa.array(counts)
+
+
+def _shortened(assigned: pa.Array) -> pa.Array:
+    """The first partitions of the first topics."""
+    some = pc.list_slice(assigned, 0, _TOPICS_SHOWN)
+    topics = pc.list_flatten(some)
+    shown = pa.StructArray.from_arrays(
+        [pc.struct_field(topics, "topic"), pc.list_slice(pc.struct_field(topics, "partitions"), 0, _NUMBERS_SHOWN)],
+        names=["topic", "partitions"],
     )
-    found: dict[str, list[Row]] = {}
-    for row in rows_of(counted.where("place <= room").orderBy("group", "place")):
-        found.setdefault(row["group"], []).append(row)
-    return {group: Some(some, some[0]["total"]) for group, some in found.items()}
-
-
-def _shares(generations: DataFrame, wanted: DataFrame) -> tuple[Mapping[str, Sequence[Row]], set[str]]:
-    """Members of generations by group, and the groups of which older ones are left out."""
-    newest = Window.partitionBy("group").orderBy(F.desc("log_offset"))
-    of_generation = ("group", "generation", "start_ms", "end_ms", "is_cut")
-    drawn = (
-        generations.where("member_count > 0")
-        .join(wanted.select("group", F.col("shares").alias("room")), "group")
-        .withColumn("so_far", F.sum(F.least("member_count", F.lit(LANES))).over(newest))
-        .withColumn("is_cut", F.max("so_far").over(Window.partitionBy("group")) > F.col("room"))
-        .where("so_far <= room")
-        .select(*of_generation, F.explode(F.slice("members", 1, LANES)).alias("one"))
-    )
-    rows = drawn.select(
-        *of_generation,
-        *(F.col(f"one.{name}").alias(name) for name in ("member_id", "instance_id", "client_id", "host")),
-        F.aggregate(
-            F.coalesce("one.assigned", F.array()), F.lit(0), lambda total, topic: total + F.size(topic["partitions"])
-        ).alias("partitions"),
-        F.transform(F.slice("one.assigned", 1, _TOPICS_SHOWN), _shortened).alias("assigned"),
-    )
-    found: dict[str, list[Row]] = {}
-    cut: set[str] = set()
-    for row in rows_of(rows):
-        found.setdefault(row["group"], []).append(row)
-        if row["is_cut"]:
-            cut.add(row["group"])
-    return found, cut
-
-
-def _shortened(topic: Column) -> Column:
-    return F.struct(topic["topic"].alias("topic"), F.slice(topic["partitions"], 1, _NUMBERS_SHOWN).alias("partitions"))
+    sizes = pc.fill_null(pc.list_value_length(some), 0).to_numpy()
+    return pa.ListArray.from_arrays(pa.array(np.r_[0, np.cumsum(sizes)], pa.int32()), shown, mask=pc.is_null(some))

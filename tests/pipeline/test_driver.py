@@ -30,12 +30,6 @@ BOUNDED = {
     ("facts/flapping.py", "observed", "broadcast"): "one row",
     ("facts/comparison.py", "comparison", "broadcast"): "one row",
     ("whatif/job.py", "what_if", "broadcast"): "one row",
-    ("report/select_groups.py", "_wanted", "broadcast"): "a row for each group on a page",
-    (
-        "report/selecting.py",
-        "rows_of",
-        "collect",
-    ): "the limits of the page: every caller sets one, or groups by few values",
     ("follow/staging.py", "_counts", "collect"): "the number of kinds",
     ("follow/refresh.py", "_ends", "collect"): "the number of partitions in the cluster",
     ("compared.py", "check_time", "first"): "one row",

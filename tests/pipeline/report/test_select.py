@@ -1,14 +1,16 @@
-"""What is taken from the tables, with Spark."""
+"""What is taken from the tables, as they lie."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyarrow import parquet
 
 from muster.pipeline.facts.schema import TABLES
+from muster.pipeline.kept import Kept, of_folder
 from muster.pipeline.report import select_groups as module
 from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import PAGE, pages
@@ -19,12 +21,17 @@ START = 1_750_000_000_000
 ABOUT = About("a log", {"commit": 3, "malformed": 1}, True, True)
 
 
-def tables(spark: SparkSession, **rows: list[dict[str, Any]]) -> dict[str, DataFrame]:
-    """Every table, with these rows; a column that is not given is null."""
+def tables(folder: Path, **rows: list[dict[str, Any]]) -> dict[str, Kept]:
+    """Every table, with these rows, in two files each; a column that is not given is null."""
     made = {}
     for name, schema in TABLES.items():
         whole = [dict.fromkeys(schema.names) | row for row in rows.get(name, [])]
-        made[name] = spark.createDataFrame(pa.Table.from_pylist(whole, schema))
+        place = folder / name
+        place.mkdir(parents=True)
+        for part, some in enumerate((whole[::2], whole[1::2])):
+            table = pa.Table.from_pylist(some, schema)
+            parquet.write_table(table, place / f"part-{part}.parquet", row_group_size=2)
+        made[name] = of_folder(place, schema)
     return made
 
 
@@ -91,12 +98,12 @@ def transaction(name: str | None, outcome: str | None, cause: str | None, took_m
 
 
 @pytest.fixture(scope="module")
-def chosen(spark: SparkSession) -> Chosen:
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Chosen:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "kept", lambda kind, _place, _groups: {"rebalances": 2, "shares": 3}[kind])
         return select(
             tables(
-                spark,
+                tmp_path_factory.mktemp("tables"),
                 commits=[
                     *({"group": "calm", "time_ms": START + at, "is_deleted": False} for at in (0, 5, 90_000)),
                     {"group": "gone", "time_ms": START + 9, "is_deleted": True},
@@ -260,15 +267,15 @@ def test_it_can_be_shown(chosen: Chosen) -> None:
     assert "wild" in text(chosen)
 
 
-def test_few_settings_are_answered_group_by_group(spark: SparkSession) -> None:
+def test_few_settings_are_answered_group_by_group(tmp_path: Path) -> None:
     about = ABOUT._replace(what_if=("static",))
     rows = [whatif("a", "static", 4, 9.0), whatif("b", "static", 1, 2.0), whatif("c", "static", None, None)]
-    answers = select(tables(spark, whatif=rows, fidelity=[], commits=[]), about).answers
+    answers = select(tables(tmp_path, whatif=rows, fidelity=[], commits=[]), about).answers
     assert [row["group"] for row in answers.rows] == ["b", "a", "c"]
 
 
-def test_an_empty_log(spark: SparkSession) -> None:
-    made = tables(spark)
+def test_an_empty_log(tmp_path: Path) -> None:
+    made = tables(tmp_path)
     del made["whatif"], made["fidelity"]
     empty = select(made, ABOUT)
     assert (empty.first_ms, empty.groups.total, empty.stories, empty.grid) == (None, 0, [], [])

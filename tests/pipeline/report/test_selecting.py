@@ -1,0 +1,106 @@
+"""One pass over a table: orders, sums, and the newest rows of each group, the same however the rows are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from muster.pipeline.kept import Kept, of_folder
+from muster.pipeline.report import selecting as module
+from muster.pipeline.report.selecting import Room, down, grouped, newest, some_of, up
+
+SCHEMA = pa.schema([("group", pa.string()), ("n", pa.int64()), ("size", pa.int64())])
+
+
+def rows(count: int = 300) -> list[dict[str, Any]]:
+    random = Random(5)
+    return [
+        {
+            "group": f"g{random.randrange(7)}",
+            "n": random.choice([None, *range(40)]),
+            "size": random.choice([None, 1, 2, 3]),
+        }
+        for _ in range(count)
+    ]
+
+
+def cut(some: list[dict[str, Any]], size: int = 11) -> Iterator[pa.RecordBatch]:
+    for at in range(0, len(some), size):
+        yield pa.RecordBatch.from_pylist(some[at : at + size], SCHEMA)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Kept:
+    parquet.write_table(pa.Table.from_pylist(rows(), SCHEMA), tmp_path / "a.parquet", row_group_size=50)
+    return of_folder(tmp_path, SCHEMA)
+
+
+def test_the_first_rows() -> None:
+    """Nulls are the smallest, as for Spark: in front when the smallest are first, at the end otherwise."""
+    small = [{"group": "a", "n": n, "size": None} for n in (3, None, 1, 2)]
+    assert [row["n"] for row in some_of(cut(small, 1), up("n"), limit=2).rows] == [None, 1]
+    assert [row["n"] for row in some_of(cut(small, 3), up("n", nulls_first=False)).rows] == [1, 2, 3, None]
+    found = some_of(cut(small, 2), down("n"), limit=3)
+    assert ([row["n"] for row in found.rows], found.total, found.left) == ([3, 2, 1], 4, 1)
+    assert some_of(cut([]), up("n")).total == 0
+
+
+def test_the_first_rows_of_many() -> None:
+    some = rows()
+    found = some_of(cut(some), down("n"), up("size", nulls_first=False), up("group"), limit=40)
+    told = sorted(
+        some, key=lambda row: (row["n"] is None, -(row["n"] or 0), row["size"] is None, row["size"], row["group"])
+    )
+    assert (list(found.rows), found.total) == (told[:40], 300)
+
+
+@pytest.mark.parametrize("many", [1, 20, 100_000])
+def test_sums_do_not_depend_on_the_cut(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    monkeypatch.setattr(module, "_MANY", many)
+    made = grouped(
+        cut(rows()), ["group"], total=("n", "sum"), known=("n", "count"), least=("n", "min"), most=("size", "max")
+    )
+    found = {row["group"]: tuple(row.values())[1:] for row in made.to_pylist()}
+    wanted = {}
+    for group in sorted({row["group"] for row in rows()}):
+        values = [row["n"] for row in rows() if row["group"] == group and row["n"] is not None]
+        wanted[group] = (sum(values), len(values), min(values), 3)
+    assert found == wanted
+
+
+def test_sums_of_nothing() -> None:
+    assert grouped([], ["group"], total=("n", "sum")).to_pylist() == []
+    unknown = [{"group": "a", "n": None, "size": None}] * 2
+    made = grouped(cut(unknown, 1), ["group"], total=("n", "sum"), known=("n", "count"))
+    assert made.to_pylist() == [{"group": "a", "total": None, "known": 0}]
+
+
+@pytest.mark.parametrize("many", [1, 20, 100_000])
+def test_the_newest_rows_of_each_group(monkeypatch: pytest.MonkeyPatch, table: Kept, many: int) -> None:
+    monkeypatch.setattr(module, "_MANY", many)
+    found = newest(table, ("n", "size"), Room(("g3", "g1", "nobody"), (5, 2, 9)), down("n"))
+    for group, room in (("g3", 5), ("g1", 2)):
+        own = [row for row in rows() if row["group"] == group]
+        told = sorted((row["n"] for row in own), key=lambda n: -1 if n is None else n, reverse=True)
+        assert [row["n"] for row in found.rows[group]] == told[:room]
+        assert found.totals[group] == len(own)
+    assert found.rows.keys() == found.totals.keys() == {"g3", "g1"}
+
+
+def test_rows_have_weights(table: Kept) -> None:
+    """As long as all rows up to one fit, it is kept."""
+    found = newest(
+        table, ("n",), Room(("g2",), (6,)), down("n"), weight=lambda batch: batch["size"].fill_null(0),
+        weighed=("size",), made=lambda batches: batches,
+    )  # fmt: skip
+    own = [row for row in rows() if row["group"] == "g2"]
+    assert found.totals["g2"] == sum(row["size"] or 0 for row in own)
+    assert 2 <= len(found.rows["g2"]) < len(own)
+    least = min(row["n"] for row in found.rows["g2"])
+    assert sum(row["size"] or 0 for row in own if (row["n"] or -1) > least) <= 6
