@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
@@ -33,7 +34,7 @@ from muster.pipeline.published import published
 from muster.pipeline.report.content import About, Chosen
 from muster.pipeline.report.page import pages
 from muster.pipeline.report.select import select
-from muster.pipeline.report.summary import text
+from muster.pipeline.report.summary import WIDTH, text
 from muster.pipeline.session import UNSEEN_PLANS, open_session, suited, told_in_full
 from muster.pipeline.slim_home import slim_home
 from muster.pipeline.sources.cluster import ClusterError
@@ -177,9 +178,9 @@ class _Run:
         return tuple(setting.name for setting in asked)
 
 
-def summary(analysis: Analysis) -> str:
-    """What a terminal shows of it."""
-    return text(analysis.chosen)
+def summary(analysis: Analysis, width: int = WIDTH) -> str:
+    """What a terminal of so many columns shows of it."""
+    return text(analysis.chosen, width)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -235,7 +236,7 @@ def _analyze(asked: args.Arguments, settings: Sequence[Setting] | None) -> int:
             spark, source, asked.out, formats=asked.formats, wanted=wanted, settings=settings, progress=progress,
             compare=asked.compare,
         )  # fmt: skip
-        print(summary(analysis))
+        print(summary(analysis, shutil.get_terminal_size((WIDTH + 1, 24)).columns - 1))
         # where no Parquet was asked for the tables lay there until now
         remove(spark, _stage_of(asked.out))
         if analysis.page is not None:

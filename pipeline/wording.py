@@ -53,6 +53,18 @@ def span(likely_ms: float | None, least_ms: float | None, most_ms: float | None)
     return f"{duration(least_s * SECOND)} to {duration(most_s * SECOND)}"
 
 
+def to_the_second(ms: float | None) -> str:
+    """What something cost: `0 s`, `9.6 s`, `56 min 12 s`, `5 h 20 min 7 s`."""
+    if ms is None or ms < 10 * MINUTE:
+        return "0 s" if ms == 0 else duration(ms)
+    left = round(ms / SECOND) * SECOND
+    parts = []
+    for size, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
+        count, left = divmod(left, size)
+        parts += [f"{count} {name}"] if count else []
+    return " ".join(parts)
+
+
 def _two(ms: float, large: int, large_name: str, small: int, small_name: str) -> str:
     wholes, rest = divmod(round(ms / small), large // small)
     return f"{wholes} {large_name} {rest} {small_name}" if rest else f"{wholes} {large_name}"

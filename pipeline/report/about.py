@@ -12,7 +12,10 @@ def lead(chosen: Chosen) -> Html:
     """From when to when, and how it is known."""
     if chosen.first_ms is None or chosen.last_ms is None:
         return tag("p", "The log tells of no group.", class_="warn")
-    span = f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC, {duration(chosen.last_ms - chosen.first_ms)}."
+    span_ms = chosen.last_ms - chosen.first_ms
+    span = f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC, {duration(span_ms)}."
+    if not span_ms:
+        span = f"{moment(chosen.first_ms)} UTC."
     if chosen.about.has_events:
         how = "Rebalances are told by the server (__group_events)."
     else:

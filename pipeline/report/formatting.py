@@ -35,7 +35,7 @@ CAUSES: Final[Mapping[str, CauseWords]] = {
         (events.LEFT, "L", "#5f6b7a", "#a3aebd", "{who} left"),
         (events.SESSION_EXPIRED, "X", "#c62f2f", "#ff7b72", "{who} sent no heartbeat for its session timeout"),
         (events.SUBSCRIPTION_CHANGED, "S", "#8a4bb0", "#c79bea", "{who} subscribed to other topics"),
-        (events.METADATA_CHANGED, "M", "#56688f", "#9fb2e0", "{who} joined again with other metadata"),
+        (events.METADATA_CHANGED, "M", "#3f51b5", "#a3abff", "{who} joined again with other metadata"),
         (events.PARTITIONS_CHANGED, "P", "#0b7780", "#4fc3cf", "a topic has other partitions; {who} joined again"),
         (events.LEADER_REJOINED, "R", "#8f5f00", "#e0a93a", "the leader, {who}, joined again"),
         (events.STATIC_MEMBER_BACK, "I", "#2f6fc0", "#7fb4f5", "{who} came back under its instance id"),

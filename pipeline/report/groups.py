@@ -7,10 +7,10 @@ from typing import Final
 
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
 from muster.pipeline.report import anchors
-from muster.pipeline.report.content import Chosen, Row, Story
+from muster.pipeline.report.content import About, Chosen, Row, Story
 from muster.pipeline.report.curves import catching_up
 from muster.pipeline.report.markup import Column, Content, Html, Line, folded, section, table, tag
-from muster.pipeline.wording import duration, number, plural
+from muster.pipeline.wording import SECOND, number, plural, to_the_second
 
 LEVEL_WORDS: Final[Mapping[str, str]] = {HELP: "needs help", LOOK: "to look at", FINE: "fine"}
 _COUNTED: Final = {HELP: ("needs help", "need help"), LOOK: ("to look at",) * 2, FINE: ("fine",) * 2}
@@ -25,8 +25,9 @@ Pages = Mapping[str, str]
 
 
 def name(group: str) -> str:
-    """A group's name; cut if it would fill the page."""
-    return group if len(group) <= _NAME else f"{group[:_NAME]}…"
+    """A group's name; cut if it would fill the page, and in quotes if blanks at its ends would not be seen."""
+    seen = group if group == group.strip() else f"“{group}”"
+    return seen if len(seen) <= _NAME else f"{seen[:_NAME]}…"
 
 
 def link(group: str, pages: Pages) -> Content:
@@ -57,7 +58,7 @@ def glance(chosen: Chosen, pages: Pages) -> Html | None:
         "Which groups need help",
         tag("div", counts, class_="figures levels") if chosen.levels else None,
         tag("p", none, class_="good") if none else None,
-        tag("ul", (_worst(row, pages) for row in worst[:_TOLD]), class_="worst") if worst else None,
+        tag("ul", (_worst(row, chosen.about, pages) for row in worst[:_TOLD]), class_="worst") if worst else None,
         tag("p", tag("a", f"{plural(more, 'more group')} to look at", href="#groups"), class_="dim")
         if more > 0
         else None,
@@ -65,15 +66,28 @@ def glance(chosen: Chosen, pages: Pages) -> Html | None:
     )
 
 
-def _worst(row: Row, pages: Pages) -> Html:
+def _worst(row: Row, about: About, pages: Pages) -> Html:
     return tag(
         "li",
-        tag("p", badge(row["level"]), " ", tag("b", link(row["group"], pages)), " ", row["verdict"] or ""),
-        _advice(row),
+        tag("p", badge(row["level"]), " ", tag("b", link(row["group"], pages)), ": ", row["verdict"] or ""),
+        tag("p", tag("b", "Cost: "), told, class_="cost") if (told := cost(row, about)) else None,
+        advice(row),
     )
 
 
-def _advice(row: Row) -> Html | None:
+def cost(row: Row, about: About) -> str | None:
+    """What its trouble cost, to the second; None: nothing, or there was none."""
+    trouble_ms, all_ms = row["trouble_ms"] or 0, row["cost_ms"] or 0
+    if not trouble_ms:
+        return None
+    near = "" if about.has_events else "about "
+    told = f"partitions were not read for {near}{to_the_second(trouble_ms)}, all added up"
+    more = f" ({to_the_second(all_ms)} with starts, restarts and stops on purpose)"
+    return told + more if all_ms - trouble_ms >= SECOND else told
+
+
+def advice(row: Row) -> Html | None:
+    """The one change that would have spared most."""
     return tag("p", tag("b", "One change: "), row["advice"], class_="advice") if row["advice"] else None
 
 
@@ -92,7 +106,7 @@ def listed(rows: Sequence[Row], stories: Sequence[Story], pages: Pages, left: in
 def about() -> Html:
     """What its columns mean."""
     told = (
-        "Worst first; forming, restarts, scaling and stops on purpose are no trouble. "
+        "Worst first: who had trouble for the longest time. Forming, restarts, scaling and stops on purpose are none. "
         "Unread: how long partitions had nobody to read them, all added up. "
         "Flapping: 0 (calm) to 100. Behind: records not yet committed at the end."
     )
@@ -124,7 +138,7 @@ def _line(row: Row, pages: Pages, progress: Mapping[str, Sequence[Row]]) -> Line
         badge(level),
         row["verdict"] or "",
         number(row["rebalances"]),
-        duration(row["cost_ms"]),
+        to_the_second(row["cost_ms"]),
         number(row["score"]),
         behind,
     )

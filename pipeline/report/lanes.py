@@ -6,9 +6,10 @@ id goes on in its lane. Processes with the same client id and host at the same t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from muster.pipeline.report.formatting import who
 
@@ -77,7 +78,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 def lanes_of(shares: Iterable[Share]) -> list[Lane]:
     """The lanes, in the order in which their processes appear."""
     found: dict[str, list[Lane]] = {}
-    for share in sorted(shares, key=lambda one: (one.start_ms, one.generation, one.client_id or "", one.member_id)):
+    for share in sorted(shares, key=_order):
         name = who(share.client_id, share.host, share.instance_id, share.member_id)
         same = found.setdefault(name, [])
         lane = _lane_for(share, same)
@@ -86,6 +87,15 @@ def lanes_of(shares: Iterable[Share]) -> list[Lane]:
             same.append(lane)
         _add(lane, share)
     return [lane for same in found.values() for lane in same]
+
+
+def _order(share: Share) -> tuple[int, int, list[tuple[int, str]], str]:
+    """As they appear; those of one generation by name, web-2 before web-10."""
+    parts = _DIGITS.findall(share.client_id or "")
+    return share.start_ms, share.generation, [(len(one) if one.isdigit() else 0, one) for one in parts], share.member_id
+
+
+_DIGITS: Final = re.compile("[0-9]+|[^0-9]+")
 
 
 def _lane_for(share: Share, same: Sequence[Lane]) -> Lane | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from muster.protocol.printable import shown
 
 
 class Html(str):
@@ -24,18 +26,35 @@ def render(content: Content) -> str:
     if isinstance(content, Html):
         return content
     if isinstance(content, str):
-        return escape(content)
+        return escape(_visible(content))
     return "".join(map(render, content))
+
+
+def _visible(text: str) -> str:
+    """Text of which each character is seen: what would end a line, or turn the words behind it around, is written out
+    (`shown`). Letters and emoji that are joined stay so.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one in _JOINERS else shown(one) for one in text)
+
+
+_JOINERS: Final = frozenset("\u200c\u200d")
 
 
 def tag(name: str, *content: Content, **attributes: str | float | None) -> Html:
     """An element. `class_` is class, `data_l` is data-l; an attribute that is None is left out."""
     given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_attribute(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
     return Html(f"<{name}{given}>{render(content)}</{name}>")
+
+
+def _attribute(value: str | float) -> str:
+    # the title of something may have lines
+    return escape("\n".join(map(_visible, value.split("\n")))) if isinstance(value, str) else str(value)
 
 
 def join(content: Iterable[Content]) -> Html:
@@ -52,11 +71,15 @@ class Column(NamedTuple):
     """Its cells name their rows."""
     is_time: bool = False
     """Its cells are not broken into lines."""
+    is_name: bool = False
+    """Its cells are names: they have room for some letters in a line."""
 
     @property
     def class_(self) -> str | None:
         """Of its cells."""
-        return "n" if self.is_number else "t" if self.is_time else None
+        if self.is_number:
+            return "n"
+        return "t" if self.is_time else "name" if self.is_name else None
 
 
 class Line(NamedTuple):

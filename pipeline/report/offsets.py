@@ -11,10 +11,10 @@ from muster.pipeline.report.markup import Column, Columns, Html, join, listing, 
 from muster.pipeline.wording import duration, moment, number
 
 REGRESSIONS: Final = {
-    "reset": "reset by a tool",
+    "reset": "a tool reset it",
     "deleted": "its offset was deleted or had expired, and it began anew",
-    "rewind": "its consumer went back",
-    "zombie": "a member that had lost the partition",
+    "rewind": "its consumer went back (a rewind)",
+    "zombie": "a zombie: a member that had lost the partition still committed",
     "topic_recreated": "its topic was deleted and made again",
     "unknown": "its consumer went back, or a tool reset it: the log does not tell",
     "second_application": "a second application commits under this group id",
@@ -91,37 +91,39 @@ def _who(row: Row) -> str:
 _REGRESSIONS: Final[Columns] = {
     Column("when (UTC)", is_time=True): lambda row: moment(row["time_ms"]),
     Column("group", is_head=True): itemgetter("group"),
-    Column("partition"): _places,
+    Column("partition", is_name=True): _places,
     Column("from", True): lambda row: number(row["from_offset"]),
     Column("to", True): lambda row: number(row["to_offset"]),
     Column("back", True): lambda row: number(row["back"]),
-    Column("why"): lambda row: f"{row['cause']}: {REGRESSIONS.get(row['cause'], '')}".removesuffix(": "),
-    Column("who"): _who,
+    Column("why"): lambda row: REGRESSIONS.get(row["cause"], row["cause"]),
+    Column("who", is_name=True): _who,
 }
 _STALLS: Final[Columns] = {
     Column("from (UTC)", is_time=True): lambda row: moment(row["start_ms"]),
     Column("for", True): lambda row: "still" if row["end_ms"] is None else duration(row["end_ms"] - row["start_ms"]),
     Column("group", is_head=True): itemgetter("group"),
-    Column("partition"): _place,
+    Column("partition", is_name=True): _place,
     Column("status"): lambda row: f"{row['status']}: {STATUSES.get(row['status'], '')}",
     Column("offsets"): lambda row: f"{number(row['first_offset'])} → {number(row['last_offset'])}",
     Column("behind", True): lambda row: number(row["lag"]),
-    Column("who"): _who,
+    Column("who", is_name=True): _who,
 }
 _LAG: Final[Columns] = {
     Column("group", is_head=True): itemgetter("group"),
-    Column("partition"): _place,
+    Column("partition", is_name=True): _place,
     Column("committed", True): lambda row: number(row["committed_offset"]),
     Column("when (UTC)", is_time=True): lambda row: moment(row["committed_ms"]),
     Column("end", True): lambda row: number(row["end_offset"]),
     Column("records behind", True): lambda row: number(row["lag"]),
     # it is so long at least: of what has just been written nothing is known
     Column("time behind", True): lambda row: duration(row["behind_ms"] or None),
-    Column("who"): _who,
+    Column("who", is_name=True): _who,
 }
 _STATIC: Final[Columns] = {
     Column("group", is_head=True): itemgetter("group"),
-    Column("client"): lambda row: f"{name(row['client_id'] or '')} ({(row['host'] or '').removeprefix('/')})",
+    Column("client", is_name=True): lambda row: (
+        f"{name(row['client_id'] or '')} ({(row['host'] or '').removeprefix('/')})"
+    ),
     Column("came back", True): lambda row: number(row["returns"]),
     Column("away (median)", True): lambda row: duration(row["median_absent_ms"]),
     Column("session timeout needed", True): lambda row: duration(row["session_timeout_ms_needed"]),

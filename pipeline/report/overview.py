@@ -7,7 +7,7 @@ from muster.pipeline.report.content import Chosen
 from muster.pipeline.report.formatting import cause_words, percent
 from muster.pipeline.report.marks import mark
 from muster.pipeline.report.markup import Column, Columns, Html, listing, section, tag
-from muster.pipeline.wording import duration, number
+from muster.pipeline.wording import duration, number, to_the_second
 
 
 def overview(chosen: Chosen) -> Html:
@@ -16,10 +16,10 @@ def overview(chosen: Chosen) -> Html:
     unread_ms = sum(row["unread_partition_ms"] or 0 for row in chosen.causes)
     lag = sum(row["lag"] or 0 for row in chosen.groups.rows)
     figures = [
-        (number(chosen.groups.total), "groups"),
-        (number(rebalances), "rebalances"),
-        (duration(unread_ms), "unread, partitions added up"),
-        (number(chosen.commits), "commits"),
+        (number(chosen.groups.total), "group" if chosen.groups.total == 1 else "groups"),
+        (number(rebalances), "rebalance" if rebalances == 1 else "rebalances"),
+        (to_the_second(unread_ms), "unread, partitions added up"),
+        (number(chosen.commits), "commit" if chosen.commits == 1 else "commits"),
         (number(chosen.regressions.total), "times commits went backwards"),
         (number(chosen.stalls.total), "times a partition stood still"),
     ]
@@ -28,8 +28,8 @@ def overview(chosen: Chosen) -> Html:
     causes: Columns = {
         Column("cause", is_head=True): lambda row: [mark(row["cause"]), " ", cause_words(row["cause"]).title],
         Column("rebalances", True): lambda row: number(row["rebalances"]),
-        Column("took (mean)", True): lambda row: duration(row["took_ms"]),
-        Column("unread", True): lambda row: duration(row["unread_partition_ms"]),
+        Column("took on average", True): lambda row: duration(row["took_ms"]),
+        Column("unread", True): lambda row: to_the_second(row["unread_partition_ms"]),
         Column("confidence", True): lambda row: percent(row["confidence"]),
     }
     chart = (

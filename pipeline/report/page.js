@@ -5,12 +5,16 @@
     if (!name) return;
     let place = document.getElementById(name);
     if (!place) {
-      /* a group that is told on another page */
-      const groups = [...document.querySelectorAll('.index a')].map(a => a.getAttribute('href').split('#'))
-        .filter(([page, to]) => page && (to === name || name.startsWith(to.replace('group-', 'rebalance-') + '-')))
-        .sort((a, b) => b[1].length - a[1].length);
-      if (groups.length) location.replace(groups[0][0] + '#' + name);
-      return;
+      /* a group that is told on another page, or of which the oldest rebalances are only in the tables */
+      const links = [...document.querySelectorAll('.index a')].map(a => a.getAttribute('href').split('#'));
+      const groups = [...links, ...[...document.querySelectorAll('[id^=group-]')].map(e => ['', e.id])]
+        .filter(([, to]) => to === name || name.startsWith(to.replace('group-', 'rebalance-') + '-'))
+        .sort((a, b) => b[1].length - a[1].length || a[0].length - b[0].length);
+      const back = document.querySelector('a.overview');
+      if (groups.length && groups[0][0]) location.replace(groups[0][0] + '#' + name);
+      else if (groups.length) place = document.getElementById(groups[0][1]);
+      else if (back && /^(group|rebalance)-/.test(name)) location.replace(back.getAttribute('href') + '#' + name);
+      if (!place) return;
     }
     for (let at = place.parentElement; at; at = at.parentElement) if (at.tagName === 'DETAILS') at.open = true;
     place.scrollIntoView();
@@ -64,7 +68,7 @@
       const asked = field.value.trim().toLowerCase();
       let count = 0;
       for (const row of rows) {
-        row.hidden = !row.textContent.toLowerCase().includes(asked);
+        row.hidden = !row.cells[0].textContent.toLowerCase().includes(asked);
         count += row.hidden ? 0 : 1;
       }
       const others = asked ? index.filter(a => a.getAttribute('href')[0] !== '#' &&

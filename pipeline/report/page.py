@@ -42,7 +42,7 @@ def pages(chosen: Chosen) -> dict[str, str]:
         some = rows[place * GROUPS : (place + 1) * GROUPS]
         links = {group: "" if page == file else page for group, page in where.items()}
         stories = [told[row["group"]] for row in some if row["group"] in told]
-        made[file] = _page(chosen, _Part(files, place, some, stories, links))
+        made[file] = _page(chosen, _Part(files, place, some, stories, links, len(rows)))
     return made
 
 
@@ -50,9 +50,17 @@ class _Part:
     """What one page has of the groups."""
 
     def __init__(
-        self, files: Sequence[str], place: int, rows: Sequence[Row], stories: Sequence[Story], links: Mapping[str, str]
+        self,
+        files: Sequence[str],
+        place: int,
+        rows: Sequence[Row],
+        stories: Sequence[Story],
+        links: Mapping[str, str],
+        count: int,
     ) -> None:
         self.files, self.place, self.rows, self.stories, self.links = files, place, rows, stories, links
+        self.count = count
+        """How many groups there are on all pages."""
 
     @property
     def first(self) -> int:
@@ -64,7 +72,7 @@ def _page(chosen: Chosen, part: _Part) -> str:
     title = f"Groups of {chosen.about.source}"
     if part.place:
         title += f", {part.first} to {part.first + len(part.rows) - 1}"
-        before: list[Content] = [tag("p", tag("a", "Back to the overview", href=PAGE))]
+        before: list[Content] = [tag("p", tag("a", "Back to the overview", href=PAGE, class_="overview"))]
         after: list[Content] = []
     else:
         before = [about.lead(chosen), _contents(chosen), groups.glance(chosen, part.links), overview(chosen)]
@@ -165,8 +173,7 @@ def _groups(chosen: Chosen, part: _Part) -> Html:
 def _other_pages(part: _Part) -> Html:
     links: list[Content] = []
     for place, file in enumerate(part.files):
-        text = f"{place * GROUPS + 1}–"
-        text += str((place + 1) * GROUPS) if place < len(part.files) - 1 else ""
+        text = f"{place * GROUPS + 1}–{min((place + 1) * GROUPS, part.count)}"
         here = place == part.place
         links.append(tag("b", text, aria_current="page") if here else tag("a", text, href=f"{file}#groups"))
     return tag("nav", tag("span", f"{plural(len(part.files), 'page')} of groups, the worst first: "), links,

@@ -10,7 +10,7 @@ from muster.pipeline.report.formatting import cause_words, percent
 from muster.pipeline.report.lanes import share_of
 from muster.pipeline.report.marks import legend
 from muster.pipeline.report.markup import Column, Columns, Content, Html, folded, join, listing, section, tag
-from muster.pipeline.wording import duration, moment, number, plural, span
+from muster.pipeline.wording import DAY, moment, number, plural, span, to_the_second
 
 _SHOWN_AT_ONCE: Final = 8
 """Episodes that are listed without a click."""
@@ -42,11 +42,11 @@ DETAILS: Final = (
 def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     """The part of the page about a group."""
     rows = story.rebalances.rows[: detail.rebalances]
-    place = anchors.group(story.group)
+    place, named = anchors.group(story.group), groups.name(story.group)
     title: Content = [
-        f"Group {groups.name(story.group)} ",
+        f"Group {named} ",
         groups.badge(story.about["level"]),
-        tag("a", "#", href=f"#{place}", class_="here", title="a link to this group", aria_label="a link to this group"),
+        tag("a", "#", href=f"#{place}", class_="here", title="a link to this group", aria_label=f"# link to {named}"),
     ]
     progress = curves.pictures(
         story.progress, chosen.first_ms or 0, chosen.last_ms or 0, with_figures=detail.is_rich
@@ -54,7 +54,8 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     return section(
         title,
         tag("p", story.about["verdict"], class_="verdict") if story.about["verdict"] else None,
-        _advice(story.about),
+        tag("p", tag("b", "Cost: "), cost, class_="cost") if (cost := groups.cost(story.about, chosen.about)) else None,
+        groups.advice(story.about),
         _figures(story),
         _episodes(story, detail),
         _picture(story, chosen, detail),
@@ -66,18 +67,12 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     )
 
 
-def _advice(row: Row) -> Html | None:
-    if not row["advice"]:
-        return None
-    return tag("p", tag("b", "One change: "), row["advice"], class_="advice")
-
-
 def _figures(story: Story) -> Html:
     row = story.about
     told = [
         plural(story.rebalances.total, "rebalance"),
         f"at most {plural(row['members'], 'member')}" if row["members"] else None,
-        f"partitions unread for {duration(row['cost_ms'])}, all added up" if row["cost_ms"] else None,
+        f"partitions unread for {to_the_second(row['cost_ms'])} by all of them, added up" if row["cost_ms"] else None,
         f"{plural(row['moved'], 'partition')} moved" if row["moved"] else None,
         f"the longest rebalance took {span(*row['longest'].values())}" if row["longest"] else None,
         f"{number(row['lag'])} records behind at the end" if row["lag"] else None,
@@ -118,7 +113,7 @@ def _episodes(story: Story, detail: Detail) -> Html | None:
     columns: Columns = {
         Column("from (UTC)", is_head=True, is_time=True): lambda row: moment(row["from_ms"]),
         Column("until", is_time=True): lambda row: moment(
-            row["until_ms"], day=row["until_ms"] - row["from_ms"] >= _LONG_MS
+            row["until_ms"], day=row["until_ms"] // DAY != row["from_ms"] // DAY
         ),
         Column("what happened"): lambda row: row["told"],
         Column("confidence", True): lambda row: percent(round(row["confidence"], 2)),
@@ -127,6 +122,3 @@ def _episodes(story: Story, detail: Detail) -> Html | None:
     left = story.episodes.total - len(rows)
     more = folded(plural(len(tail), "earlier one"), listing(columns, tail, left)) if tail else ""
     return join([tag("h3", "What happened, the newest first"), listing(columns, head, 0 if tail else left), more])
-
-
-_LONG_MS: Final = 43_200_000

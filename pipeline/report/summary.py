@@ -4,65 +4,147 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from textwrap import wrap
+from typing import Final
 
 from muster.pipeline.episodes.verdict import FINE, HELP, LEVELS, LOOK
 from muster.pipeline.facts.schema import LOG
 from muster.pipeline.report import comparison, settings, transactions
 from muster.pipeline.report.content import Chosen, Row
 from muster.pipeline.report.formatting import cause_words, plain
+from muster.pipeline.report.groups import cost
 from muster.pipeline.wording import duration, moment, number, plural
 
+WIDTH: Final = 119
+"""Of its lines, unless told otherwise."""
+_LEAST, _MOST = 60, 160
+"""What is narrower, or wider, nobody reads well."""
 _LINES = 8
+_HEAD = 60
 _NAME = 32
+_SETTING = 36
 _VALUES = 8
 """Settings that are values of one question, at most."""
-_WIDTH = 119
 
 
-def text(chosen: Chosen) -> str:
-    """The summary of what was chosen."""
+def text(chosen: Chosen, width: int = WIDTH) -> str:
+    """The summary of what was chosen, for so wide a terminal."""
     if chosen.first_ms is None or chosen.last_ms is None:
         return f"{plain(chosen.about.source)}: the log tells of no group"
-    rebalances = sum(row["rebalances"] for row in chosen.causes)
-    told = "" if chosen.about.has_events else " (inferred: there are no events; what they took is an estimate)"
-    lines = [
-        f"{plain(chosen.about.source)}: {plural(chosen.groups.total, 'group')}, {plural(chosen.commits, 'commit')}, "
-        f"{plural(rebalances, 'rebalance')}{told}",
-        f"{moment(chosen.first_ms)} to {moment(chosen.last_ms)} UTC ({duration(chosen.last_ms - chosen.first_ms)})",
-        *_verdicts(chosen),
-        *_compared(chosen),
-        *_block("why groups rebalanced", chosen.causes, _cause),
-        *_block(
-            f"commits that went backwards: {number(chosen.regressions.total)}", chosen.regressions.rows, _regression
-        ),
-        *_block(f"partitions that stood still: {number(chosen.stalls.total)}", chosen.stalls.rows, _stall),
-    ]
-    lines += _block("transactions", chosen.transaction_ends, transactions.line)
-    estimated = any(row["source"] == LOG and row["groups"] > (row["withheld"] or 0) for row in chosen.fidelity)
-    told = "; times of groups without events are estimates" if estimated else ""
-    if chosen.answers.rows:
+    return "\n".join(_Lines(chosen, max(_LEAST, min(width, _MOST))).all())
+
+
+class _Lines:
+    """The lines of a summary."""
+
+    def __init__(self, chosen: Chosen, width: int) -> None:
+        self._chosen = chosen
+        self._width = width
+
+    def all(self) -> list[str]:
+        chosen = self._chosen
+        first_ms, last_ms = chosen.first_ms or 0, chosen.last_ms or 0
+        rebalances = sum(row["rebalances"] for row in chosen.causes)
+        told = "" if chosen.about.has_events else " (inferred: there are no events; what they took is an estimate)"
+        head = (
+            f"{plain(chosen.about.source)}: {plural(chosen.groups.total, 'group')}, "
+            f"{plural(chosen.commits, 'commit')}, {plural(rebalances, 'rebalance')}{told}"
+        )
+        span = f"{moment(first_ms)} to {moment(last_ms)} UTC"
+        return [
+            *self._wrapped(head, 0),
+            f"{span} ({duration(last_ms - first_ms)})" if last_ms > first_ms else f"{moment(first_ms)} UTC",
+            *self._verdicts(),
+            *self._compared(),
+            *self._block("why groups rebalanced", chosen.causes, _cause),
+            *self._block(
+                f"commits that went backwards: {number(chosen.regressions.total)}",
+                chosen.regressions.rows, _regression, chosen.regressions.total,
+            ),
+            *self._block(
+                f"partitions that stood still: {number(chosen.stalls.total)}",
+                chosen.stalls.rows, _stall, chosen.stalls.total,
+            ),
+            *self._block("transactions", chosen.transaction_ends, transactions.line),
+            *self._what_if(),
+            *self._odd(),
+        ]  # fmt: skip
+
+    def _wrapped(self, sentence: str, indent: int = 2) -> list[str]:
+        return wrap(
+            plain(sentence), self._width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4),
+            break_on_hyphens=False,
+        )  # fmt: skip
+
+    def _block(
+        self, title: str, rows: Sequence[Row], line: Callable[[Row], str], total: int | None = None
+    ) -> list[str]:
+        if not rows:
+            return []
+        left = (len(rows) if total is None else total) - min(len(rows), _LINES)
+        more = [f"  … {left:,} more"] if left > 0 else []
+        told = [one for row in rows[:_LINES] for one in self._wrapped_line(line(row))]
+        return ["", *self._wrapped(title, 0), *told, *more]
+
+    def _wrapped_line(self, line: str) -> list[str]:
+        # what fits keeps its columns
+        return [f"  {line}"] if len(line) + 2 <= self._width else self._wrapped(line)
+
+    def _verdicts(self) -> list[str]:
+        """How many groups need help, what happened to the worst ones, what that cost, and what would have helped."""
+        chosen = self._chosen
+        counts = ", ".join(f"{chosen.levels[level]:,} {_LEVELS[level]}" for level in LEVELS if chosen.levels.get(level))
+        told = [f"groups: {counts}"] if counts else ["groups"]
+        bad = [row for row in chosen.groups.rows if row["level"] in (HELP, LOOK) and row["verdict"]]
+        calm = [row for row in chosen.groups.rows if row["level"] == FINE and row["rebalances"]]
+        shown = (bad or calm)[:_LINES]
+        if not shown:
+            return ["", *told] if counts else []
+        level = None
+        for row in shown:
+            if row["level"] != level:
+                level = row["level"]
+                told += ["", _TITLES[level]]
+            told += self._group(row)
+        left = sum(chosen.levels.get(one, 0) for one in (HELP, LOOK)) - len(shown) if bad else 0
+        return ["", *told, *([f"  … {plural(left, 'more group')} to look at: see the page"] if left > 0 else [])]
+
+    def _group(self, row: Row) -> list[str]:
+        told = self._wrapped(f"{plain(row['group'], _HEAD)}: {row['verdict']}")
+        if found := cost(row, self._chosen.about):
+            told += self._wrapped(f"cost: {found}", 4)
+        if row["advice"]:
+            told += self._wrapped(f"one change: {row['advice']}", 4)
+        return told
+
+    def _compared(self) -> list[str]:
+        chosen = self._chosen
+        if chosen.compared is None:
+            return []
+        rows = [row for row in chosen.comparison.rows if row["happenings_before"] or row["happenings_after"]]
+        sums = self._wrapped(comparison.total(chosen)) if chosen.comparison.rows else []
+        return ["", "before and after", *sums, *self._block("", rows, _change)[1:]]
+
+    def _what_if(self) -> list[str]:
+        chosen = self._chosen
         left = settings.untold(chosen)
-        lines += ["", "what if", *(line for row in chosen.grid for line in _wrapped(settings.answer(row, left)))]
-    else:
-        lines += _block(f"what if (rebalances that left a group empty are not counted{told})", chosen.grid, _setting)
+        if chosen.answers.rows:
+            return ["", "what if", *(line for row in chosen.grid for line in self._wrapped(settings.answer(row, left)))]
+        estimated = any(row["source"] == LOG and row["groups"] > (row["withheld"] or 0) for row in chosen.fidelity)
+        told = "; times of groups without events are estimates" if estimated else ""
+        title = f"what if (rebalances that left a group empty are not counted{told})"
+        lines = self._block(title, chosen.grid, _setting)
         if 1 < len(chosen.about.what_if) <= _VALUES and chosen.grid:
             # one question, of which several values were tried: the answer is the best of them
-            lines += _wrapped(f"best: {settings.answer(chosen.grid[0], settings.untold(chosen))}")
-    lines += _block("what would have helped most", chosen.advice.rows, _advice)
-    odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
-    if odd:
-        lines += ["", f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"]
-    title = "times of commits that cannot be, taken from the log around them (table commits, stated_ms)"
-    lines += _block(title, chosen.odd_times.rows, _odd_time)
-    return "\n".join(lines)
+            lines += self._wrapped(f"best: {settings.answer(chosen.grid[0], left)}")
+        return lines
 
-
-def _block(title: str, rows: Sequence[Row], line: Callable[[Row], str]) -> list[str]:
-    if not rows:
-        return []
-    left = len(rows) - _LINES
-    more = [f"  … {left:,} more"] if left > 0 else []
-    return ["", title, *(f"  {line(row)}" for row in rows[:_LINES]), *more]
+    def _odd(self) -> list[str]:
+        chosen = self._chosen
+        odd = [f"{count:,} {kind}" for kind, count in chosen.odd_rows.items() if count]
+        told = f"rows that could not be used: {', '.join(odd)} (tables malformed, unknown)"
+        lines = ["", *self._wrapped(told, 0)] if odd else []
+        title = "times of commits that cannot be, taken from the log around them (table commits, stated_ms)"
+        return [*lines, *self._block(title, chosen.odd_times.rows, _odd_time, chosen.odd_times.total)]
 
 
 def _regression(row: Row) -> str:
@@ -83,52 +165,19 @@ def _odd_time(row: Row) -> str:
 
 def _cause(row: Row) -> str:
     title = cause_words(row["cause"]).title
-    return f"{row['rebalances']:>7,}  {title:<24} {duration(row['took_ms'])} in the mean"
-
-
-def _compared(chosen: Chosen) -> list[str]:
-    if chosen.compared is None:
-        return []
-    told = [row for row in chosen.comparison.rows if row["happenings_before"] or row["happenings_after"]]
-    sums = _wrapped(comparison.total(chosen)) if chosen.comparison.rows else []
-    return ["", "before and after", *sums, *_block("", told, _change)[2:]]
+    return f"{row['rebalances']:>7,}  {title:<24} {duration(row['took_ms'])} on average"
 
 
 def _change(row: Row) -> str:
-    return _named(row["group"], comparison.sentence(row))
+    return f"{plain(row['group'], _NAME)}: {comparison.sentence(row)}"
 
 
-def _verdicts(chosen: Chosen) -> list[str]:
-    """How many groups need help, and what is to be said of the worst ones."""
-    told = [row for row in chosen.groups.rows if row["verdict"] and (row["level"] != FINE or row["rebalances"])]
-    counts = ", ".join(f"{chosen.levels[level]:,} {_LEVELS[level]}" for level in LEVELS if chosen.levels.get(level))
-    # _block counts those that are left of what it is given
-    return _block(f"groups: {counts}" if counts else "groups", told, _group)
-
-
-_LEVELS = {HELP: "in need of help", LOOK: "to look at", FINE: "fine"}
-
-
-def _group(row: Row) -> str:
-    return _named(row["group"], row["verdict"])
-
-
-def _advice(row: Row) -> str:
-    return _named(row["group"], row["told"])
-
-
-def _named(group: str, sentence: str) -> str:
-    indent = " " * (_NAME + 3)
-    told = f"\n{indent}".join(wrap(plain(sentence), _WIDTH - len(indent)))
-    return f"{plain(group, _NAME):<{_NAME}} {told}"
+_LEVELS: Final = {HELP: "in need of help", LOOK: "to look at", FINE: "fine"}
+_TITLES: Final = {HELP: "in need of help", LOOK: "to look at", FINE: "fine"}
 
 
 def _place(row: Row) -> str:
     return f"{plain(row['group'], _NAME)} {plain(row['topic'], _NAME)}-{row['partition']}"
-
-
-def _wrapped(sentence: str) -> list[str]:
-    return wrap(plain(sentence), _WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def _setting(row: Row) -> str:
@@ -137,6 +186,6 @@ def _setting(row: Row) -> str:
     )
     rebalances = plural(row["rebalances"] or 0, "rebalance")
     return (
-        f"{row['setting']:<{_NAME}} {rebalances} (was {number(row['actual_rebalances'])}), "
+        f"{row['setting']:<{_SETTING}} {rebalances} (was {number(row['actual_rebalances'])}), "
         f"unread {duration(unread)} (was {duration(was)})"
     )

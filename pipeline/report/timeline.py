@@ -96,7 +96,7 @@ def picture(
     )
     notes = [f"The picture begins at {moment(begin)}: what was before is in the tables."] if is_cut else []
     if lanes.left:
-        notes.append(f"{plural(lanes.left, 'process is', 'processes are')} not drawn: those that ended first.")
+        notes.append(f"{plural(lanes.left, 'more process is', 'more processes are')} not drawn: {lanes.why}.")
     return join(
         [
             tag("figure",
@@ -113,13 +113,18 @@ def picture(
 class _Lanes(NamedTuple):
     shown: Sequence[Lane]
     left: int
+    why: str
+    """Which are left out."""
 
 
 def _newest(lanes: Sequence[Lane]) -> _Lanes:
     """Those that were there last, in their order."""
-    last = sorted(lanes, key=lambda one: -one.stretches[-1].end_ms)[:LANES]
+    order = sorted(lanes, key=lambda one: -one.stretches[-1].end_ms)
+    last, gone = order[:LANES], order[LANES:]
     kept = {id(one) for one in last}
-    return _Lanes([one for one in lanes if id(one) in kept], len(lanes) - len(last))
+    have_ended = bool(gone) and gone[0].stretches[-1].end_ms < last[-1].stretches[-1].end_ms
+    why = "those that ended first" if have_ended else f"there is room for {LANES}"
+    return _Lanes([one for one in lanes if id(one) in kept], len(gone), why)
 
 
 def _lane(lane: Lane, times: Times, most: int, with_titles: bool) -> Html:

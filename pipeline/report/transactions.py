@@ -42,7 +42,7 @@ def sections(chosen: Chosen) -> Html | None:
 
 def line(row: Row) -> str:
     """A row of `transaction_ends` for a terminal."""
-    took = "" if row["took_ms"] is None else f"{duration(row['took_ms'])} in the mean"
+    took = "" if row["took_ms"] is None else f"{duration(row['took_ms'])} on average"
     return f"{row['transactions']:>7,}  {_ending(row):<48} {took}".rstrip()
 
 
@@ -79,7 +79,7 @@ def _for(row: Row) -> str | None:
 _ENDS: Final[Columns] = {
     Column("end"): _ending,
     Column("transactions", True): lambda row: number(row["transactions"]),
-    Column("took (mean)", True): lambda row: duration(row["took_ms"]),
+    Column("took on average", True): lambda row: duration(row["took_ms"]),
     Column("longest", True): lambda row: duration(row["longest_ms"]),
 }
 _IDS: Final[Columns] = {

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from muster.pipeline.report import anchors
 from muster.pipeline.report.page import PAGE, pages
 from tests.pipeline.report.made import EVIL, chosen
+from tests.pipeline.report.test_page import many
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -126,6 +128,56 @@ def test_the_page_on_a_screen(tmp_path: Path, width: int, height: int, is_phone:
     assert found["sorted"] == ["descending", payments, evil, only]
     assert found["turned"] == ["ascending", evil, only, payments]
     assert found["searched"] == ["1 group here", only]
+
+
+WHERE = """<script>
+/* where somebody who follows a link arrives: page, part of it, and whether the place itself is in sight */
+addEventListener('load', () => setTimeout(() => {
+  const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const part = document.elementFromPoint(innerWidth / 2, 40)?.closest('section');
+  document.title = 'FOUND' + JSON.stringify([location.pathname.split('/').pop(), part && part.id,
+    !!place && place.checkVisibility() && place.getBoundingClientRect().top < innerHeight]) + 'END';
+}, 300));
+</script></head>"""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages of many groups."""
+    folder = tmp_path_factory.mktemp("pages")
+    for name, page in pages(many(105, rebalances=20)).items():
+        (folder / name).write_text(page.replace("</head>", WHERE), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("page", ["report.html", "report-2.html"])
+@pytest.mark.parametrize(
+    ("number", "rebalance", "is_there"),
+    [(2, None, True), (103, None, True), (2, "1", True), (103, "1", True), (103, "99", False)],
+)
+def test_a_link_leads_to_its_place_also_on_another_page(
+    tmp_path: Path, written: Path, page: str, number: int, rebalance: str | None, is_there: bool
+) -> None:
+    """Also to what is folded away. To the group, if the rebalance is so old that it is only in the tables."""
+    name = f"group {number:03}/é"
+    place = anchors.group(name)
+    if rebalance:
+        found = [one for one in rebalances_of(written, name) if one.startswith(f"{rebalance}-")]
+        assert bool(found) == is_there
+        link = f"rebalance-{anchors.slug(name)}-{(found or [rebalance])[0]}"
+    else:
+        link = place
+    dom = chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", f"{(written / page).as_uri()}#{link}")
+    told = re.search("<title>FOUND(.*)END</title>", dom)
+    assert told is not None
+    wanted = "report-2.html" if number > 100 else "report.html"
+    assert json.loads(html.unescape(told[1])) == [wanted, place, is_there]
+
+
+def rebalances_of(folder: Path, group: str) -> list[str]:
+    """The ends of the links of a group's rebalances."""
+    text = "".join(file.read_text(encoding="utf-8") for file in folder.iterdir())
+    return re.findall(rf'id="rebalance-{re.escape(anchors.slug(group))}-([^"]+)"', text)
 
 
 def test_the_page_in_the_dark(tmp_path: Path) -> None:

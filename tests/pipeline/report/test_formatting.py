@@ -30,6 +30,22 @@ def test_durations(ms: int | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (None, "–"),
+        (0, "0 s"),
+        (9_600, "9.6 s"),
+        (3_372_400, "56 min 12 s"),
+        (3_600_000, "1 h"),
+        (19_207_000, "5 h 20 min 7 s"),
+        (273_601_000, "3 d 4 h 1 s"),
+    ],
+)
+def test_what_something_cost_is_told_to_the_second(ms: int | None, text: str) -> None:
+    assert wording.to_the_second(ms) == text
+
+
+@pytest.mark.parametrize(
     ("value", "text"), [(None, "–"), (0, "0"), (1_234_567, "1,234,567"), (0.25, "0.2"), (3.0, "3"), (42.5, "42")]
 )
 def test_numbers(value: float | None, text: str) -> None:

@@ -46,6 +46,11 @@ def test_an_instance_id_is_a_better_name() -> None:
     assert list(lanes(*rows)) == ["i (10.0.0.1)#0"]
 
 
+def test_processes_are_in_the_order_of_their_numbers() -> None:
+    rows = [share(1, 0, 1, f"web-{number}", [number]) for number in (10, 1, 9, 2)] + [share(1, 0, 1, "a", [])]
+    assert [name.partition(" ")[0] for name in lanes(*rows)] == ["a", "web-1", "web-2", "web-9", "web-10"]
+
+
 def test_partitions_in_words() -> None:
     assigned = [{"topic": "t", "partitions": [3, 1, 0, 7]}, {"topic": "u", "partitions": [2]}]
     assert assigned_words(assigned, 5) == "t 0-1, 3, 7; u 2"

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from muster.pipeline.report import groups
 from muster.pipeline.report.anchors import slug
 from muster.pipeline.report.content import About, Chosen, Some, Story
 from muster.pipeline.report.formatting import CAUSES
@@ -15,7 +16,7 @@ from muster.pipeline.report.page import PAGE, pages
 from muster.pipeline.report.rebalances import cost
 from muster.pipeline.report.select import bucket_size
 from muster.pipeline.wording import DAY, HOUR, MINUTE, SECOND, span
-from tests.pipeline.report.made import EVIL, chosen, group, progress, rebalance, setting, share
+from tests.pipeline.report.made import EVIL, START_MS, chosen, group, progress, rebalance, setting, share, story
 
 _VOID = {"meta", "br", "input"}
 
@@ -94,7 +95,7 @@ def test_what_is_told() -> None:
         "1 to look at",
         "1 rebalance of first formations and of stops on purpose: not drawn.",
         "Most: 5,200 records at 2025-06-15 16:06 UTC; in the end 600",
-        "zombie: a member that had lost the partition",
+        "a zombie: a member that had lost the partition still committed",
         "STOP: commits no more",
         "session.timeout 45 s",
         "static ids would have spared 2 of 3 rebalances",
@@ -105,6 +106,44 @@ def test_what_is_told() -> None:
         "moved, 11 kept",
     ):
         assert told in words
+
+
+def test_what_a_name_says_is_seen_and_turns_nothing_around() -> None:
+    names = ["\u202etnemyap", "a\nb\tc", " ", "👩\u200d🚀", "دفع", "\ud800", "x" * 300]
+    rows = [group(name, verdict=f"{name}-1 died") for name in names]
+    stories = [Story(row["group"], [share(1, 0, None, row["group"], [0])], Some(), row) for row in rows]
+    page = first(chosen(groups=Some(rows, len(rows)), stories=stories))
+    page.encode()
+    read = Reader(page)
+    for told in ("\\u202etnemyap-1 died", "a\\nb\\tc", "“ ”", "👩\u200d🚀-1 died", "دفع", "\\ud800", "x" * 200 + "…"):
+        assert told in read.words
+    assert "\u202e" not in page
+    assert len([one for one in read.ids if one.startswith("group-")]) == len(names)
+
+
+def test_one_of_a_thing_is_told_as_one() -> None:
+    of = chosen(groups=Some([group("g")], 1), commits=1, causes=[chosen().causes[1]], last_ms=chosen().first_ms)
+    words = Reader(first(of)).words
+    assert "1 group 1 rebalance 0 s unread, partitions added up 1 commit" in words
+    assert "2025-06-15 15:06:40 UTC." in words
+
+
+def test_what_trouble_cost_is_told_to_the_second() -> None:
+    exact, inferred = About("log", {}, True, True), About("log", {}, False, True)
+    long = group("g", trouble_ms=3_372_400, cost_ms=3_372_800)
+    assert groups.cost(long, exact) == "partitions were not read for 56 min 12 s, all added up"
+    assert groups.cost(long, inferred) == "partitions were not read for about 56 min 12 s, all added up"
+    assert groups.cost(group("g", trouble_ms=0), exact) is None
+    assert groups.cost(group("g", trouble_ms=None, cost_ms=None), exact) is None
+
+
+@pytest.mark.parametrize(("hours", "until"), [(8.8, "23:54:40"), (9, "2025-06-16 00:06:40")])
+def test_an_episode_over_midnight_ends_on_its_day(hours: float, until: str) -> None:
+    one = {"kind": "member_died", "told": "b died", "confidence": 1.0, "from_ms": START_MS}
+    one |= {"until_ms": START_MS + round(hours * HOUR)}
+    whole = story()
+    told = Story(whole.group, whole.shares, whole.rebalances, whole.about, Some([one], 1))
+    assert f"2025-06-15 15:06:40 {until} b died" in Reader(first(chosen(stories=[told]))).words
 
 
 def test_a_page_without_events_ends_and_what_if_says_so() -> None:
@@ -177,7 +216,10 @@ def test_who_needs_help_stands_first() -> None:
     words = Reader(first(of)).words
     top = words[words.index("Which groups need help") : words.index("Rebalances over time")]
     assert "1 needs help 0 to look at 1 fine" in top
-    assert "needs help bad bad-1 crash-loops One change: static ids would have spared 3 of 4 rebalances" in top
+    assert (
+        "needs help bad : bad-1 crash-loops Cost: partitions were not read for 51.2 s, all added up (2 min 34 s with "
+        "starts, restarts and stops on purpose) One change: static ids would have spared 3 of 4 rebalances"
+    ) in top
     calm = chosen(groups=Some([group("calm", level="fine")], 1), levels={"fine": 1}, stories=[])
     assert "No group needs help." in Reader(first(calm)).words
 
@@ -243,7 +285,7 @@ def test_of_many_groups_each_page_has_a_hundred() -> None:
     assert {link.partition("#")[0] for link in read["report.html"].links} == {"", "report-2.html", "report-3.html"}
     assert "report.html" in read["report-3.html"].links
     assert "All 250 groups by name" in read["report.html"].words
-    assert "201–" in read["report-2.html"].words
+    assert "1–100 101–200 201–250" in read["report-2.html"].words
 
 
 def test_a_page_is_never_too_large() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from muster.pipeline.report.content import About, Some
 from muster.pipeline.report.summary import text
 from tests.pipeline.report.made import chosen, group, setting
@@ -13,13 +15,18 @@ def test_the_summary() -> None:
         "/data/muster: 203 groups, 1,000 commits, 3 rebalances",
         "2025-06-15 15:06:40 to 2025-06-16 15:06:40 UTC (1 d)",
     ]
-    assert "        2  session expired          3.2 s in the mean" in lines
-    assert "groups: 1 to look at, 202 fine" in lines
-    assert "  payments                         payments-2 died and nobody took its place: 1 rebalance" in lines
+    assert "        2  session expired          3.2 s on average" in lines
+    at = lines.index("groups: 1 to look at, 202 fine")
+    assert lines[at + 1 : at + 5] == [
+        "",
+        "to look at",
+        "  payments: payments-2 died and nobody took its place: 1 rebalance",
+        "    cost: partitions were not read for 51.2 s, all added up (2 min 34 s with starts, restarts and stops on "
+        "purpose)",
+    ]
     assert "  2025-06-15 15:06:40  payments orders-3: 1,200 → 900 (zombie)" in lines
     assert "  2025-06-15 15:06:40  payments orders-3: STOP to the end" in lines
-    assert "  payments                         static ids would have spared 2 of 3 rebalances" in lines
-    assert "  static                           1 rebalance (was 3), unread 25 s (was 3 min 24 s)" in lines
+    assert "  static                               1 rebalance (was 3), unread 25 s (was 3 min 24 s)" in lines
     assert lines[-4:-1] == [
         "rows that could not be used: 2 malformed (tables malformed, unknown)",
         "",
@@ -50,8 +57,8 @@ def test_of_the_values_of_a_question_the_best_one_is_told_in_a_sentence() -> Non
 
 def test_long_lists_and_names_are_cut() -> None:
     many = [group(f"group-{'x' * 60}-{number}") for number in range(12)]
-    lines = text(chosen(groups=Some(many, 12))).splitlines()
-    assert "  … 4 more" in lines
+    lines = text(chosen(groups=Some(many, 12), levels={"look": 12, "fine": 9})).splitlines()
+    assert "  … 4 more groups to look at: see the page" in lines
     assert sum(line.startswith("  group-xxxx") for line in lines) == 8
     assert max(map(len, lines)) <= 120
 
@@ -60,9 +67,38 @@ def test_names_do_nothing_to_the_terminal() -> None:
     row = {"time_ms": 0, "group": "a\nb\x1b[2J", "topic": "t\u202e" + "x" * 300, "partition": 1}
     row |= {"from_offset": 2, "to_offset": 1, "cause": "reset"}
     told = text(chosen(groups=Some([group("c\rd")], 1), regressions=Some([row], 1)))
-    assert "  c\\rd     " in told
+    assert "  c\\rd: " in told
     assert f"  a\\nb\\x1b[2J t\\u202e{'x' * 24}…-1: 2 → 1 (reset)" in told
     assert max(map(len, told.splitlines())) <= 120
+
+
+def test_who_needs_help_stands_first_with_the_one_change() -> None:
+    rows = [
+        group("a", level="help", verdict="a-1 crash-loops", advice="static ids would have spared 3 of 4 rebalances"),
+        group("b", level="look", trouble_ms=0),
+        group("c", level="fine", verdict="fine: 1 rolling restart"),
+    ]
+    lines = text(chosen(groups=Some(rows, 3), levels={"help": 1, "look": 1, "fine": 1})).splitlines()
+    at = lines.index("groups: 1 in need of help, 1 to look at, 1 fine")
+    assert [line.split(" (")[0] for line in lines[at + 2 : at + 8]] == [
+        "in need of help",
+        "  a: a-1 crash-loops",
+        "    cost: partitions were not read for 51.2 s, all added up",
+        "    one change: static ids would have spared 3 of 4 rebalances",
+        "",
+        "to look at",
+    ]
+    assert not any(line.startswith("  c: ") for line in lines), "those that are fine only if all are"
+    calm = text(chosen(groups=Some(rows[2:], 1), levels={"fine": 1}))
+    assert "\ngroups: 1 fine\n\nfine\n  c: fine: 1 rolling restart\n" in calm
+
+
+@pytest.mark.parametrize("width", [60, 79, 119, 400])
+def test_it_fits_the_terminal(width: int) -> None:
+    rows = [group("payments-of-a-name " * 4, verdict="it was " * 60, advice="do this " * 40)]
+    lines = text(chosen(groups=Some(rows, 1)), width).splitlines()
+    assert max(map(len, lines)) <= min(width, 160)
+    assert max(map(len, lines)) > min(width, 160) - 12
 
 
 def test_what_was_inferred_is_called_so() -> None:

@@ -54,4 +54,8 @@ def test_of_many_processes_the_last_ones_are_drawn() -> None:
     drawn = picture(story(), shares, START_MS, END_MS)
     assert drawn.count('class="who"') == LANES
     assert "c-4 (10.0.0.1)" not in drawn
-    assert "5 processes are not drawn: those that ended first." in drawn
+    assert "5 more processes are not drawn: those that ended first." in drawn
+    at_once = [share_of(share(1, 0, None, f"c-{at}", [at]), END_MS) for at in range(LANES + 1)]
+    drawn = picture(story(), at_once, START_MS, END_MS)
+    assert f"1 more process is not drawn: there is room for {LANES}." in drawn
+    assert f"c-{LANES} (10.0.0.1)" not in drawn

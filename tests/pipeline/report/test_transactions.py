@@ -57,10 +57,10 @@ def test_the_summary() -> None:
     lines = text(chosen(**told())).splitlines()
     at = lines.index("transactions")
     assert [line.split() for line in lines[at + 1 : at + 4]] == [
-        ["12", "committed", "1", "min", "1", "s", "in", "the", "mean"],
+        ["12", "committed", "1", "min", "1", "s", "on", "average"],
         [
             *("2", "aborted:", "open", "for", "longer", "than", "its", "timeout"),
-            *("1", "min", "1", "s", "in", "the", "mean"),
+            *("1", "min", "1", "s", "on", "average"),
         ],
         ["1", "still", "open"],
     ]
