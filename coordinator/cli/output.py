@@ -8,9 +8,11 @@ import errno
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from io import TextIOWrapper
+from textwrap import wrap
 from typing import TextIO
 from unicodedata import category, east_asian_width
 
@@ -18,12 +20,26 @@ from muster.protocol.printable import shown
 
 _MAYBE = re.compile("[^ -~]+")
 """Text that may have characters that are not printable."""
+_LEAST = 40
 _NOT_WRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def say(text: str, to: TextIO | None = None) -> None:
     """Print one line, `shown`, to stdout or to `to`; at once."""
     print(shown(text), file=to or sys.stdout, flush=True)
+
+
+def say_sentence(text: str) -> None:
+    """Print a sentence to stdout, `shown`; on a terminal in lines that fit."""
+    wide = terminal_width()
+    for line in [shown(text)] if wide is None else wrap(shown(text), wide, subsequent_indent="    "):
+        print(line, flush=True)
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that stdout is; None: it is none, or so narrow that nothing fits."""
+    wide = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    return wide if wide >= _LEAST else None
 
 
 def width(text: str) -> int:

@@ -11,7 +11,7 @@ from muster.protocol.printable import shown
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print rows under their heads; numbers to the right, "-" for what is not there."""
     cells = [[_cell(one) for one in row] for row in rows]
-    widths = [max(width(row[column]) for row in (head, *cells)) for column in range(len(head))]
+    widths = _widths(head, cells)
     right = [any(isinstance(row[column], int) for row in rows) for column in range(len(head))]
     for row in (head, *cells):
         line = "  ".join(
@@ -19,6 +19,15 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
             for cell, wide, is_right in zip(row, widths, right, strict=True)
         )
         say(line.rstrip())
+
+
+def table_width(head: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+    """How many columns of a terminal `print_table` needs."""
+    return sum(_widths(head, [[_cell(one) for one in row] for row in rows])) + 2 * (len(head) - 1)
+
+
+def _widths(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    return [max(width(row[column]) for row in (head, *cells)) for column in range(len(head))]
 
 
 def print_json(value: Mapping[str, object]) -> None:

@@ -42,6 +42,7 @@ DETAILS: Final = (
 def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     """The part of the page about a group."""
     rows = story.rebalances.rows[: detail.rebalances]
+    cost = groups.cost(story.about, chosen.about)
     place, named = anchors.group(story.group), groups.name(story.group)
     title: Content = [
         f"Group {named} ",
@@ -54,9 +55,9 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     return section(
         title,
         tag("p", story.about["verdict"], class_="verdict") if story.about["verdict"] else None,
-        tag("p", tag("b", "Cost: "), cost, class_="cost") if (cost := groups.cost(story.about, chosen.about)) else None,
+        tag("p", tag("b", "Cost: "), cost, class_="cost") if cost else None,
         groups.advice(story.about),
-        _figures(story),
+        _figures(story, trouble=cost is not None),
         _episodes(story, detail),
         _picture(story, chosen, detail),
         [tag("h3", "How it read"), progress] if progress else None,
@@ -67,12 +68,15 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     )
 
 
-def _figures(story: Story) -> Html:
+def _figures(story: Story, *, trouble: bool) -> Html:
+    """`trouble`: what that cost is told already."""
     row = story.about
     told = [
         plural(story.rebalances.total, "rebalance"),
         f"at most {plural(row['members'], 'member')}" if row["members"] else None,
-        f"partitions unread for {to_the_second(row['cost_ms'])} by all of them, added up" if row["cost_ms"] else None,
+        f"partitions unread for {to_the_second(row['cost_ms'])}, all added up"
+        if row["cost_ms"] and not trouble
+        else None,
         f"{plural(row['moved'], 'partition')} moved" if row["moved"] else None,
         f"the longest rebalance took {span(*row['longest'].values())}" if row["longest"] else None,
         f"{number(row['lag'])} records behind at the end" if row["lag"] else None,

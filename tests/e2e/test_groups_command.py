@@ -76,18 +76,18 @@ async def test_a_group_is_listed_described_and_its_offsets_are_told(
 
         described = (await command.later("describe", group)).splitlines()
         assert described[0] == f"group {group}: Stable, 2 members (type classic, protocol type consumer, roundrobin)"
-        assert [row.split()[2:] for row in described[2:4]] == [
+        assert [row.split()[2:] for row in described[-2:]] == [
             ["a", "127.0.0.1", f"{topic}:0,2"],
             ["b", "127.0.0.1", f"{topic}:1,3"],
         ]
         (whole,) = lines(await command.later("describe", group, "--json"))
         if os.environ.get("MUSTER_TEST_SERVER") == "kafka":  # it keeps no events
-            assert (described[4:], whole["verdict"]) == ([], None)
+            assert (len(described), whole["verdict"]) == (4, None)
         else:
             # where metadata came late, a client has joined again: that is told, and is fine
             assert whole["verdict"]["level"] == "fine"
             assert whole["verdict"]["text"].startswith("fine")
-            assert described[4:] == [f"verdict: {whole['verdict']['text']}"]
+            assert described[1:2] == [f"verdict: {whole['verdict']['text']}"]
         owners = {member["client_id"]: member["assignment"] for member in whole["members"]}
         assert (whole["state"], owners) == ("Stable", {"a": {topic: [0, 2]}, "b": {topic: [1, 3]}})
 

@@ -8,8 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
 from muster.coordinator.cli.groups.verdicts import verdict_of
-from muster.coordinator.cli.output import say
-from muster.coordinator.cli.table import print_json, print_table, ranges
+from muster.coordinator.cli.output import say, say_sentence, terminal_width
+from muster.coordinator.cli.table import print_json, print_table, ranges, table_width
+from muster.coordinator.observe.words import short
 from muster.protocol.api import ApiKey
 from muster.protocol.consumer import decode_assignment
 from muster.protocol.errors import ErrorCode
@@ -74,9 +75,7 @@ def describe(cluster: Cluster, group_ids: Sequence[str], *, as_json: bool) -> in
         else:
             if number:
                 say("")
-            _print(found)
-            if judged is not None:
-                say(f"verdict: {judged.text}")
+            print_group(found, None if judged is None else judged.text)
     return status
 
 
@@ -132,27 +131,39 @@ def _assignment(protocol_type: str, data: bytes) -> dict[str, list[int]] | None:
         return None
 
 
-def _print(found: Description) -> None:
+def print_group(found: Description, verdict: str | None) -> None:
+    """Print one group: the verdict before the members; on a terminal in lines that fit, as far as they can."""
     about: list[Any] = [f"type {found.type}", f"protocol type {found.protocol_type}" if found.protocol_type else "",
                         found.protocol, f"epoch {found.epoch}" if found.epoch is not None else ""]  # fmt: skip
     known = ", ".join(one for one in about if one)
     count = len(found.members)
     say(f"group {found.group}: {found.state}, {count} member{'' if count == 1 else 's'} ({known})")
+    if verdict is not None:
+        say_sentence(f"verdict: {verdict}")
     if not found.members:
         return
-    rows: list[tuple[object, ...]] = [
-        (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment))
-        for one in sorted(found.members, key=lambda one: one.member)
-    ]
-    head: tuple[str, ...] = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
-    if found.epoch is not None:
-        head = (*head[:4], "PROTOCOL", "EPOCH", "PARTITIONS", "TARGET")
-        for number, one in enumerate(sorted(found.members, key=lambda one: one.member)):
-            target = SAME if one.target == one.assignment else _partitions(one.target)
-            rows[number] = (*rows[number][:4], one.protocol, one.epoch, rows[number][4], target)
+    head, rows = _members_table(found)
+    wide = terminal_width()
+    if wide is not None and table_width(head, rows) > wide:
+        rows = [(short(str(row[0])), *row[1:]) for row in rows]
     print_table(head, rows)
     for line in what_is_awaited(found):
-        say(line)
+        say_sentence(line)
+
+
+def _members_table(found: Description) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    """Its heads, and a row for each member."""
+    members = sorted(found.members, key=lambda one: one.member)
+    rows: list[tuple[object, ...]] = [
+        (one.member, one.instance, one.client_id, one.host.lstrip("/"), _partitions(one.assignment)) for one in members
+    ]
+    head: tuple[str, ...] = ("MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS")
+    if found.epoch is None:
+        return head, rows
+    for number, one in enumerate(members):
+        target = SAME if one.target == one.assignment else _partitions(one.target)
+        rows[number] = (*rows[number][:4], one.protocol, one.epoch, rows[number][4], target)
+    return (*head[:4], "PROTOCOL", "EPOCH", "PARTITIONS", "TARGET"), rows
 
 
 def what_is_awaited(found: Description) -> list[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster
 from muster.coordinator.cli.events import OF_GROUPS, Events
-from muster.coordinator.cli.output import say
+from muster.coordinator.cli.output import say_sentence
 from muster.coordinator.cli.table import print_json
 from muster.coordinator.clock import read_wall
 from muster.pipeline.episodes.from_events import Told, told
@@ -39,11 +39,11 @@ def print_episodes(cluster: Cluster, group_id: str, *, as_json: bool) -> int:
                  "rebalances": one.rebalances, "cost_ms": one.cost_ms, "confidence": one.confidence}
             )  # fmt: skip
         else:
-            say(describe(one, now_ms))
+            say_sentence(describe(one, now_ms))
     if as_json:
         print_json({"verdict": found.verdict.text, "level": found.verdict.level})
     else:
-        say(f"verdict: {found.verdict.text}")
+        say_sentence(f"verdict: {found.verdict.text}")
     return 0
 
 

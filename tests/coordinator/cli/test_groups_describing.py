@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+from muster.coordinator.cli import output
+from muster.coordinator.cli.groups import describing
 from muster.coordinator.cli.groups.describing import Description, Member, what_is_awaited
 
 Partitions = dict[str, list[int]]
@@ -46,3 +50,35 @@ def test_targets_that_are_not_there_yet() -> None:
 def test_a_classic_group_has_no_targets() -> None:
     classic = Member("a", None, "a", "/127.0.0.1", {"t": [0]})
     assert what_is_awaited(Description("g", "classic", "Stable", "consumer", "range", None, None, [classic])) == []
+
+
+LONG = Description(
+    "g", "classic", "Stable", "consumer", "range", None, None,
+    [Member(f"payments-service-{at}-8b96b554-5e4f-4b04-8a20-47aa651fc3f{at}", None, f"payments-service-{at}",
+            "/10.0.0.1", {"payments": [at]}) for at in range(3)],
+)  # fmt: skip
+VERDICT = "payments-service-2 crash-loops: 23 rebalances, 8.2 s of 6 partitions unread since 18:22; 2 more"
+
+
+def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wide: int | None) -> list[str]:
+    monkeypatch.setattr(describing, "terminal_width", lambda: wide)
+    monkeypatch.setattr(output, "terminal_width", lambda: wide)
+    describing.print_group(LONG, VERDICT)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_verdict_stands_first(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(capsys, monkeypatch, None)
+    assert lines[0].startswith("group g: Stable, 3 members")
+    assert lines[1] == f"verdict: {VERDICT}"
+    assert lines[2].split() == ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"]
+    assert lines[3].startswith("payments-service-0-8b96b554-5e4f-4b04-8a20-47aa651fc3f0 "), "whole ids in a pipe"
+
+
+@pytest.mark.parametrize("wide", [90, 120])
+def test_it_fits_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wide: int) -> None:
+    lines = printed(capsys, monkeypatch, wide)
+    assert max(map(len, lines)) <= wide
+    told = " ".join(" ".join(lines).split())
+    assert f"verdict: {VERDICT} MEMBER" in told
+    assert ("payments-service-0-8b96b554… " in told) == (wide == 90), "ids are cut only where there is no room"
