@@ -34,6 +34,8 @@ from muster.protocol.messages.metadata_records.partition_record import Partition
 
 CLOSED_AT_ONCE: Final = 20
 """Partitions of a deleted topic whose logs are closed and renamed in one step."""
+REMOVED_AT_ONCE: Final = 1_000
+"""Folders of deleted topics that are removed in one turn of the event loop: in memory 1,000 take 4 ms."""
 
 
 class Catalogue:
@@ -82,7 +84,7 @@ class Catalogue:
         self.see_brokers()
         self.dynamic_configs.take_in(self.state)
         self.pending = PendingChanges(
-            lambda: self.state.version, self._when_written, self.state.image, publish, self.logs.remove
+            lambda: self.state.version, self._when_written, self.state.image, publish, self._remove
         )
 
     def see_brokers(self) -> None:
@@ -160,6 +162,12 @@ class Catalogue:
                 yield None
         finally:
             self.pending.changed(topics=True, doomed=doomed)
+
+    def _remove(self, folders: Sequence[str]) -> None:
+        """Take the folders of deleted topics off the disk. What a stop leaves behind goes at the next start."""
+        self.logs.remove(folders[:REMOVED_AT_ONCE])
+        if len(folders) > REMOVED_AT_ONCE:
+            self.clock.call_soon(lambda: self._remove(folders[REMOVED_AT_ONCE:]))
 
     def _when_written(self, callback: Waiter) -> None:
         """Call back when the folders and the records of all changes so far are on the disk. One sync does both."""

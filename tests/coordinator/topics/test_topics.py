@@ -13,6 +13,7 @@ from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.slices import at_once
+from muster.coordinator.topics import catalogue
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.dynamic_configs import CONFIGURED_AT_ONCE
 from muster.coordinator.topics.errors import ApiError
@@ -382,3 +383,21 @@ def test_an_image_has_what_is_there_however_it_came_about() -> None:
     assert image.gone_since(before) == {a: "a"}
     assert image.gone_since(image) == {}
     assert {name: one.partitions for name, one in before.by_name.items()} == {"a": 2, "b": 2, "c": 2}
+
+
+def test_the_folders_of_a_large_topic_are_removed_over_some_turns_of_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """10,000 of them in memory in one turn took 60 ms."""
+    monkeypatch.setattr(catalogue, "REMOVED_AT_ONCE", 4)
+    storage, clock = MemoryStorage(), ManualClock()
+    topics = make_topics(storage, clock)
+    add_topic(topics, "large", 10)
+
+    def left() -> int:
+        return sum(entry.name.startswith("large") for entry in storage.entries(""))
+
+    at_once(topics.deleting(topics.by_name["large"]))
+    assert left() == 6
+    clock.advance(0)
+    assert left() == 0
