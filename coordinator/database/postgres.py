@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import asyncpg
 
@@ -29,6 +29,9 @@ from muster.coordinator.database.store import (
     StoreAway,
     StoreRefused,
 )
+
+UNKNOWN: Final = (asyncpg.FeatureNotSupportedError, asyncpg.SyntaxOrAccessError)
+"""What a database says that does not know a statement."""
 
 T = TypeVar("T")
 
@@ -78,11 +81,16 @@ class PostgresStore:
         self._hinted: tuple[int, Callable[[], object]] | None = None
         self._can_hint = True
         """Whether the database knows NOTIFY, which others that speak its protocol may not."""
+        self._hears = False
+        """Whether a hint was heard on this connection. One that takes LISTEN may do nothing about it."""
+        self._owed: dict[str, None] = {}
+        """Channels of hints that were not given yet, at what was written, or may have been."""
 
     async def close(self) -> None:
         """Hang up."""
         connection, self._connection = self._connection, None
         self._prepared = {}
+        self._hears = False
         if connection is not None:
             connection.terminate()
 
@@ -91,30 +99,48 @@ class PostgresStore:
     def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
         """See `Store`. Heard by LISTEN, said by NOTIFY."""
         self._hinted = node_id, wake
-        self._is_listening = False
+        self._is_listening = self._hears = False
+
+    @property
+    def hears(self) -> bool:
+        """See `Store`."""
+        return self._hears
 
     async def _listen(self, connection: Any) -> None:
-        """Hear the hints of others, on this connection."""
+        """Hear the hints of others, on this connection; the first one is one's own, and is for all that was written
+        before this one listened.
+        """
         self._is_listening = True
         if self._hinted is None or not self._can_hint:
             return
         node_id, wake = self._hinted
+
+        def heard(*_: Any) -> None:
+            self._hears = self._connection is connection
+            wake()
+
+        own = f"muster_{self._cluster_no}_{node_id}"
         try:
             while self._heard:
                 await connection.remove_listener(*self._heard.pop())
-            for channel in (f"muster_{self._cluster_no}", f"muster_{self._cluster_no}_{node_id}"):
-                self._heard.append((channel, lambda *_: wake()))
+            for channel in (f"muster_{self._cluster_no}", own):
+                self._heard.append((channel, heard))
                 await connection.add_listener(*self._heard[-1])
-        except asyncpg.PostgresError:
+        except UNKNOWN:
             self._can_hint = False
+        self._owed[own] = None
 
-    async def _hint(self, connection: Any, *channels: str) -> None:
+    async def _hint(self, connection: Any) -> None:
         """Tell others that there is something; those who do not hear it look by themselves."""
-        if self._can_hint:
+        channels, self._owed = self._owed, {}
+        if channels and self._can_hint:
             try:
                 await connection.execute("SELECT pg_notify(c, '') FROM unnest($1::text[]) AS c", list(channels))
-            except asyncpg.PostgresError:
+            except UNKNOWN:
                 self._can_hint = False
+            except BaseException:
+                self._owed |= channels
+                raise
 
     # -- asking
 
@@ -135,6 +161,7 @@ class PostgresStore:
             self._is_listening, self._heard = False, []
         if not self._is_listening:
             await self._listen(self._connection)
+        await self._hint(self._connection)
         return self._connection
 
     async def _look_up(self, connection: Any) -> None:
@@ -306,9 +333,13 @@ class PostgresStore:
         """See `Store`. What moves nothing is one statement."""
 
         async def write(connection: Any) -> bool:
+            everybody = f"muster_{self._cluster_no}"
+            self._owed[everybody] = None
             is_done = await connection.fetchval(sql.WRITE_METADATA, self._cluster_no, *row) is not None
             if is_done:
-                await self._hint(connection, f"muster_{self._cluster_no}")
+                await self._hint(connection)
+            else:
+                self._owed.pop(everybody, None)
             return is_done
 
         async def move(connection: Any) -> bool:
@@ -321,8 +352,9 @@ class PostgresStore:
                 is_done = is_done and await prepared[sql.IS_DEAD].fetchval(no, node_id, epoch) is not None
             if is_done:
                 await prepared[sql.NEEDING].fetch(no, list(needing), row.next_offset)
+                self._owed[f"muster_{no}"] = None
                 await transaction.commit()
-                await self._hint(connection, f"muster_{no}")
+                await self._hint(connection)
             else:
                 await transaction.rollback()
             return is_done
@@ -393,9 +425,9 @@ class PostgresStore:
                 [mail.kind for _, mail in to],
                 [mail.data for _, mail in to],
             ]
+            self._owed |= {f"muster_{self._cluster_no}_{node_id}": None for node_id, _ in to}
             await connection.execute(sql.SEND, self._cluster_no, *columns)
-            channels = [f"muster_{self._cluster_no}_{node_id}" for node_id in sorted({node_id for node_id, _ in to})]
-            await self._hint(connection, *channels)
+            await self._hint(connection)
 
         await self._ask(ask)
 

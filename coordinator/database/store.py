@@ -164,6 +164,10 @@ class Store(Protocol):
         and not to be relied on.
         """
 
+    @property
+    def hears(self) -> bool:
+        """Whether hints come here: one was heard. What there is no hint at is written by who died just then."""
+
     # -- seats
 
     async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:

@@ -37,6 +37,10 @@ LATEST_MS: Final = 30_000
 T = TypeVar("T")
 
 
+def _nobody() -> None:
+    pass
+
+
 class Tables:
     """What the database has, and does."""
 
@@ -60,6 +64,8 @@ class Tables:
         self.rows_of: dict[tuple[int, int], BatchRow] = {}
         self.is_down = False
         """It answers nobody."""
+        self.hinted: dict[int, Callable[[], object]] = {}
+        """What is called when there is something for a node, by its id."""
 
     # -- seats
 
@@ -107,6 +113,8 @@ class Tables:
             if node_id in seats:
                 seats[node_id] = seats[node_id]._replace(needs=row.next_offset)
         self.log[row.base_offset] = row
+        for hint in self.hinted.values():
+            hint()
         return True
 
     def begin_snapshot(self) -> int:
@@ -153,6 +161,7 @@ class Tables:
             if mail.mail_id not in [one.mail_id for one in box]:
                 box.append(mail)
                 self.sent_ms[node_id, mail.mail_id] = self._world.ms
+            self.hinted.get(node_id, _nobody)()
 
     def mail(self, node_id: int) -> list[Mail]:
         since_ms = self._world.ms - MAIL_COUNTS_MS
@@ -216,8 +225,8 @@ class Tables:
 
 
 class FaultyStore:
-    """The way of one node to the tables. `faults`: how many of a thousand questions go wrong; `is_cut`: nothing gets
-    through from here.
+    """The way of one node to the tables. `faults`: how many of a thousand questions go wrong; `hints`: how many of a
+    thousand hints come; `is_cut`: nothing gets through from here.
     """
 
     def __init__(self, world: World, tables: Tables, run: Run, rng: Random, *, timeout_ms: int) -> None:
@@ -227,6 +236,7 @@ class FaultyStore:
         self._rng = rng
         self._timeout_ms = timeout_ms
         self.faults = 0
+        self.hints = 0
         self.slow_ms = 3
         self.is_cut = False
 
@@ -267,7 +277,16 @@ class FaultyStore:
         return await self._ask(lambda: self._tables.identity)
 
     def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
-        """There are no hints."""
+        def hint() -> None:
+            if self.hints and self._rng.randrange(1000) < self.hints and not (self.is_cut or self._tables.is_down):
+                self._world.later(1 + self._rng.randrange(self.slow_ms), lambda _: self._run(wake))
+
+        self._tables.hinted[node_id] = hint
+
+    @property
+    def hears(self) -> bool:
+        """If any come; as many as are lost are not known to the node."""
+        return self.hints > 0
 
     async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
         return await self._ask(lambda: self._tables.take_seat(holder, address, node_id, lease_ms))

@@ -54,6 +54,10 @@ class TableStore:
     def when_hinted(self, node_id: int, wake: Callable[[], object]) -> None:
         pass
 
+    @property
+    def hears(self) -> bool:
+        return False
+
     async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
         return self.tables.take_seat(holder, address, node_id, lease_ms)
 

@@ -32,6 +32,7 @@ from muster.coordinator.database.store import (
 from muster.simulation.world import World
 from tests.coordinator.database.stores import TableStore, new_cluster, new_name, postgres_store, table_store
 
+QUESTION = Mail("x", 1, 2, b"question")
 LEASE_MS = 60_000
 LOG = LogRow(1, "orders", 0, b"o" * 16, 0)
 
@@ -425,14 +426,70 @@ async def test_who_waits_is_hinted_at_what_others_write(postgres: str) -> None:
     hints: asyncio.Queue[None] = asyncio.Queue()
     store.when_hinted(2, lambda: hints.put_nowait(None))
     assert not await store.mail(2)
+    await hints.get()  # at what there was before
     await other.send([(3, Mail("x", 1, 2, b"for another node"))])
-    await other.send([(2, Mail("x", 1, 2, b"question"))])
+    await other.send([(2, QUESTION)])
     await hints.get()
-    assert [mail.data for mail in await store.mail(2)] == [b"question"]
+    assert await store.mail(2) == [QUESTION]
     for place, needing in ((0, ()), (2, (1,))):
         assert hints.empty()
         assert await other.write_metadata(row(place), needing)
         await hints.get()
+    for one in (store, other):
+        await one.close()
+
+
+async def test_it_is_known_whether_hints_come(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await postgres_store(postgres)
+    hints: asyncio.Queue[None] = asyncio.Queue()
+    store.when_hinted(1, lambda: hints.put_nowait(None))
+    assert not store.hears
+    await store.seats()
+    await hints.get()
+    assert store.hears
+    # what was written between two connections is looked for at once
+    await store.close()
+    assert not store.hears
+    await store.seats()
+    await hints.get()
+    assert store.hears
+    await store.close()
+
+    async def nothing(*_: Any) -> None:
+        """Of a database that takes LISTEN and does nothing."""
+
+    monkeypatch.setattr(asyncpg.Connection, "add_listener", nothing)
+    for _ in range(3):
+        await store.seats()
+    assert not store.hears
+    assert hints.empty()
+    await store.close()
+
+
+async def test_who_waits_is_hinted_at_what_is_there_although_its_writer_did_not_hear_of_it(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = await new_cluster(postgres)
+    store, other = [PostgresStore(postgres, name, timeout_ms=30_000) for _ in range(2)]
+    hints: asyncio.Queue[None] = asyncio.Queue()
+    store.when_hinted(2, lambda: hints.put_nowait(None))
+    await store.seats()
+    await hints.get()
+    hint = PostgresStore._hint
+
+    async def fails(self: PostgresStore, connection: Any) -> None:
+        if self._owed:
+            monkeypatch.setattr(PostgresStore, "_hint", hint)
+            await connection.fetchval("SELECT 1 / 0")
+
+    for write in (other.write_metadata(row(0)), other.write_metadata(row(2), (1,)), other.send([(2, QUESTION)])):
+        monkeypatch.setattr(PostgresStore, "_hint", fails)
+        with pytest.raises(StoreAway, match="DivisionByZeroError"):
+            await write
+        assert hints.empty()
+        await other.seats()
+        await hints.get()
+    assert await store.mail(2) == [QUESTION]
     for one in (store, other):
         await one.close()
 

@@ -77,10 +77,11 @@ class Ledger:
 class ClusterWorld(World):
     """See the module."""
 
-    def __init__(self, seed: int, *, nodes: int = 3, snapshots: bool = True) -> None:
-        """`snapshots`: of the metadata log, and many of them."""
+    def __init__(self, seed: int, *, nodes: int = 3, snapshots: bool = True, hints: bool = True) -> None:
+        """`snapshots`: of the metadata log, and many of them; `hints`: the database gives some nodes hints."""
         super().__init__(Random(seed))
         self.properties = SNAPSHOTS if snapshots else ()
+        self._hints = (0, 0, 500, 1_000) if hints else (0,)
         self.seed = seed
         self.tables = Tables(self)
         self.faults: list[str] = []
@@ -109,8 +110,9 @@ class ClusterWorld(World):
     def _set_faults(self, node: Node) -> None:
         faults = 0 if self.calm else self.rng.choice((0, 10, 50, 200))
         slow_ms = 3 if self.calm else self.rng.choice((3, 30, 1_000, 4_000))
+        hints = self.rng.choice(self._hints)
         for store in (node.store, node.questions):
-            store.faults, store.slow_ms = faults, slow_ms
+            store.faults, store.slow_ms, store.hints = faults, slow_ms, hints
 
     def _open_server(self, node: Node, machine: Machine, membership: Membership, node_id: int) -> ToyServer:
         self.terms += 1
@@ -397,9 +399,9 @@ def final_check(world: ClusterWorld) -> None:
             world.fault(f"the log of {place} is gone")
 
 
-def play(seed: int, for_ms: int = 120_000, *, snapshots: bool = True) -> ClusterWorld:
+def play(seed: int, for_ms: int = 120_000, *, snapshots: bool = True, hints: bool = True) -> ClusterWorld:
     """One history; its `faults` should be empty."""
-    world = ClusterWorld(seed, snapshots=snapshots)
+    world = ClusterWorld(seed, snapshots=snapshots, hints=hints)
     try:
         _play(world, for_ms)
     except AssertionError as error:  # of the tables
