@@ -18,7 +18,7 @@ class ClusterMetrics(MetricsServer):
     """The figures of a node, and who tells them: as long as the process lives, also while it has no seat."""
 
     def __init__(self, clock: Clock, host: str, port: int) -> None:
-        super().__init__(host, port, self._of_both)
+        super().__init__(clock, host, port, self._of_both)
         self._clock = clock
         self._of_server = ServerFigures()
         self.of_cluster = ClusterFigures()

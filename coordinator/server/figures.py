@@ -17,7 +17,7 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe.metrics import COUNTER, GAUGE, Metric, single
 from muster.coordinator.observe.metrics_server import MetricsServer
 from muster.coordinator.server.process import Serve, serve
-from muster.coordinator.server.server import Server
+from muster.coordinator.server.server import THIS_MACHINE, Server
 from muster.coordinator.slices import Job, to_its_end
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.errors import error_name
@@ -142,7 +142,7 @@ class _Beside(MetricsServer):
     """The figures, and who tells them, beside a server."""
 
     def __init__(self, host: str, port: int, figures: ServerFigures, server: Server) -> None:
-        super().__init__(host, port, figures.collect)
+        super().__init__(THIS_MACHINE.clock(), host, port, figures.collect)
         self._figures, self._of = figures, server
 
     async def start(self) -> None:

@@ -8,8 +8,10 @@ from contextlib import suppress
 
 import pytest
 
+from muster.coordinator.clock import ManualClock
 from muster.coordinator.observe.metrics import COUNTER, GAUGE, Metric, single, text
-from muster.coordinator.observe.metrics_server import MOST_CLIENTS, MetricsServer
+from muster.coordinator.observe.metrics_server import MOST_CLIENTS, PATIENCE_MS, MetricsServer
+from tests.support.muster import until
 
 
 def test_the_text() -> None:
@@ -48,8 +50,13 @@ def told() -> Told:
 
 
 @pytest.fixture
-async def server(told: Told) -> AsyncIterator[MetricsServer]:
-    made = MetricsServer("127.0.0.1", 0, told)
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def server(told: Told, clock: ManualClock) -> AsyncIterator[MetricsServer]:
+    made = MetricsServer(clock, "127.0.0.1", 0, told)
     await made.start()
     yield made
     await made.stop()
@@ -57,7 +64,7 @@ async def server(told: Told) -> AsyncIterator[MetricsServer]:
 
 async def exchange(server: MetricsServer, *requests: bytes) -> list[tuple[bytes, bytes]]:
     """Status lines and bodies, by one connection."""
-    reader, writer = await asyncio.open_connection(server.host, server.port)
+    reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
     found = []
     for request in requests:
         writer.write(request + b" HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -84,7 +91,7 @@ async def test_what_is_answered(server: MetricsServer, told: Told) -> None:
 
 async def test_what_is_no_request_ends_the_connection(server: MetricsServer) -> None:
     for sent in (b"\x00\x01\x02 hello\r\n\r\n", b"GET /metrics HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 200_000):
-        reader, writer = await asyncio.open_connection(server.host, server.port)
+        reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
         writer.write(sent)
         with suppress(ConnectionResetError):  # more was on its way
             assert await reader.read() == b""
@@ -92,20 +99,21 @@ async def test_what_is_no_request_ends_the_connection(server: MetricsServer) -> 
     assert (await exchange(server, b"GET /metrics"))[0][0] == b"200"
 
 
-async def test_of_very_many_at_a_time_some_are_hung_up_on(server: MetricsServer) -> None:
-    held = [await asyncio.open_connection(server.host, server.port) for _ in range(MOST_CLIENTS)]
-    for reader, writer in held:
-        writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert await reader.readuntil(b"muster_up 1\n")
-    reader, more = await asyncio.open_connection(server.host, server.port)
-    assert await reader.read() == b""
-    more.close()
-    for _, writer in held:
+async def test_clients_that_ask_nothing_keep_nobody_out_for_long(server: MetricsServer, clock: ManualClock) -> None:
+    silent = [await asyncio.open_connection(server.http.host, server.http.port) for _ in range(MOST_CLIENTS)]
+    await until(lambda: server.http.clients == MOST_CLIENTS)
+    assert await exchange(server, b"GET /metrics") == [(b"503", b"20 connections are open already\n")]
+    clock.advance(PATIENCE_MS)
+    for reader, writer in silent:
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
         writer.close()
+    await until(lambda: server.http.clients == 0)
+    assert (await exchange(server, b"GET /metrics"))[0][0] == b"200"
 
 
 async def test_a_stop_hangs_up(server: MetricsServer) -> None:
-    reader, writer = await asyncio.open_connection(server.host, server.port)
+    reader, writer = await asyncio.open_connection(server.http.host, server.http.port)
     writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
     await reader.readuntil(b"muster_up 1\n")
     await server.stop()
@@ -113,4 +121,4 @@ async def test_a_stop_hangs_up(server: MetricsServer) -> None:
     assert await reader.read() == b""
     writer.close()
     with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection(server.host, server.port)
+        await asyncio.open_connection(server.http.host, server.http.port)

@@ -77,7 +77,7 @@ class ControlClient:
         """The status and the answer, as they come."""
 
         def exchange() -> tuple[int, Any]:
-            connection = HTTPConnection(self.control.host, self.control.port, timeout=30)
+            connection = HTTPConnection(self.control.http.host, self.control.http.port, timeout=30)
             data = body if isinstance(body, bytes) else None if body is None else json.dumps(body)
             connection.request(method, path, data, {**self.headers, **headers})
             response = connection.getresponse()

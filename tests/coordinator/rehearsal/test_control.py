@@ -264,18 +264,18 @@ async def test_bodies_that_are_hostile() -> None:
 async def test_whoever_hangs_up_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.coordinator.rehearsal.http.server.MOST_CONNECTIONS", 2)
     async with controlled() as (control, found):
-        at = control.control.host, control.control.port
+        at = control.control.http.host, control.control.http.port
         body = b'{"members": 1, "timeout_ms": 2147483647}'
         head = b"POST /v1/groups/g/wait-stable HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
         waiting = [await asyncio.open_connection(*at) for _ in range(2)]
         for _, writer in waiting:
             writer.write(head + body)
-        await until(lambda: len(control.control._clients) == 2)
+        await until(lambda: control.control.http.clients == 2)
         assert (await control.refused("GET", "/v1/time"))["code"] == "busy"
         for _, writer in waiting:
             writer.close()
             await writer.wait_closed()
-        await until(lambda: not control.control._clients)
+        await until(lambda: not control.control.http.clients)
         assert (await control.send("GET", "/v1/time"))[0] == 200
         # who asks twice at once is answered twice, in order
         reader, writer = await asyncio.open_connection(*at)
@@ -292,7 +292,7 @@ async def test_whoever_hangs_up_waits_no_more(monkeypatch: pytest.MonkeyPatch) -
 async def test_who_is_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.coordinator.rehearsal.http.server.PATIENCE_MS", 50)
     async with controlled() as (control, _):
-        reader, writer = await asyncio.open_connection(control.control.host, control.control.port)
+        reader, writer = await asyncio.open_connection(control.control.http.host, control.control.http.port)
         writer.write(b"POST /v1/faults HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         with suppress(ConnectionError):
             assert await reader.read() == b""
@@ -303,7 +303,9 @@ async def test_who_is_slow_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> Non
 
 async def test_a_connection_is_used_again_and_rubbish_ends_it() -> None:
     async with controlled() as (control, _):
-        reader, writer = await asyncio.open_connection(control.control.host, control.control.port)
+        reader, writer = await asyncio.open_connection(control.control.http.host, control.control.http.port)
+        writer.write(b"HEAD /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 405")
         for _ in range(2):
             writer.write(b"GET /v1/server HTTP/1.1\r\nHost: localhost\r\n\r\n")
             head = await reader.readuntil(b"\r\n\r\n")
@@ -320,7 +322,7 @@ async def test_a_stop_ends_those_who_wait() -> None:
         waiting = asyncio.ensure_future(
             control.send("POST", "/v1/groups/g/wait-stable", {"members": 1, "timeout_ms": 60_000})
         )
-        await until(lambda: bool(control.control._clients))
+        await until(lambda: bool(control.control.http.clients))
         await control.control.stop()
         with pytest.raises(ConnectionError):
             await waiting
