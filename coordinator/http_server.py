@@ -103,7 +103,7 @@ class HttpServer:
         except (OSError, h11.ProtocolError):
             pass  # it has gone, or speaks something else
         except asyncio.CancelledError:
-            pass  # the server stops
+            writer.transport.abort()  # the server stops
         finally:
             self._clients.discard(task)
             client.close()
@@ -135,6 +135,8 @@ class _Client:
         self._limits = limits
         self._reader = reader
         self._writer = writer
+        # an answer has left when all of it has: what is left to send when it is closed would wait without a limit
+        writer.transport.set_write_buffer_limits(high=0)
         self._http = h11.Connection(h11.SERVER)
         self._is_head = False
         self._reading: asyncio.Task[bytes] | None = None

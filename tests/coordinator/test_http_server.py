@@ -71,7 +71,7 @@ class Client:
     async def ended(self) -> bool:
         with suppress(ConnectionError):
             assert await self.reader.read() == b""
-        self.writer.close()
+        self.writer.transport.abort()  # whatever it had still to send
         return True
 
 

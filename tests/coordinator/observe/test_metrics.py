@@ -95,7 +95,7 @@ async def test_what_is_no_request_ends_the_connection(server: MetricsServer) -> 
         writer.write(sent)
         with suppress(ConnectionResetError):  # more was on its way
             assert await reader.read() == b""
-        writer.close()
+        writer.transport.abort()
     assert (await exchange(server, b"GET /metrics"))[0][0] == b"200"
 
 
