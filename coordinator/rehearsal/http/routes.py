@@ -6,63 +6,64 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from muster.coordinator.rehearsal.http import verbs
+from muster.coordinator.rehearsal.http import fault_verbs, group_verbs, server_verbs, time_verbs, topic_verbs
 from muster.coordinator.rehearsal.http.failures import Failure
+from muster.coordinator.rehearsal.http.verb import Verb, contract
 
-OPERATIONS: Final[Mapping[str, verbs.Verb]] = {
-    "describe": verbs.describe,
-    "server": verbs.server,
-    "listTopics": verbs.list_topics,
-    "createTopic": verbs.create_topic,
-    "topic": verbs.topic,
-    "deleteTopic": verbs.delete_topic,
-    "growTopic": verbs.grow_topic,
-    "produce": verbs.produce,
-    "records": verbs.records,
-    "listGroups": verbs.list_groups,
-    "group": verbs.group,
-    "offsets": verbs.offsets,
-    "history": verbs.history,
-    "waitStable": verbs.wait_stable,
-    "waitConsumed": verbs.wait_consumed,
-    "rebalance": verbs.rebalance,
-    "expireMember": verbs.expire,
-    "removeMember": verbs.remove,
-    "resetOffsets": verbs.reset_offsets,
-    "holdJoins": verbs.hold_joins,
-    "releaseJoins": verbs.release_joins,
-    "listFaults": verbs.list_faults,
-    "addFault": verbs.add_fault,
-    "clearFaults": verbs.clear_faults,
-    "fault": verbs.fault,
-    "removeFault": verbs.remove_fault,
-    "releaseFault": verbs.release_fault,
-    "faultLog": verbs.fault_log,
-    "scenarios": verbs.scenarios,
-    "startScenario": verbs.start_scenario,
-    "scenario": verbs.scenario,
-    "endScenario": verbs.end_scenario,
-    "time": verbs.time,
-    "freeze": verbs.freeze,
-    "advance": verbs.advance,
-    "runUntil": verbs.run_until,
-    "thaw": verbs.thaw,
-    "listNodes": verbs.list_nodes,
-    "stopNode": verbs.on_node("stop"),
-    "killNode": verbs.on_node("kill"),
-    "pauseNode": verbs.on_node("pause"),
-    "resumeNode": verbs.on_node("resume"),
-    "returnNode": verbs.on_node("return_"),
+OPERATIONS: Final[Mapping[str, Verb]] = {
+    "describe": server_verbs.describe,
+    "server": server_verbs.server,
+    "listTopics": topic_verbs.list_topics,
+    "createTopic": topic_verbs.create_topic,
+    "topic": topic_verbs.topic,
+    "deleteTopic": topic_verbs.delete_topic,
+    "growTopic": topic_verbs.grow_topic,
+    "produce": topic_verbs.produce,
+    "records": topic_verbs.records,
+    "listGroups": group_verbs.list_groups,
+    "group": group_verbs.group,
+    "offsets": group_verbs.offsets,
+    "history": group_verbs.history,
+    "waitStable": group_verbs.wait_stable,
+    "waitConsumed": group_verbs.wait_consumed,
+    "rebalance": group_verbs.rebalance,
+    "expireMember": group_verbs.expire,
+    "removeMember": group_verbs.remove,
+    "resetOffsets": group_verbs.reset_offsets,
+    "holdJoins": group_verbs.hold_joins,
+    "releaseJoins": group_verbs.release_joins,
+    "listFaults": fault_verbs.list_faults,
+    "addFault": fault_verbs.add_fault,
+    "clearFaults": fault_verbs.clear_faults,
+    "fault": fault_verbs.fault,
+    "removeFault": fault_verbs.remove_fault,
+    "releaseFault": fault_verbs.release_fault,
+    "faultLog": fault_verbs.fault_log,
+    "scenarios": fault_verbs.scenarios,
+    "startScenario": fault_verbs.start_scenario,
+    "scenario": fault_verbs.scenario,
+    "endScenario": fault_verbs.end_scenario,
+    "time": time_verbs.time,
+    "freeze": time_verbs.freeze,
+    "advance": time_verbs.advance,
+    "runUntil": time_verbs.run_until,
+    "thaw": time_verbs.thaw,
+    "listNodes": server_verbs.list_nodes,
+    "stopNode": server_verbs.on_node("stop"),
+    "killNode": server_verbs.on_node("kill"),
+    "pauseNode": server_verbs.on_node("pause"),
+    "resumeNode": server_verbs.on_node("resume"),
+    "returnNode": server_verbs.on_node("return_"),
 }
 """By the contract's operationId."""
 
 
-def find(method: str, path: str) -> tuple[verbs.Verb, dict[str, str]]:
+def find(method: str, path: str) -> tuple[Verb, dict[str, str]]:
     """The verb, and what the path names. Raises Failure."""
     parts = path.split("/")
     found: dict[str, dict[str, str]] = {}
     operations: dict[str, str] = {}
-    for template, methods in verbs.contract()["paths"].items():
+    for template, methods in contract()["paths"].items():
         named = _match(template.split("/"), parts)
         # a path without names goes before one with them
         if named is not None and (not found or len(named) < min(map(len, found.values()))):

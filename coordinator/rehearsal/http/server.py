@@ -22,7 +22,7 @@ from muster.coordinator.rehearsal.http import shown
 from muster.coordinator.rehearsal.http.body import Fields
 from muster.coordinator.rehearsal.http.failures import Failure
 from muster.coordinator.rehearsal.http.routes import find
-from muster.coordinator.rehearsal.http.verbs import Asked
+from muster.coordinator.rehearsal.http.verb import VerbCall
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
 from muster.coordinator.rehearsal.virtual_time import RanInVain
 from muster.coordinator.server import THIS_MACHINE
@@ -102,7 +102,7 @@ class ControlServer:
             raise Failure("bad-request", f"the body is no JSON: {error}") from error
         except RecursionError:
             raise Failure("bad-request", "the body is JSON that is nested too deep") from None
-        answer = verb(self._rehearsal, Asked(named, dict(parse_qsl(target.query)), fields))
+        answer = verb(self._rehearsal, VerbCall(named, dict(parse_qsl(target.query)), fields))
         return await answer if inspect.isawaitable(answer) else answer
 
     def _admit(self, headers: Mapping[bytes, bytes]) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from muster.coordinator.rehearsal.http.failures import STATUSES
 from muster.coordinator.rehearsal.http.routes import OPERATIONS
 from muster.coordinator.rehearsal.http.server import ControlServer
-from muster.coordinator.rehearsal.http.verbs import contract
+from muster.coordinator.rehearsal.http.verb import contract
 
 
 def check(value: Any, schema: dict[str, Any], where: str = "answer") -> None:

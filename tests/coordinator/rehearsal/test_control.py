@@ -12,7 +12,7 @@ import pytest
 
 from muster.coordinator.rehearsal.http.routes import OPERATIONS
 from muster.coordinator.rehearsal.http.server import MOST_BYTES, ControlServer
-from muster.coordinator.rehearsal.http.verbs import contract
+from muster.coordinator.rehearsal.http.verb import contract
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
 from muster.coordinator.rehearsal.topics import NewRecord
 from tests.coordinator.rehearsal.controls import ControlClient

@@ -14,7 +14,7 @@ from muster.coordinator.rehearsal.faults.matching import Match
 from muster.coordinator.rehearsal.faults.older_broker import OlderBroker
 from muster.coordinator.rehearsal.faults.rule import Rule
 from muster.coordinator.rehearsal.faults.when import When, every, on_call, times, with_probability
-from muster.coordinator.rehearsal.http.verbs import contract
+from muster.coordinator.rehearsal.http.verb import contract
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
 from tests.coordinator.rehearsal.server import rehearsing
 from tests.coordinator.rehearsal.test_control import controlled

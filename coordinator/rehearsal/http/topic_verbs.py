@@ -1,0 +1,104 @@
+"""The verbs of the control about topics and their records. Knows no socket."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+from muster.coordinator.rehearsal import expected
+from muster.coordinator.rehearsal.http import shown
+from muster.coordinator.rehearsal.http.body import Fields, query_number
+from muster.coordinator.rehearsal.http.failures import Failure
+from muster.coordinator.rehearsal.http.verb import DONE, Answer, VerbCall
+from muster.coordinator.rehearsal.rehearsal import Rehearsal
+from muster.coordinator.rehearsal.topics import NewRecord
+
+MOST_PRODUCED: Final = 5_000
+"""Records of one request."""
+MOST_READ: Final = 1_000
+"""Records of one answer."""
+MOST_READ_BYTES: Final = 1024 * 1024
+"""Bytes of their keys and values; at least one record is told."""
+
+
+def list_topics(rehearsal: Rehearsal, _: VerbCall) -> Answer:
+    """All topics."""
+    return {"topics": [shown.topic(rehearsal, name) for name in rehearsal.topics.names()]}
+
+
+def topic(rehearsal: Rehearsal, call: VerbCall) -> Answer:
+    """One topic."""
+    return shown.topic(rehearsal, call.path["topic"])
+
+
+async def create_topic(rehearsal: Rehearsal, call: VerbCall) -> Answer:
+    """Make a topic."""
+    name, partitions = call.body.need("name", str), call.body.number("partitions", least=1)
+    configs = call.body.take("configs", dict, {})
+    call.body.end()
+    await rehearsal.topics.create(name, partitions, configs)
+    return shown.topic(rehearsal, name)
+
+
+async def grow_topic(rehearsal: Rehearsal, call: VerbCall) -> Answer:
+    """Have more partitions."""
+    partitions = call.body.need("partitions", int)
+    call.body.end()
+    await rehearsal.topics.grow(call.path["topic"], partitions)
+    return shown.topic(rehearsal, call.path["topic"])
+
+
+async def delete_topic(rehearsal: Rehearsal, call: VerbCall) -> Answer:
+    """Delete a topic."""
+    await rehearsal.topics.delete(call.path["topic"])
+    return DONE
+
+
+async def produce(rehearsal: Rehearsal, call: VerbCall) -> Answer:
+    """Append records."""
+    given = call.body.need("records", list)
+    if len(given) > MOST_PRODUCED:
+        raise Failure("bad-request", f"there are {len(given)} records; at most {MOST_PRODUCED} were expected")
+    rows = [_new_record(Fields(row)) for row in given]
+    call.body.end()
+    places = await rehearsal.topics.produce(call.path["topic"], rows)
+    return {"records": [{"partition": partition, "offset": offset} for partition, offset in places]}
+
+
+def _new_record(row: Fields) -> NewRecord:
+    headers = row.take("headers", dict, {})
+    made = NewRecord(
+        _bytes(row, "value"),
+        _bytes(row, "key"),
+        row.number("partition"),
+        tuple((name, expected.content(f"header {name}", value)) for name, value in headers.items()),
+        row.number("timestamp_ms"),
+    )
+    row.end()
+    return made
+
+
+def _bytes(row: Fields, name: str) -> bytes | None:
+    text, encoded = row.take(name, str), row.take(f"{name}_base64", str)
+    if encoded is None:
+        return None if text is None else str(text).encode()
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except binascii.Error as error:
+        raise Failure("bad-request", f"{name}_base64 is no base64: {error}") from error
+
+
+def records(rehearsal: Rehearsal, call: VerbCall) -> Answer:
+    """Records of a partition."""
+    name, query = call.path["topic"], call.query
+    partition = query_number(query, "partition", 0)
+    since, most = query_number(query, "offset", 0), query_number(query, "limit", 100)
+    found = rehearsal.topics.records(name, partition, since=since, most=min(most, MOST_READ))
+    left = MOST_READ_BYTES
+    for number, one in enumerate(found):
+        left -= len(one.value or b"") + len(one.key or b"")
+        if left < 0 and number:
+            del found[number:]
+            break
+    return {"records": list(map(shown.record, found)), "end_offset": rehearsal.topics.end_offsets(name)[partition]}
