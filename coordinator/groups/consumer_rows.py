@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from types import NoneType
 from typing import Any, Final
 
-from muster.coordinator.groups import migration
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.common.state import Replay
 from muster.coordinator.groups.common.step import Step
@@ -30,6 +29,8 @@ from muster.coordinator.groups.consumer.commands import (
 )
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.foreign import ForeignGroup
+from muster.coordinator.groups.migration import downgrade, upgrade
+from muster.coordinator.groups.migration.reading import NOTHING_READ
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
@@ -50,13 +51,13 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 def upgrade_prepared(step: Step, told: UpgradePrepared) -> None:
     """A large classic group was read: the heartbeat that upgrades it is answered, by what the group is by now."""
     command = told.command
-    command.prepared = told.prepared or migration.NOTHING_READ
+    command.prepared = told.prepared or NOTHING_READ
     request: Any = command.request
     handle(step, command, request)
 
 
 ROWS: Final[Mapping[str, Mapping[Any, Callable[..., Any]]]] = {
-    "JoinGroup": {ConsumerGroup: migration.join_consumer_group},
+    "JoinGroup": {ConsumerGroup: downgrade.join_consumer_group},
     "SyncGroup": {ConsumerGroup: classic_members.sync},
     "LeaveGroup": {ConsumerGroup: classic_members.leave_group},
     "Heartbeat": {ConsumerGroup: classic_members.beat},
@@ -78,7 +79,7 @@ ROWS: Final[Mapping[str, Mapping[Any, Callable[..., Any]]]] = {
 """By the name of the table in `dispatch`."""
 
 CONSUMER_HEARTBEATS: Final[Mapping[type, Callable[[Step, Any, Any, Any], None]]] = {
-    ClassicGroup: migration.heartbeat_to_classic_group,
+    ClassicGroup: upgrade.heartbeat_to_classic_group,
     ConsumerGroup: heartbeat.handle,
     ForeignGroup: heartbeat.handle,
     NoneType: heartbeat.handle,

@@ -55,12 +55,12 @@ MOST_AT_ONCE: Final = 500
 
 
 class _Downgrade:
-    """`migration.DOWNGRADE`, imported when it is needed: it knows consumer groups."""
+    """`migration.downgrade.DOWNGRADE`, imported when it is needed: it knows consumer groups."""
 
     __slots__ = ()
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module("muster.coordinator.groups.migration").DOWNGRADE, name)
+        return getattr(import_module("muster.coordinator.groups.migration.downgrade").DOWNGRADE, name)
 
 
 class GroupCore:
