@@ -17,29 +17,26 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.api.records.led_here import led_here
+from muster.coordinator.api.records.produce_answers import NO_OFFSET, WITHOUT_START, fail, refused, with_leaders
 from muster.coordinator.api.version_rules import (
     produce_adds_partitions,
     produce_allows_zstd,
     produce_by_topic_id,
     produce_knows_abortable,
-    produce_tells_leader,
 )
 from muster.coordinator.core.interface import Producer
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
-from muster.coordinator.log.errors import MoreThanAllowed, ProducerError
+from muster.coordinator.log.errors import MoreThanAllowed
 from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.log.records.compression import LITTLE, Allowed, Unpacking
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Apart, Job, Later
-from muster.coordinator.topics.errors import ApiError, InvalidRecords
+from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
 from muster.coordinator.topics.validation import Batch, Checked, is_little
 from muster.protocol.errors import ErrorCode, error_name
 from muster.protocol.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -47,18 +44,6 @@ from muster.protocol.messages.produce import (
     TopicProduceResponse,
 )
 
-NO_OFFSET = -1
-WITHOUT_START = frozenset(
-    (
-        ErrorCode.INVALID_REQUIRED_ACKS,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    )
-)
-"""Refusals of an append beside which Kafka does not say where the log starts (ReplicaManager.appendRecordsToLeader)."""
 _VERIFICATION = "muster.coordinator.api.transactions.verification"
 """Imported with the first batch of a transaction."""
 ROWS_AT_ONCE = 50
@@ -174,7 +159,7 @@ class _Produce:
         """Nothing is appended; every partition hears the same."""
         for topic in request.topic_data:
             for row in topic.partition_data:
-                self._answers(topic)[row.index] = _refused(row.index, refusal)
+                self._answers(topic)[row.index] = refused(row.index, refusal)
                 yield None
 
     def look_at(
@@ -200,7 +185,7 @@ class _Produce:
                     found = _with_partition(topic, row.index)
                     header = only_batch(row.records or b"", first, allow_zstd=allow_zstd)
                 except (ApiError, LogError) as error:
-                    answers[row.index] = _refused(row.index, error)
+                    answers[row.index] = refused(row.index, error)
                     continue
                 answer = PartitionProduceResponse(row.index)
                 if row.index not in answers or not answers[row.index].error_code:
@@ -348,29 +333,6 @@ class _Produce:
         return topic_id.hex() if topic is None else topic.name
 
 
-def with_leaders(node: Node, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
-    """The answer, which says where the leaders are of partitions that this node does not lead (KIP-951)."""
-    if not produce_tells_leader(context.api_version):
-        return response
-    moved_to = set[int]()
-    for topic in response.responses:
-        for row in topic.partition_responses:
-            if row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                found = node.topics.by_id.get(topic.topic_id) or node.topics.by_name.get(topic.name)
-                leaders = () if found is None else node.cluster.leaders[found.name]
-                if row.index < len(leaders):
-                    leader = leaders[row.index]
-                    row.current_leader = LeaderIdAndEpoch(leader.broker_id, leader.epoch)
-                    moved_to.add(leader.broker_id)
-    if moved_to:
-        response.node_endpoints = [
-            NodeEndpoint(broker.broker_id, host, port, broker.rack)
-            for broker, (host, port) in node.cluster.reachable(context)
-            if broker.broker_id in moved_to
-        ]
-    return response
-
-
 def _with_partition(topic: Topic | int, index: int) -> Topic:
     """The topic that was found, if it has the partition. Raises `ApiError`."""
     if isinstance(topic, int):
@@ -399,21 +361,3 @@ def _little(check: Callable[[Allowed], Checked], batch: Batch, header: BatchHead
         if here is most:
             raise
         return None
-
-
-def _refused(index: int, error: ApiError | LogError) -> PartitionProduceResponse:
-    answer = PartitionProduceResponse(index)
-    fail(answer, error)
-    return answer
-
-
-def fail(answer: PartitionProduceResponse, error: ApiError | LogError) -> None:
-    """Say in the answer for a partition why nothing was appended."""
-    answer.error_code = error.error_code
-    if isinstance(error, ProducerError):
-        answer.error_message = None  # as on Kafka, which says no more than the code
-    else:
-        answer.error_message = error.message if isinstance(error, ApiError) else str(error)
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = NO_OFFSET
-    if isinstance(error, InvalidRecords):
-        answer.record_errors = [BatchIndexAndErrorMessage(at, message) for at, message in error.record_errors]

@@ -7,7 +7,8 @@ from functools import cache
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.records.led_here import led_here
-from muster.coordinator.api.records.produce import ACKS_ALL, WITHOUT_START, fail, produce, with_leaders
+from muster.coordinator.api.records.produce import ACKS_ALL, produce
+from muster.coordinator.api.records.produce_answers import WITHOUT_START, fail, with_leaders
 from muster.coordinator.api.transactions.verification import Knows, as_produce_error, heard, question
 from muster.coordinator.api.version_rules import (
     produce_adds_partitions,

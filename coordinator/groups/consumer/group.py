@@ -18,21 +18,9 @@ from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import kafka_order, states
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, epochs_of
+from muster.coordinator.groups.consumer.record_keys import record_keys
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
-from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-)
-from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
-from muster.protocol.messages.group_records.consumer_group_metadata import ConsumerGroupMetadataKey
-from muster.protocol.messages.group_records.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
-from muster.protocol.messages.group_records.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
-from muster.protocol.messages.group_records.consumer_group_target_assignment_member import (
-    ConsumerGroupTargetAssignmentMemberKey,
-)
-from muster.protocol.messages.group_records.consumer_group_target_assignment_metadata import (
-    ConsumerGroupTargetAssignmentMetadataKey,
-)
 
 CONSUMER: Final = "consumer"
 FIRST_EPOCH: Final = 1
@@ -272,16 +260,8 @@ class ConsumerGroup:
         """See `Group`: in the order in which Kafka deletes them, so that a replay of a part is consistent. `members`:
         their ids in another order.
         """
-        group_id, ids = self.group_id, list(self.member_ids() if members is None else members)
-        keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in ids]
-        keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in ids]
-        keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
-        keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in ids]
-        patterns = kafka_order.timeline(self.resolved, kafka_order.slots_for(len(self.resolved)))
-        keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in patterns]
-        # also when it is not there, as Kafka does
-        keys += [ConsumerGroupPartitionMetadataKey(group_id), ConsumerGroupMetadataKey(group_id)]
-        return keys
+        ids = list(self.member_ids() if members is None else members)
+        return record_keys(self.group_id, ids, self.resolved)
 
     # ---- checks
 
