@@ -17,6 +17,8 @@ TICKS: Final = 8
 _ROUND: Final = (1, 2, 5, 10)
 _EDGE: Final = 4
 """Percent from the edges within which a text in the middle of its tick would stick out."""
+LETTERS: Final = 8.4
+"""So many have room in one of the parts into which the ticks cut a picture, also in the narrowest one."""
 _THOUSANDS: Final = ("", " k", " M", " bn", " tn")
 
 
@@ -41,12 +43,27 @@ class Times:
         step = next((one for one in _TIMES if span / one <= most), -(-span // most // DAY) * DAY)
         first = -(-self.begin_ms // step) * step
         places = list(range(first, self.end_ms + 1, step)) or [self.begin_ms]
-        return [(self.percent(one), _clock(one, step)) for one in places]
+        return _apart([(self.percent(one), _clock(one, step)) for one in places], 100 / most)
 
     def row(self, most: int = TICKS) -> Html:
         """The ticks below a picture."""
         told = (tag("span", text, style=f"left:{at:.2f}%", class_=_side(at)) for at, text in self.ticks(most))
         return tag("div", told, class_="ticks", aria_hidden="true")
+
+
+def _apart(ticks: list[tuple[float, str]], part: float) -> list[tuple[float, str]]:
+    """Without those at the edges that would touch their neighbours: their texts are beside their places. LETTERS have
+    room in a `part` (percent) of the picture.
+    """
+    if len(ticks) > 1 and _side(ticks[0][0]) and _touch(ticks[0], ticks[1], part):
+        ticks = ticks[1:]
+    if len(ticks) > 1 and _side(ticks[-1][0]) and _touch(ticks[-1], ticks[-2], part):
+        ticks = ticks[:-1]
+    return ticks
+
+
+def _touch(edge: tuple[float, str], other: tuple[float, str], part: float) -> bool:
+    return len(edge[1]) + len(other[1]) * (1 if _side(other[0]) else 0.5) > abs(edge[0] - other[0]) / part * LETTERS
 
 
 def _side(at: float) -> str | None:

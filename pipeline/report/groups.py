@@ -93,7 +93,7 @@ def advice(row: Row) -> Html | None:
 
 _COLUMNS: Final = (
     Column("group", is_head=True), Column("needs help?"), Column("what happened"), Column("rebalances", True),
-    Column("unread", True), Column("flapping", True), Column("behind", True),
+    Column("cost", True), Column("flapping", True), Column("behind", True),
 )  # fmt: skip
 
 
@@ -107,7 +107,7 @@ def about() -> Html:
     """What its columns mean."""
     told = (
         "Worst first: who had trouble for the longest time. Forming, restarts, scaling and stops on purpose are none. "
-        "Unread: how long partitions had nobody to read them, all added up. "
+        "Cost: how long trouble kept partitions from being read, all added up; all: what all its rebalances cost. "
         "Flapping: 0 (calm) to 100. Behind: records not yet committed at the end."
     )
     return tag("p", told, class_="dim")
@@ -131,6 +131,7 @@ def index(chosen: Chosen, pages: Pages) -> Html | None:
 
 def _line(row: Row, pages: Pages, progress: Mapping[str, Sequence[Row]]) -> Line:
     level = row["level"]
+    trouble_ms, all_ms = row["trouble_ms"], row["cost_ms"] or 0
     catching = catching_up(progress.get(row["group"], ()), row["lag"])
     behind: Content = [number(row["lag"]), tag("small", catching) if catching else None]
     cells = (
@@ -138,10 +139,13 @@ def _line(row: Row, pages: Pages, progress: Mapping[str, Sequence[Row]]) -> Line
         badge(level),
         row["verdict"] or "",
         number(row["rebalances"]),
-        to_the_second(row["cost_ms"]),
+        [
+            to_the_second(trouble_ms),
+            tag("small", f"all: {to_the_second(all_ms)}") if all_ms - (trouble_ms or 0) >= SECOND else None,
+        ],
         number(row["score"]),
         behind,
     )
     rank = LEVELS.index(level) if level in LEVELS else len(LEVELS)
-    values = (None, rank, None, row["rebalances"], row["cost_ms"], row["score"], row["lag"])
+    values = (None, rank, None, row["rebalances"], trouble_ms, row["score"], row["lag"])
     return Line(cells, values=values)

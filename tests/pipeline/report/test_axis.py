@@ -44,13 +44,14 @@ def test_ticks_do_not_touch_each_other(shift_ms: int, span_ms: int, most: int) -
     for (left, one), (right, other) in pairwise(ticks):
         # a text at the edge begins or ends there
         room = len(one) * DIGIT_PX * (1 if left < 4 else 0.5) + len(other) * DIGIT_PX * (1 if right > 96 else 0.5)
-        assert (right - left) * scale >= room or (left < 4 or right > 96)
+        assert (right - left) * scale >= room
 
 
 def test_what_ticks_say() -> None:
     day = START_MS // DAY * DAY
     assert [text for _, text in Times(day, day + DAY).ticks()][:3] == ["06-15", "03:00", "06:00"]
-    assert [text for _, text in Times(day + HOUR, day + HOUR + 3 * MINUTE).ticks()][1] == "01:00:30"
+    # 01:00:00 would stand beside its place, and touch this one
+    assert next(text for _, text in Times(day + HOUR, day + HOUR + 3 * MINUTE).ticks()) == "01:00:30"
     assert Times(5, 5).percent(5) == 0
 
 

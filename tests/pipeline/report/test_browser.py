@@ -62,6 +62,8 @@ addEventListener('load', () => {
     loaded: performance.getEntriesByType('resource').length,
     lanes: document.querySelectorAll('.stack .row').length,
     columns: [...document.querySelectorAll('.chart rect')].filter(e => e.getBoundingClientRect().height > 3).length,
+    labels: [...document.querySelectorAll('td[data-l]')].filter(e => e.checkVisibility() &&
+      getComputedStyle(e, '::before').whiteSpace === 'nowrap').length,
     marks: [...document.querySelectorAll('.marks a')].filter(e => e.checkVisibility())
       .map(e => e.textContent + getComputedStyle(e).backgroundColor),
     hidden: covered('.marks a'), ticks: covered('.ticks span'), scales: covered('.scale span'),
@@ -116,6 +118,7 @@ def test_the_page_on_a_screen(tmp_path: Path, width: int, height: int, is_phone:
     assert found["lanes"] == 3
     assert found["columns"] == 1, "a first formation is not drawn"
     assert found["lines"] == 3
+    assert not is_phone or found["labels"] == 0, "names of columns run into what stands beside them"
     assert len(set(found["marks"])) == len(found["marks"]) == (3 if width == 1_440 else 2), "letters and colours"
     assert [found["hidden"], found["ticks"], found["scales"]] == [[], [], []], "texts that hide each other"
     # payments-1: eight hours of a day, one, fifteen

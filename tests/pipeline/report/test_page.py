@@ -104,6 +104,7 @@ def test_what_is_told() -> None:
         "Times of commits that cannot be, taken from the log around them: ",
         "200 more: see the tables.",
         "moved, 11 kept",
+        "3 51.2 s all: 2 min 34 s 42",
     ):
         assert told in words
 
