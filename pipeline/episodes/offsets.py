@@ -16,6 +16,7 @@ STALLED: Final = "stalled"
 SECOND_APPLICATION: Final = "second_application"
 ZOMBIE: Final = "zombie"
 """The kinds of trouble; the last two are causes of the table `regressions`."""
+OF_COMMITS: Final = (STALLED, SECOND_APPLICATION, ZOMBIE)
 _ON_PURPOSE: Final = {
     "reset": ("reset of offsets", "resets of offsets"),
     "deleted": ("new start without offsets", "new starts without offsets"),

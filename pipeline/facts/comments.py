@@ -51,6 +51,7 @@ _EVERYWHERE: Final[Mapping[str, str]] = {
     "setting": "the name of the setting of the what-if",
     "settings_json": "what the setting changes",
     "why": "why there are no figures, or what else is to be known",
+    "unadvised": "why there is no advice for the group; null: there is",
     "told": "all of it in one sentence",
     "protocol_type": "consumer, connect, …",
     "protocol": "the strategy of assignment that was chosen",

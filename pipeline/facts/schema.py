@@ -114,7 +114,8 @@ _COLUMNS: Final = {
         "transaction_version int, source string, confidence double"
     ),
     "fidelity": (
-        "group string, source string, generations long, reproduced long, share double, withheld boolean, why string"
+        "group string, source string, generations long, reproduced long, share double, withheld boolean, why string, "
+        "unadvised string"
     ),
     "advice": (
         "group string, setting string, settings_json string, source string, spared long, rebalances long, "

@@ -76,7 +76,8 @@ class Chosen:
     commits: int
     groups: Some
     """The worst first: group, level, verdict, trouble_ms, cost_ms, members (most at once), rebalances,
-    paused_partition_ms, moved, longest (took_ms, took_least_ms, took_most_ms), top_cause, score, lag, advice."""
+    paused_partition_ms, moved, longest (took_ms, took_least_ms, took_most_ms), top_cause, score, lag, advice,
+    unadvised (why there is none, of a group whose rebalances are trouble)."""
     causes: Sequence[Row]
     """cause, rebalances, took_ms (mean), unread_partition_ms, confidence (mean)."""
     bucket_ms: int

@@ -87,8 +87,11 @@ def cost(row: Row, about: About) -> str | None:
 
 
 def advice(row: Row) -> Html | None:
-    """The one change that would have spared most."""
-    return tag("p", tag("b", "One change: "), row["advice"], class_="advice") if row["advice"] else None
+    """The one change that would have spared most; or why there is none, of a group whose rebalances are trouble."""
+    if row["advice"]:
+        return tag("p", tag("b", "One change: "), row["advice"], class_="advice")
+    why = row["unadvised"]
+    return tag("p", tag("b", "Nothing is advised: "), f"{why}.", class_="dim") if why else None
 
 
 _COLUMNS: Final = (

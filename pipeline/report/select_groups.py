@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from muster.pipeline.episodes.model import FORMATION, STOP
-from muster.pipeline.episodes.verdict import LEVELS
+from muster.pipeline.episodes.offsets import OF_COMMITS
+from muster.pipeline.episodes.verdict import FINE, LEVELS
 from muster.pipeline.kept import Kept
 from muster.pipeline.report.content import Row, Some, Story
 from muster.pipeline.report.selecting import (
@@ -64,7 +65,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
     sums = grouped(counted.to_batches(), ["group"], rebalances=("rebalances", "sum"),
                    paused_partition_ms=("paused_partition_ms", "sum"), moved=("moved", "sum"))  # fmt: skip
     rebalances = {row["group"]: row for row in plain_rows(sums)}
-    told = _rows_by_group(tables["verdicts"], "level", "verdict", "trouble_ms", "cost_ms")
+    told = _rows_by_group(tables["verdicts"], "level", "verdict", "kind", "trouble_ms", "cost_ms")
     names = sorted({*members, *lags, *rebalances, *committed})
     rank = {level: place for place, level in enumerate(LEVELS)}
     nothing: Row = {}
@@ -86,6 +87,7 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
     worst: list[str] = order["group"].take(in_order(order, keys)[:GROUPS]).to_pylist()
     scores = _rows_by_group(tables["flapping"], "score", "top_trigger_client_id", "top_trigger_share")
     advice = _rows_by_group(tables["advice"], "told") if "advice" in tables else {}
+    reasons = _rows_by_group(tables["fidelity"], "unadvised") if "fidelity" in tables else {}
     causes = _top_causes(counted)
     longest = _longest(tables["rebalances"], counted, worst)
     rows = [
@@ -103,10 +105,16 @@ def groups(tables: Tables, counted: pa.Table, committed: Iterable[str]) -> Some:
             "lag": lags.get(name),
             **{key: told.get(name, nothing).get(key) for key in ("level", "verdict", "trouble_ms", "cost_ms")},
             "advice": advice.get(name, nothing).get("told"),
+            "unadvised": reasons.get(name, nothing).get("unadvised") if _rebalances_too_much(told.get(name)) else None,
         }
         for name in worst
     ]
     return Some(rows, len(names))
+
+
+def _rebalances_too_much(verdict: Row | None) -> bool:
+    """Is its trouble one of rebalances? What is wrong with commits no setting of the what-if heals."""
+    return verdict is not None and verdict["level"] != FINE and verdict["kind"] not in OF_COMMITS
 
 
 def _by_group(rows: pa.Table, value: str) -> dict[str, Any]:

@@ -114,6 +114,8 @@ class _Lines:
             told += self._wrapped(f"cost: {found}", 4)
         if row["advice"]:
             told += self._wrapped(f"one change: {row['advice']}", 4)
+        elif row["unadvised"]:
+            told += self._wrapped(f"nothing is advised: {row['unadvised']}", 4)
         return told
 
     def _compared(self) -> list[str]:

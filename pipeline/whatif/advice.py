@@ -48,13 +48,11 @@ class Advice(NamedTuple):
 
 def advice(history: History, found: Comparison) -> Advice | None:
     """What would have helped most; None: nothing that is sure, or too little."""
-    fidelity = found.fidelity
-    if fidelity.withheld or _is_at_rest(history):
+    if found.fidelity.withheld or _is_at_rest(history):
         return None
-    unsure = UNSURE[fidelity.source] + (1 - fidelity.share)
-    uncertainty_ms = round(unsure * _unread_ms(found.actual, Setting()))
-    rows = [row for row in found.whatif if row.setting.initial_delay_ms is not None or not _only_formed(history)]
-    possible = [one for row in rows if (one := _helps(row, history, found, uncertainty_ms))]
+    uncertainty_ms = _uncertainty_ms(found)
+    gains = _gains(history, found)
+    possible = [told for one in gains if (told := _helps(one, history, found.actual, uncertainty_ms))]
     if not possible:
         return None
     most_ms = max(one.gain_ms for one in possible)
@@ -76,7 +74,30 @@ def _only_formed(history: History) -> bool:
     return len(history.generations) - len(planned(history)) < LEAST_REBALANCES
 
 
-def _helps(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int) -> Advice | None:
+class _Gain(NamedTuple):
+    """What a setting would have spared. Times are partitions times ms."""
+
+    setting: Setting
+    figures: Figures
+    spared: int
+    """Rebalances."""
+    gain_ms: int
+    unread_ms: int
+    """What really was, of that."""
+    is_gain: bool
+    """Is the unread time that is spared more than chance, and more than little?"""
+    least: float
+    """So many rebalances must be spared for their own sake,"""
+    most_ms: float
+    """and the unread time may grow by so much then."""
+
+    @property
+    def is_calmer(self) -> bool:
+        """Fewer rebalances at the same unread time help too."""
+        return self.spared >= self.least and self.gain_ms > -self.most_ms
+
+
+def _gain(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int) -> _Gain | None:
     figures, setting, actual = row.figures, row.setting, found.actual
     if figures is None or not _changes(setting) or not _may_be_told(setting, history):
         return None
@@ -95,14 +116,53 @@ def _helps(row: WhatIf, history: History, found: Comparison, uncertainty_ms: int
     is_gain = gain_ms > max(uncertainty_ms, LEAST_SHARE * unread_ms) and spared >= 0
     # how long a group really waited for its first members is not in every log: only fewer rebalances count
     is_gain &= setting.initial_delay_ms is None
-    # fewer rebalances at the same unread time help too
     least = max(LEAST_REBALANCES, CALMER_SHARE * actual.rebalances, unfaithful * actual.rebalances + 1)
     most = LEAST_SHARE if setting.initial_delay_ms is None else MOST_FOR_COMPANY
-    is_calmer = spared >= least and gain_ms > -most * (actual.paused_partition_ms + actual.silent_partition_ms)
-    if not is_gain and not is_calmer:
+    most_ms = most * (actual.paused_partition_ms + actual.silent_partition_ms)
+    return _Gain(setting, figures, spared, gain_ms, unread_ms, is_gain, least, most_ms)
+
+
+def _helps(one: _Gain, history: History, actual: Figures, uncertainty_ms: int) -> Advice | None:
+    if not one.is_gain and not one.is_calmer:
         return None
-    told = _told(setting, history, actual, figures, spared, gain_ms if is_gain else min(gain_ms, 0))
-    return Advice(setting, spared, gain_ms, unread_ms, uncertainty_ms, told)
+    gain_ms = one.gain_ms if one.is_gain else min(one.gain_ms, 0)
+    told = _told(one.setting, history, actual, one.figures, one.spared, gain_ms)
+    return Advice(one.setting, one.spared, one.gain_ms, one.unread_ms, uncertainty_ms, told)
+
+
+def unadvised(history: History, found: Comparison) -> str:
+    """Why there is no advice for a group, in words that follow *nothing is advised:*."""
+    if found.fidelity.withheld:
+        return found.fidelity.why or "its history cannot be played again"
+    if _is_at_rest(history):
+        return "but for forming, and stopping with all members, it hardly rebalanced"
+    some = [one for one in _gains(history, found) if one.setting.initial_delay_ms is None]
+    calmest = max(some, key=lambda one: (one.spared, one.gain_ms), default=None)
+    if calmest is not None and calmest.spared >= calmest.least:
+        # of those that spare as much, the one that costs least
+        return (
+            f"{_change(calmest.setting, history)} would have spared {calmest.spared:,} of "
+            f"{plural(found.actual.rebalances, 'rebalance')}, but left partitions unread for "
+            f"{duration(-calmest.gain_ms)} longer (partitions added up)"
+        )
+    best = max(some, key=lambda one: one.gain_ms, default=None)
+    if best is not None and best.gain_ms > 0:
+        return (
+            f"the most that a setting would have spared ({_change(best.setting, history)}: {duration(best.gain_ms)} of "
+            f"{duration(best.unread_ms)} of unread time, partitions added up) is too little to be sure of"
+        )
+    return "no setting that was played would have spared anything"
+
+
+def _gains(history: History, found: Comparison) -> list[_Gain]:
+    uncertainty_ms = _uncertainty_ms(found)
+    rows = [row for row in found.whatif if row.setting.initial_delay_ms is not None or not _only_formed(history)]
+    return [one for row in rows if (one := _gain(row, history, found, uncertainty_ms)) is not None]
+
+
+def _uncertainty_ms(found: Comparison) -> int:
+    unsure = UNSURE[found.fidelity.source] + (1 - found.fidelity.share)
+    return round(unsure * _unread_ms(found.actual, Setting()))
 
 
 def _may_be_told(setting: Setting, history: History) -> bool:
@@ -179,10 +239,7 @@ def _told(setting: Setting, history: History, actual: Figures, figures: Figures,
         added = f"({duration(gain_ms)} of {duration(was_ms)}, partitions added up)"
         would.append(f"{share} of the time in which partitions were unread {added}")
     price = _price(setting, history, actual, figures)
-    change = words(setting)
-    if (setting.protocol or history.protocol) == CONSUMER:
-        for name in ("session.timeout.ms=", "heartbeat.interval.ms="):  # configurations of the group
-            change = change.replace(name, f"consumer.{name}")
+    change = _change(setting, history)
     cost = f", and left partitions unread for {duration(-gain_ms)} more" if gain_ms <= -_SECOND else ""
     return f"{change} would have spared {' and '.join(would)}{cost}{f'; {price}' if price else ''}"
 
@@ -210,6 +267,14 @@ def _price(setting: Setting, history: History, actual: Figures, figures: Figures
 
 
 _SECOND: Final = 1_000
+
+
+def _change(setting: Setting, history: History) -> str:
+    change = words(setting)
+    if (setting.protocol or history.protocol) == CONSUMER:
+        for name in ("session.timeout.ms=", "heartbeat.interval.ms="):  # configurations of the group
+            change = change.replace(name, f"consumer.{name}")
+    return change
 
 
 def words(setting: Setting) -> str:

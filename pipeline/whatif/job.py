@@ -24,7 +24,7 @@ from muster.pipeline.persist import keep
 from muster.pipeline.schema import CLASSIC_GROUP, CONSUMER_GROUP
 from muster.pipeline.tables import table
 from muster.pipeline.whatif import from_epochs, from_events, from_log
-from muster.pipeline.whatif.advice import advice
+from muster.pipeline.whatif.advice import advice, unadvised
 from muster.pipeline.whatif.compare import Comparison, compare
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.fidelity import withheld
@@ -162,12 +162,13 @@ def _heard_of(rows: pa.Table) -> dict[str, list[int]]:
 
 def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
     """A comparison as rows of the tables."""
-    fidelity = found.fidelity
+    fidelity, told = found.fidelity, advice(history, found)
     yield {
         "table": "fidelity",
         "group": history.group,
         **asdict(fidelity),
         "share": fidelity.share if fidelity.generations else None,
+        "unadvised": unadvised(history, found) if told is None else None,
     }
     actual = {f"actual_{name}": value for name, value in _figures(found.actual).items()}
     for row in found.whatif:
@@ -180,7 +181,6 @@ def rows_of(history: History, found: Comparison) -> Iterator[dict[str, Any]]:
             **actual,
             **({} if row.figures is None else _figures(row.figures)),
         }
-    told = advice(history, found)
     if told is not None:
         yield {
             "table": "advice",

@@ -295,8 +295,8 @@ DEFAULT_GRID: Final[Sequence[Setting]] = tuple(
             {"heartbeat.interval.ms": 1_000},
             {"max.poll.interval.ms": [300_000, 900_000]},
             {"deploy": ["rolling:1", "all"]},
+            # with a strategy that no server has, a group is a classic one: it needs no setting beside the strategies
             {"group.protocol": ["consumer", "classic"]},
-            {"group.protocol": "classic", "assignor": "cooperative-sticky"},
         ]
     )
 )

@@ -101,6 +101,7 @@ def group(name: str, **given: Any) -> dict[str, Any]:
         "trouble_ms": 51_200,
         "cost_ms": 153_600,
         "advice": None,
+        "unadvised": None,
         "members": 2,
         "rebalances": 3,
         "paused_partition_ms": 153_600,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -223,6 +224,12 @@ def test_who_needs_help_stands_first() -> None:
     ) in top
     calm = chosen(groups=Some([group("calm", level="fine")], 1), levels={"fine": 1}, stories=[])
     assert "No group needs help." in Reader(first(calm)).words
+
+
+def test_why_nothing_is_advised_stands_with_the_group() -> None:
+    about = group("payments", level="help", unadvised="mostly members differ")
+    words = Reader(first(chosen(stories=[replace(story(), about=about)]))).words
+    assert "Nothing is advised: mostly members differ." in words
 
 
 def test_a_table_can_be_heard() -> None:

@@ -141,7 +141,11 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Chosen:
                     {"group": "wild", "gain_s": 2.0, "spared": 3, "told": "static ids would have helped"},
                     {"group": "half", "gain_s": 9.0, "spared": 1, "told": "patience would have helped"},
                 ],
-                verdicts=[{"group": "wild", "level": "help", "verdict": "wild flaps", "cost_ms": 900}],
+                verdicts=[
+                    {"group": "wild", "level": "help", "verdict": "wild flaps", "kind": "flapping", "cost_ms": 900},
+                    {"group": "quiet", "level": "help", "verdict": "t-0 stands still", "kind": "stalled"},
+                    {"group": "calm", "level": "fine", "verdict": "fine"},
+                ],
                 episodes=[
                     {
                         "group": "wild",
@@ -163,7 +167,18 @@ def chosen(tmp_path_factory: pytest.TempPathFactory) -> Chosen:
                     for at in (5_000, 0)
                 ],
                 fidelity=[
-                    {"group": "wild", "source": "events", "generations": 4, "reproduced": 4, "withheld": False},
+                    {
+                        "group": "wild",
+                        "source": "events",
+                        "generations": 4,
+                        "reproduced": 4,
+                        "withheld": False,
+                        "unadvised": "too dear",
+                    },
+                    *(
+                        {"group": one, "source": "log", "withheld": False, "unadvised": "at rest"}
+                        for one in ("calm", "quiet")
+                    ),
                     {"group": "odd", "source": "events", "generations": 2, "reproduced": 1, "withheld": True},
                 ],
                 transactions=[
@@ -185,9 +200,11 @@ def test_when_it_was(chosen: Chosen) -> None:
 
 
 def test_the_worst_groups_come_first(chosen: Chosen) -> None:
-    assert [row["group"] for row in chosen.groups.rows] == ["wild", "calm", "gone", "quiet"]
-    wild, calm, gone, quiet = chosen.groups.rows
+    assert [row["group"] for row in chosen.groups.rows] == ["wild", "quiet", "calm", "gone"]
+    wild, quiet, calm, gone = chosen.groups.rows
     assert [wild[name] for name in ("cost_ms", "advice")] == [900, "static ids would have helped"]
+    # no setting heals a partition that stands still, and who is fine needs none
+    assert [row["unadvised"] for row in chosen.groups.rows] == ["too dear", None, None, None]
     assert wild["longest"] == {"took_ms": 100, "took_least_ms": None, "took_most_ms": None}
     told = ("members", "rebalances", "paused_partition_ms", "moved", "top_cause", "score", "lag")
     assert [wild[name] for name in told] == [2, 3, 900, 6, "member_joined", 50.0, None]
@@ -204,8 +221,8 @@ def test_causes(chosen: Chosen) -> None:
 
 
 def test_a_long_history_is_drawn_from_its_end(chosen: Chosen) -> None:
-    wild, calm, gone, quiet = chosen.stories
-    assert [one.group for one in chosen.stories] == ["wild", "calm", "gone", "quiet"]
+    wild, quiet, calm, gone = chosen.stories
+    assert [one.group for one in chosen.stories] == ["wild", "quiet", "calm", "gone"]
     assert [one.is_cut for one in chosen.stories] == [True, False, False, False]
     assert (gone.shares, [row["client_id"] for row in quiet.shares]) == ((), ["q"])
     assert [row["kind"] for row in wild.episodes.rows] == ["crash_loop", "first_formation"]
@@ -238,7 +255,8 @@ def test_settings_are_compared_over_the_same_groups(chosen: Chosen) -> None:
     assert [row["group"] for row in chosen.advice.rows] == ["half", "wild"]
     assert chosen.answers.rows == ()
     assert [(row["groups"], row["generations"], row["reproduced"], row["withheld"]) for row in chosen.fidelity] == [
-        (2, 6, 5, 1)
+        (2, 6, 5, 1),
+        (2, None, None, 0),
     ]
     assert [row["group"] for row in chosen.withheld.rows] == ["odd"]
 

@@ -36,6 +36,11 @@ def test_the_summary() -> None:
     assert max(map(len, lines)) <= 120
 
 
+def test_who_is_in_trouble_and_is_advised_nothing_is_told_why() -> None:
+    lines = text(chosen(groups=Some([group("odd", level="help", unadvised="mostly members differ")], 1))).splitlines()
+    assert "    nothing is advised: mostly members differ" in lines
+
+
 def test_few_settings_are_answered_in_a_sentence() -> None:
     static = setting("static", 1, 20.0, '{"static":true}')
     lines = text(chosen(grid=[static], answers=Some([static | {"group": "payments", "why": None}], 1))).splitlines()

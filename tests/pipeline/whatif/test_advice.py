@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from muster.pipeline.whatif import from_events, from_log
-from muster.pipeline.whatif.advice import Advice, advice, words
+from muster.pipeline.whatif.advice import Advice, advice, unadvised, words
 from muster.pipeline.whatif.compare import Comparison, WhatIf, compare
 from muster.pipeline.whatif.costs import Figures
 from muster.pipeline.whatif.fidelity import Fidelity
@@ -241,3 +241,24 @@ def test_a_group_at_rest_is_advised_nothing() -> None:
     world, _ = running("a", "b")
     played = from_events.history_of(GROUP, world.events, world.ms)
     assert advice(played, compare(played, DEFAULT_GRID)) is None
+
+
+def test_why_nothing_is_advised() -> None:
+    held = replace(found((STATIC, HELPS)), fidelity=Fidelity(LOG, 20, 12, True, "mostly members differ"))
+    assert unadvised(history(), held) == "mostly members differ"
+    assert unadvised(history(generations=2), found((STATIC, HELPS))) == (
+        "but for forming, and stopping with all members, it hardly rebalanced"
+    )
+    dear = Figures(4, 3, 20_000, 400_000, 60_000.0)
+    assert unadvised(history(), found((STATIC, dear), ("assignor=sticky", ACTUAL))) == (
+        "static ids and session.timeout.ms=60000 would have spared 10 of 14 rebalances, but left partitions unread for "
+        "2 min longer (partitions added up)"
+    )
+    slight = replace(ACTUAL, paused_partition_ms=150_000)
+    assert unadvised(history(LOG), found(("assignor=sticky", slight), source=LOG)) == (
+        "the most that a setting would have spared (the assignor sticky: 50 s of 5 min of unread time, partitions "
+        "added up) is too little to be sure of"
+    )
+    assert unadvised(history(), found(("assignor=sticky", ACTUAL))) == (
+        "no setting that was played would have spared anything"
+    )

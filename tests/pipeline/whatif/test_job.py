@@ -93,7 +93,11 @@ def tables(spark: SparkSession) -> dict[str, list[dict[str, Any]]]:
 def test_fidelity_says_what_each_group_was_read_from(tables: dict[str, list[dict[str, Any]]]) -> None:
     same = {"generations": 4, "reproduced": 4, "share": 1.0, "withheld": False, "why": None}
     sources = {"one": "events", "only-in-the-log": "log", "two": "events"}
-    assert tables["fidelity"] == [{"group": group, "source": source, **same} for group, source in sources.items()]
+    judged = [{"group": group, "source": source, **same} for group, source in sources.items()]
+    assert [{name: row[name] for name in judged[0]} for row in tables["fidelity"]] == judged
+    # either something is advised, or it is told why not
+    told = {row["group"] for row in tables["advice"]}
+    assert {row["group"] for row in tables["fidelity"] if row["unadvised"] is None} == told
 
 
 def test_every_group_has_every_setting(tables: dict[str, list[dict[str, Any]]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -66,8 +67,17 @@ def test_short_words_for_questions(text: str, means: list[dict[str, object]]) ->
 
 
 def test_the_default_grid_has_names_that_differ() -> None:
-    assert len({one.name for one in DEFAULT_GRID}) == len(DEFAULT_GRID) == 26
+    assert len({one.name for one in DEFAULT_GRID}) == len(DEFAULT_GRID) == 25
     assert DEFAULT_GRID[0] == Setting()
+
+
+def test_the_default_grid_asks_nothing_twice() -> None:
+    """A strategy that no server has means the classic protocol, whether that is said or not."""
+    meant = []
+    for one in DEFAULT_GRID:
+        is_classic = one.assignor in {"roundrobin", "sticky", "cooperative-sticky"}
+        meant.append(replace(one, name="", protocol="classic" if is_classic else one.protocol))
+    assert len(set(meant)) == len(meant)
 
 
 @pytest.mark.parametrize(
