@@ -11,6 +11,9 @@ from pyarrow import fs
 
 _SEGMENT: Final = re.compile(r"[0-9]{20}\.log")
 _FOLDER: Final = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]+)")
+_LOOKED_INTO: Final = 100
+_NAMED: Final = 3
+"""Folders that a message names."""
 READERS: Final = 8
 """So many folders are read at once: a store that is far away answers late."""
 
@@ -80,6 +83,12 @@ def find_segments(path: str, topic: str) -> list[SegmentFile]:
         if folder.topic == topic:
             found += _segments(folder.partition, system.get_file_info(fs.FileSelector(folder.path)))
     if not found:
+        below = _folders_with(system, entries, topic)
+        if below:
+            raise NoSource(
+                f"{path} itself holds no segments of {topic}, but {' and '.join(below[:_NAMED])} in it do"
+                f"{' (and others)' if len(below) > _NAMED else ''}: one analysis is of one cluster; give one of them"
+            )
         raise NoSource(
             f"{path} holds no segments of {topic}: give a broker's data directory, a folder with copies of its folders "
             f"{topic}-N, or one of those"
@@ -87,6 +96,17 @@ def find_segments(path: str, topic: str) -> list[SegmentFile]:
     if not any(segment.size for segment in found):
         raise NoSource(f"{path} holds nothing: all {len(found)} segments of {topic} are empty")
     return sorted(found)
+
+
+def _folders_with(system: fs.FileSystem, entries: list[fs.FileInfo], topic: str) -> list[str]:
+    """The folders just below that hold folders of this topic: data directories of several clusters or brokers."""
+    some = sorted(entry.path for entry in entries if entry.type == fs.FileType.Directory)[:_LOOKED_INTO]
+    found = []
+    for one in some:
+        below = folders_among(system.get_file_info(fs.FileSelector(one)))
+        if any(folder.topic == topic for folder in below):
+            found.append(one.rpartition("/")[2])
+    return found
 
 
 def _partition(name: str, topic: str) -> int | None:

@@ -193,6 +193,13 @@ def test_nothing_to_read_is_an_error_that_says_what_is_expected(tmp_path: Path) 
     shutil.rmtree(tmp_path / "__consumer_offsets-0")
 
 
+def test_a_folder_of_several_clusters_is_refused_with_their_names(tmp_path: Path) -> None:
+    for name in ("east", "west"):
+        write_segment(tmp_path / name, batch([(b"k", b"v")], 0))
+    with pytest.raises(NoSource, match=r"itself holds no segments of __consumer_offsets, but east and west in it do: "):
+        raw(tmp_path)
+
+
 def test_a_segment_file_knows_its_place(tmp_path: Path) -> None:
     path = write_segment(tmp_path, batch([(b"k", b"v")], 7), 12, base_offset=7)
     assert find_segments(str(tmp_path), "__consumer_offsets") == [
