@@ -119,7 +119,7 @@ def _spells(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> 
 
 
 def _rebalances(rebalances: DataFrame) -> DataFrame:
-    counts = [F.coalesce(F.col(name), F.lit(0)) for name in ("kept", "moved", "gained")]
+    counts = [F.coalesce(F.col(name), F.lit(0)) for name in ("kept", "moved", "gained", "lost")]
     # what a death cost before anybody knew of it
     costs = [name for name in ("paused_partition_ms", "silent_partition_ms") if name in rebalances.columns]
     known = [F.coalesce(F.col(name), F.lit(0)) for name in costs]

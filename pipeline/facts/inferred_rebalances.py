@@ -129,7 +129,10 @@ def triggered_by(member: Member | epoch_values.Member | None) -> dict[str, Any]:
 def row_of(group: str, one: Rebalance) -> dict[str, Any]:
     """A row of INFERRED."""
     before, after, verdict, start = one
-    began_ms = after.joined_ms if start is None else start.likely_ms
+    # of the first record nobody knows when its rebalance began, nor whether it was written at its end: a static member
+    # that comes back under another id has it written again
+    is_known = before is not None
+    began_ms = after.at_ms if not is_known else after.joined_ms if start is None else start.likely_ms
     left = [gone for gone in verdict.gone if gone.how != REPLACED]
     return {
         "group": group,
@@ -140,9 +143,9 @@ def row_of(group: str, one: Rebalance) -> dict[str, Any]:
         "end_ms": after.at_ms,
         "cause": verdict.cause,
         **triggered_by(verdict.trigger),
-        "join_phase_ms": after.joined_ms - began_ms,
-        "sync_phase_ms": after.at_ms - after.joined_ms,
-        "took_ms": after.at_ms - began_ms,
+        "join_phase_ms": after.joined_ms - began_ms if is_known else None,
+        "sync_phase_ms": after.at_ms - after.joined_ms if is_known else None,
+        "took_ms": after.at_ms - began_ms if is_known else None,
         "members_before": None if before is None else len(before.members),
         "members_after": len(after.members),
         "members_joined": None if before is None else len(verdict.joined),

@@ -82,7 +82,8 @@ def _from_empty(rows: DataFrame) -> DataFrame:
     }
     rows = rows.withColumns({name: F.when(came & is_one, value).otherwise(F.col(name)) for name, value in told.items()})
     rows = rows.withColumn("join_phase_ms", joined_ms - F.col("start_ms"))
-    return rows.withColumn("took_ms", F.col("end_ms") - F.col("start_ms")).drop("joined_ms", "delay_ms")
+    took_ms = F.when(F.col("took_ms").isNotNull(), F.col("end_ms") - F.col("start_ms"))
+    return rows.withColumn("took_ms", took_ms).drop("joined_ms", "delay_ms")
 
 
 def _conform(rows: DataFrame) -> DataFrame:

@@ -49,6 +49,11 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
             _rebalance(group, 1, 1, "member_joined", "a"),
             _rebalance(group, 2, at_s, "session_expired", "b"),
         ]
+    memberships.append(_member("gone", "a", 0, 1, 7_000, "expired", 1))
+    last = {"members_after": 0, "kept": 0, "moved": 0, "lost": 4}
+    rebalances += [
+        _rebalance("gone", 1, 1, "member_joined", "a"), _rebalance("gone", 2, 7_000, "session_expired", "a") | last
+    ]  # fmt: skip
     slow = [(1_000, 1_400), (1_500, 1_900), (2_000, None)]
     for number, (start_s, end_s) in enumerate(slow):
         memberships.append(_member("slow", "s", start_s, 2 * number + 1, end_s, end_s and "left", 2 * number + 1)
@@ -63,7 +68,7 @@ def found(spark: SparkSession) -> dict[str, list[Row]]:
     ]  # fmt: skip
     generations += [
         {"group": group, "generation": 1, "start_ms": ms(1), "member_count": 0, "members": []}
-        for group in (*DEAD, "alone")
+        for group in (*DEAD, "alone", "gone")
     ]
     stalls = [
         {"group": "only commits", "topic": "t", "partition": number, "start_ms": ms(3_000), "end_ms": None,
@@ -107,8 +112,10 @@ def test_each_group_has_a_verdict(found: dict[str, list[Row]]) -> None:
     told = {row["group"]: row for row in found["verdicts"]}
     assert told["alone"]["verdict"].startswith("b died and nobody took its place: 1 rebalance, 1 s of 4 partitions")
     assert {group: row["level"] for group, row in told.items()} == {
-        **dict.fromkeys(DEAD, "help"), "alone": "look", "slow": "help", "only commits": "help"
+        **dict.fromkeys((*DEAD, "gone"), "help"), "alone": "look", "slow": "help", "only commits": "help"
     }  # fmt: skip
+    # nobody took its partitions: they count all the same
+    assert ": 1 rebalance, 1 s of 4 partitions unread" in told["gone"]["verdict"]
     assert told["only commits"]["verdict"] == "t-0 stands still since 23:03, 7 records behind"
     assert "; a second application commits under the same group id (12 commits" in told["alone"]["verdict"]
     assert (told["alone"]["trouble_ms"], told["alone"]["cost_ms"], told["alone"]["rebalances"]) == (4_000, 8_000, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from muster.pipeline.facts.infer_history import rebalances
 from muster.pipeline.facts.inferred_rebalances import row_of
 from tests.pipeline.facts.states import SESSION_S, every, last, member, state
 
@@ -24,6 +25,16 @@ def test_who_had_nothing_to_commit_lived_until_a_session_before_it_was_given_up(
     assert row["silent_from_ms"] == row["start_ms"] - SESSION_S * 1000
     assert row["silent_partition_ms"] == 2 * SESSION_S * 1000
     assert row["gone"][0]["end_ms"] == row["died"][0]["end_ms"] == row["start_ms"]
+
+
+def test_how_long_the_first_rebalance_of_a_log_took_is_not_known() -> None:
+    """Its record may have been written again long after it: a static member came back under another id."""
+    late = state(1, 57, [A])._replace(at_ms=18_500)
+    (one,) = rebalances([late])
+    row = row_of("g", one)
+    assert [row[name] for name in ("start_ms", "end_ms", "took_ms", "join_phase_ms", "sync_phase_ms")] == [
+        18_500, 18_500, None, None, None
+    ]  # fmt: skip
 
 
 def test_a_death_that_began_a_rebalance_ended_then() -> None:
