@@ -36,6 +36,7 @@ class _Place:
     back_ms: int | None = None
     times: int = 1
     slow: int = 0
+    died: int = 0
     told: int = 0
     """At how many times it was told last."""
 
@@ -59,7 +60,7 @@ class Loops:
         if event.kind in _WENT:
             reason = facts.get("reason") or ""
             is_slow = facts.get("cause") in _TOO_SLOW or restless.POLLED_TOO_LATE in reason
-            self._went(key, member, wall_ms, is_slow)
+            self._went(key, member, wall_ms, is_slow=is_slow, died=event.kind != events.MEMBER_LEFT)
             return None
         place = self._places.get(key)
         if place is None or place.back_ms is not None or wall_ms - place.gone_ms > restless.RETURN_MS:
@@ -67,13 +68,14 @@ class Loops:
         place.back_ms = wall_ms
         return self._told(event.group_id, key, place)
 
-    def _went(self, key: _Key, member: MemberFacts, ms: int, is_slow: bool) -> None:
+    def _went(self, key: _Key, member: MemberFacts, ms: int, *, is_slow: bool, died: bool) -> None:
         place = self._places.pop(key, None)
         if place is None or place.back_ms is None or ms - place.back_ms > restless.LOOP_MS:
             place = _Place(member.instance or member.client_id or member.member, ms, ms)
         else:
             place.gone_ms, place.back_ms, place.times = ms, None, place.times + 1
         place.slow += is_slow
+        place.died += died
         self._places[key] = place
         if len(self._places) > MOST_PLACES:
             self._places.popitem(last=False)
@@ -105,7 +107,7 @@ class Loops:
             "members": [one.name for one in some],
             "times": times,
             "since": min(one.since_ms for one in some),
-            "text": restless.told(what, names),
+            "text": restless.told(what, names, died=place.died > 0),
         }
         return Event(GROUP_RESTLESS, group_id, facts)
 

@@ -97,6 +97,9 @@ class _Finder:
             bool(some) and all(one.how == REPLACED for one in some),
             bool(exchanges) and all(one.died for one in exchanges),
             back_ms if back_ms is None else max(back_ms, 0),
+            len(exchanges),
+            any(one.died for one in exchanges),
+            bool(exchanges) and all(self._of.spells[one.gone or 0].who.instance_id is not None for one in exchanges),
             len({one.place for one in some if one.gone is not None or kind != model.STOP}),
         )
 

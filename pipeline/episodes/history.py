@@ -115,7 +115,10 @@ class History:
         for one in self.left:
             if one.gone is not None:
                 by_place[one.place].append(one)
-        return {place: list(self.chains(some, limits.LOOP_MS)) for place, some in by_place.items()}
+        return {
+            place: [run for part in _until_nobody_came(some) for run in self.chains(part, limits.LOOP_MS)]
+            for place, some in by_place.items()
+        }
 
     def was_slow(self, one: Change) -> bool | None:
         """Did a member not poll in time? True: it is told; None: its commits say so."""
@@ -181,6 +184,17 @@ class History:
             return who.member_id
         several = len(self._clients[who.client_id]) > 1
         return f"{who.client_id} ({(who.host or '').removeprefix('/')})" if several and who.host else who.client_id
+
+
+def _until_nobody_came(some: Sequence[Change]) -> Iterator[list[Change]]:
+    part: list[Change] = []
+    for one in some:
+        part.append(one)
+        if one.came is None:
+            yield part
+            part = []
+    if part:
+        yield part
 
 
 def is_unknown(one: Rebalance) -> bool:

@@ -131,6 +131,12 @@ class Episode(NamedTuple):
     """Members were given up by the coordinator; none said goodbye."""
     back_ms: int | None = None
     """Of a whole stop, a restart or a death: how long nobody was in the place; None: nobody came."""
+    times: int = 0
+    """How often somebody went."""
+    any_died: bool = False
+    """One at least was given up by the coordinator."""
+    by_instance: bool = False
+    """Those who went were static members: they do not say goodbye, so nobody knows whether they died."""
     size: int = 0
     """How many members; more than `members` if several have one name."""
     is_midst: bool = False

@@ -6,7 +6,8 @@ docs/pipeline-episodes.md explains each.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
@@ -44,9 +45,12 @@ def _whole_stop(of: History) -> Found:
     came = sorted((one for one in of.left if one.back_ms is not None), key=lambda one: one.back_ms or 0)
     came_at = [one.back_ms or 0 for one in came]
     taken: set[Change] = set()
+    starts = sorted(one.start_ms for one in of.spells)
     for ms in of.empty_times():
         gone: list[Change] = []
         for one in reversed(ended[: bisect_right(times, ms)]):
+            if bisect_right(starts, one.gone_ms) < bisect_left(starts, ms):
+                break  # somebody came after it: it was no stop yet
             since_ms = (gone[-1].gone_ms if gone else ms) - one.gone_ms
             # one that died is not stopped with others that leave later
             is_other = bool(gone) and one.died != gone[-1].died and since_ms > limits.MOMENT_MS
@@ -84,6 +88,50 @@ def _slow(of: History) -> Found:
                 yield model.SLOW, between if 2 * len(slow) >= len(between) else slow
 
 
+def _without_autoscaling(of: History) -> Found:
+    """Some that leave together and come again together, again and again, while others stay: they do not fail in turn,
+    and are no restart; somebody scales in and out.
+    """
+    together: dict[frozenset[int], list[list[Change]]] = defaultdict(list)
+    for chain in _gone_together(of):
+        backs = [one.back_ms for one in chain if one.back_ms is not None]
+        # the last time they may not have come again
+        if len(chain) > 1 and (not backs or (len(backs) == len(chain) and max(backs) - min(backs) <= limits.MOMENT_MS)):
+            together[frozenset(one.place for one in chain)].append(chain)
+    apart = {one for chains in together.values() if len(chains) >= limits.LOOPS for chain in chains for one in chain}
+    of.left = sorted(
+        (part for one in of.left for part in (_halves(one) if one in apart else (one,))),
+        key=lambda one: (one.from_ms, one.gone_ms, one.place),
+    )
+    yield from ()
+
+
+def _gone_together(of: History) -> Iterator[list[Change]]:
+    chain: list[Change] = []
+    for one in sorted((one for one in of.left if one.how == model.LEFT), key=lambda one: one.gone_ms):
+        if chain and not _are_at_once((*chain, one)):
+            yield chain
+            chain = []
+        chain.append(one)
+    if chain:
+        yield chain
+
+
+def _are_at_once(some: Sequence[Change]) -> bool:
+    """Had all gone, at the same moment, before the first of them was back?"""
+    gone = [one.gone_ms for one in some]
+    back = min((one.back_ms for one in some if one.back_ms is not None), default=max(gone))
+    return max(gone) - min(gone) <= limits.MOMENT_MS and back >= max(gone)
+
+
+def _halves(one: Change) -> tuple[Change, ...]:
+    """Who went, and who came, of an exchange that is none."""
+    if one.came is None:
+        return (one,)
+    came_ms = one.back_ms or 0
+    return Change(None, one.came, came_ms, came_ms, None, one.place), one._replace(came=None, back_ms=None)
+
+
 def _loops(of: History) -> Found:
     """A member that goes and comes again and again, or two that do so in turn."""
     runs = [(place, run) for place, several in of.runs().items() for run in several if len(run) > 1]
@@ -100,13 +148,23 @@ def _loops(of: History) -> Found:
         if len(beside) == 1 and len(run) + len(runs[beside[0]][1]) >= limits.TWO_LOOP:
             both = sorted((*run, *runs[beside[0]][1]), key=lambda one: one.from_ms)
             turns = sum(one.place != other.place for one, other in pairwise(both))
-            if 2 * turns >= len(both):
+            together = sum(_are_at_once((one, other)) for one, other in pairwise(both))
+            if 2 * turns >= len(both) > 4 * together:
                 used |= {at, beside[0]}
                 yield model.FLAPPING, both
                 continue
         if len(run) >= limits.LOOPS and (len(beside) < 2 or len(run) > limits.LOOPS * 2):
             used.add(at)
-            yield (model.FLAPPING if _is_shared(of, run) else model.CRASH_LOOP), run
+            yield _kind_of_loop(of, run), run
+
+
+def _kind_of_loop(of: History, run: Sequence[Change]) -> str:
+    if _is_shared(of, run):
+        return model.FLAPPING
+    # the only member that always says goodbye is perhaps a job that is run now and then
+    emptied = set(of.empty_times())
+    is_job = all(one.how == model.LEFT and one.gone_ms in emptied for one in run)
+    return model.RESTART if is_job else model.CRASH_LOOP
 
 
 def _is_shared(of: History, run: Sequence[Change]) -> bool:
@@ -122,7 +180,9 @@ def _rolling(of: History) -> Found:
     """Members that were started anew, one after the other."""
     some = [one for one in of.left if one.gone is not None and one.came is not None and not one.died]
     for chain in of.chains(some, limits.TOGETHER_MS, distinct=True):
-        if len(chain) > 1:
+        if len(chain) > 1 and _are_at_once(chain) and all(one.how != model.REPLACED for one in chain):
+            yield model.RESTART, chain
+        elif len(chain) > 1:
             overlapping = sum(one.overlaps for one in chain)
             yield (model.OVERLAPPED if 2 * overlapping > len(chain) else model.ROLLING), chain
 
@@ -134,9 +194,7 @@ def _without_lone_overlaps(of: History) -> Found:
         if one.gone is None or one.came is None or not one.overlaps or _is_called_alike(of, one):
             left.append(one)
             continue
-        came_ms = one.back_ms or 0
-        left.append(Change(None, one.came, came_ms, came_ms, None, one.place))
-        left.append(one._replace(came=None, back_ms=None))
+        left += _halves(one)
     of.left = sorted(left, key=lambda one: (one.from_ms, one.gone_ms, one.place))
     yield from ()
 
@@ -146,27 +204,21 @@ def _is_called_alike(of: History, one: Change) -> bool:
     return old.slot == new.slot or old.client_id == new.client_id
 
 
-def _scale_out(of: History) -> Found:
-    for chain in _scaled(of, out=True):
-        yield model.SCALE_OUT, chain
-
-
-def _scale_in(of: History) -> Found:
-    for chain in _scaled(of, out=False):
-        yield model.SCALE_IN, chain
-
-
-def _scaled(of: History, *, out: bool) -> Iterator[list[Change]]:
+def _scaled(of: History) -> Found:
     """Members that came, or went, without an exchange. The other direction is the end of it."""
-    some: list[Change] = []
+    kind, some = "", list[Change]()
     for one in of.left:
-        is_out, is_in = one.gone is None, one.gone is not None and one.came is None and not one.died
-        if is_out if out else is_in:
-            some.append(one)
-        elif (is_in if out else is_out) and some:
-            yield from of.chains(some, limits.TOGETHER_MS)
-            some = []
-    yield from of.chains(some, limits.TOGETHER_MS)
+        if one.gone is None:
+            mine = model.SCALE_OUT
+        elif one.came is None and not one.died:
+            mine = model.SCALE_IN
+        else:
+            continue
+        if mine != kind:
+            yield from ((kind, chain) for chain in of.chains(some, limits.TOGETHER_MS))
+            kind, some = mine, []
+        some.append(one)
+    yield from ((kind, chain) for chain in of.chains(some, limits.TOGETHER_MS))
 
 
 def _died(of: History) -> Found:
@@ -188,6 +240,6 @@ def _restart(of: History) -> Found:
 
 _Rule = Callable[[History], Found]
 RULES: Final[Sequence[_Rule]] = (
-    _formation, _trouble, _whole_stop, _slow, _loops, _rolling, _without_lone_overlaps, _scale_out, _scale_in, _died,
-    _restart,
+    _formation, _trouble, _whole_stop, _slow, _without_autoscaling, _loops, _rolling, _without_lone_overlaps, _scaled,
+    _died, _restart,
 )  # fmt: skip

@@ -45,5 +45,7 @@ RESTLESS_SCORE: Final = 50.0
 """A group with this flapping score is restless, whatever its rebalances are."""
 RESTLESS_LEAST: Final = 10
 """With so many rebalances, those of its first formation and of whole stops not counted."""
+GOES_ON: Final = 3
+"""What happens again and again goes on until it is overdue by so many times its usual distance (a minute at least)."""
 AGAIN_MS: Final = 60 * MINUTE
 """Trouble that ended longer than this before the log did is told as over."""

@@ -58,8 +58,13 @@ def verdict(
         some = [one for one in episodes if one.kind not in (model.FORMATION, model.STOP)]
         count = sum(one.rebalances for one in some)
         if score is not None and score >= limits.RESTLESS_SCORE and count >= limits.RESTLESS_LEAST:
+            # what somebody did on purpose is a reason
+            unexplained = sum(one.rebalances for one in some if one.kind not in _WANTED)
+            level, why = (HELP, ", for no single reason") if unexplained >= limits.RESTLESS_LEAST else (
+                LOOK, f": {', '.join(_kinds(some))}"
+            )  # fmt: skip
             every = _costs(count, sum(one.cost_ms for one in some), _most(some))
-            return Verdict(HELP, f"restless, for no single reason: {every}{_when(some, end_ms)}", None, trouble_ms)
+            return Verdict(level, f"restless{why}: {every}{_when(some, end_ms)}", None, trouble_ms)
         return Verdict(FINE, _fine(episodes, end_ms, on_purpose(back)), None, trouble_ms)
     merged = [
         _Told(kind, any(_is_wrong(one, end_ms) for one in some), _sentence(kind, some, end_ms), len(some))
@@ -86,7 +91,8 @@ class _Told(NamedTuple):
 
 def is_trouble(one: Episode) -> bool:
     """Is it something that nobody wanted?"""
-    return one.kind in _BAD or (one.kind == model.STOP and one.died)
+    again = one.kind == model.RESTART and one.times >= limits.LOOPS
+    return one.kind in _BAD or again or (one.kind == model.STOP and one.died)
 
 
 def describe(one: Episode, end_ms: int) -> str:
@@ -96,12 +102,14 @@ def describe(one: Episode, end_ms: int) -> str:
 
 _BAD: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW, model.TROUBLE, model.DIED})
 _LOOPS: Final = frozenset({model.CRASH_LOOP, model.FLAPPING, model.SLOW})
+_WANTED: Final = frozenset({model.ROLLING, model.OVERLAPPED, model.SCALE_OUT, model.SCALE_IN})
 
 
 def _is_wrong(one: Episode, end_ms: int) -> bool:
     """Does it still need help? A death alone does not, once others have the work."""
     recent = end_ms - one.until_ms <= limits.AGAIN_MS
-    return recent and (one.kind in _LOOPS or (one.kind in (model.STOP, model.TROUBLE) and one.back_ms is None))
+    is_lost = one.kind == model.TROUBLE or (one.kind == model.STOP and not one.by_instance)
+    return recent and (one.kind in _LOOPS or (is_lost and one.back_ms is None))
 
 
 def _rank(one: Episode, end_ms: int) -> tuple[bool, int]:
@@ -122,13 +130,20 @@ def _fine(episodes: Sequence[Episode], end_ms: int, also: Sequence[str]) -> str:
     stop = max((one for one in told if one.kind == model.STOP), key=lambda one: one.until_ms, default=None)
     gone = stop is not None and stop.back_ms is None and all(one.until_ms <= stop.until_ms for one in episodes)
     if stop is not None and gone:
-        return f"stopped on purpose at {_clock(stop.from_ms, episodes[0].from_ms, end_ms)}, {_all(stop)} left"
+        return f"stopped on purpose at {_clock(stop.until_ms, episodes[0].from_ms, end_ms)}, {_all(stop)} left"
+    if not told and any(one.is_midst for one in episodes):
+        since = _clock(max(one.until_ms for one in episodes), episodes[0].from_ms, end_ms)
+        return f"fine: {', '.join([f'no rebalance since {since}, when what the log has of it begins', *also])}"
     if not told:
         return f"fine: {', '.join(also)}" if also else "fine"
-    counted = Counter(one.kind for one in told)
-    what = ", ".join([*(kinds_told(kind, counted[kind]) for kind in model.KINDS if counted[kind]), *also])
+    what = ", ".join([*_kinds(told), *also])
     cost = _costs(sum(one.rebalances for one in told), sum(one.cost_ms for one in told), _most(told))
     return f"fine: {what} ({cost})"
+
+
+def _kinds(some: Sequence[Episode]) -> list[str]:
+    counted = Counter(one.kind for one in some)
+    return [kinds_told(kind, counted[kind]) for kind in model.KINDS if counted[kind]]
 
 
 def _all(one: Episode) -> str:
@@ -152,7 +167,7 @@ _TITLES: Final[Mapping[str, tuple[str, ...]]] = {
     model.SLOW: ("time that a slow poller was put out", "times that slow pollers were put out"),
     model.STOP: ("whole stop",),
     model.DIED: ("death",),
-    model.RESTART: ("restart of one member", "restarts of one member"),
+    model.RESTART: ("restart",),
     model.SUBSCRIPTION: ("change of subscriptions", "changes of subscriptions"),
     model.GROWTH: ("change of partitions", "changes of partitions"),
     model.OTHER: ("other rebalance",),
@@ -171,32 +186,35 @@ class _Clause(NamedTuple):
     some: Sequence[Episode]
     names: str
     over: bool
-    """It ended longer than AGAIN_MS before the log did."""
+    """It has not come again for so long that it is over."""
 
 
 def _sentence(kind: str, some: Sequence[Episode], end_ms: int) -> str:
+    if all(one.is_midst for one in some):
+        return f"the log begins in the midst of its life{_when(some, end_ms)}"
     names = list(dict.fromkeys(name for one in some for name in one.members))
     count = max((one.size for one in some), default=0)
     named = _names(names) if count <= len(names) else f"{plural(count, 'member')} ({_names(names)})"
     cost = _costs(sum(one.rebalances for one in some), sum(one.cost_ms for one in some), _most(some))
-    over = all(end_ms - one.until_ms > limits.AGAIN_MS for one in some)
+    over = _is_over(min(one.from_ms for one in some), max(one.until_ms for one in some), end_ms, _times(some))
     words = _TOLD.get(kind, _plainly)(_Clause(kind, some, named, over))
     return f"{words}: {cost}{_when(some, end_ms)}"
 
 
 def _plainly(clause: _Clause) -> str:
-    if all(one.is_midst for one in clause.some):
-        return "the log begins in the midst of its life"
+    times = sum(one.times for one in clause.some)
+    if clause.kind == model.RESTART and times >= limits.LOOPS:
+        return f"{clause.names} left and came back {plural(times, 'time')}"
     words = kinds_told(clause.kind, len(clause.some)) if len(clause.some) > 1 else title(clause.kind)
     if not clause.names or clause.kind in (model.FORMATION, model.OTHER):
         return words
-    # who it was is told
-    words = words.removesuffix(" of one member")
     return f"{words} {'by' if clause.kind in _BY else 'of'} {clause.names}"
 
 
 def _loops(clause: _Clause) -> str:
-    return restless.told(restless.CRASH_LOOP, clause.names, over=clause.over)
+    return restless.told(
+        restless.CRASH_LOOP, clause.names, over=clause.over, died=any(one.any_died for one in clause.some)
+    )
 
 
 def _flaps(clause: _Clause) -> str:
@@ -217,22 +235,33 @@ def _common(clause: _Clause) -> str:
 def _deaths(clause: _Clause) -> str:
     count = sum(one.size for one in clause.some)
     back = [one.back_ms for one in clause.some]
+    is_static = all(one.by_instance for one in clause.some)
+    if count == 1 and is_static:
+        if back[0] is None:
+            return f"{clause.names} died or was stopped {_STATIC} and nobody took its place"
+        return (
+            f"{clause.names} died or stayed away for longer than its session, and was back {duration(back[0])} "
+            "after that"
+        )
     if count == 1:
         if back[0] is None:
             return f"{clause.names} died and nobody took its place"
         return f"{clause.names} died" + (f" and was replaced after {duration(back[0])}" if back[0] else "")
     lost = sum(one is None for one in back)
-    return f"{plural(count, 'death')} ({clause.names})" + (f", nobody came for {lost} of them" if lost else "")
+    what = f"{count} times that static members died or stayed away" if is_static else plural(count, "death")
+    return f"{what} ({clause.names})" + (f", nobody came for {lost} of them" if lost else "")
 
 
 def _stopped(clause: _Clause) -> str:
     one = clause.some[-1]
-    what = f"{_all(one)} {'died' if one.died else 'stopped'}"
+    died = f"died or were stopped {_STATIC}" if one.by_instance else "died"
+    what = f"{_all(one)} {died if one.died else 'stopped'}"
     return what + (
         " and nobody came back" if one.back_ms is None else f" and somebody was back after {duration(one.back_ms)}"
     )
 
 
+_STATIC: Final = "(static members do not say which)"
 _BY: Final = frozenset({model.SUBSCRIPTION, model.GROWTH})
 """What somebody did, or saw."""
 _OUT_AND_BACK: Final = 2
@@ -263,15 +292,27 @@ def _most(some: Sequence[Episode]) -> int:
 def _when(some: Sequence[Episode], end_ms: int) -> str:
     if not some:
         return ""
-    return _between(min(one.from_ms for one in some), max(one.until_ms for one in some), end_ms)
+    return _between(min(one.from_ms for one in some), max(one.until_ms for one in some), end_ms, _times(some))
 
 
-def _between(from_ms: int, until_ms: int, end_ms: int) -> str:
+def _times(some: Sequence[Episode]) -> int:
+    """How often something happened in them."""
+    return sum(one.times or one.rebalances for one in some)
+
+
+def _is_over(from_ms: int, until_ms: int, end_ms: int, times: int) -> bool:
+    """Has what happened so many times not come again for long?"""
+    usual_ms = (until_ms - from_ms) / max(times - 1, 1)
+    overdue_ms = max(limits.MINUTE, limits.GOES_ON * usual_ms if times > 1 else 0)
+    return end_ms - until_ms > min(overdue_ms, limits.AGAIN_MS)
+
+
+def _between(from_ms: int, until_ms: int, end_ms: int, times: int = 1) -> str:
     """` since 09:14`, or ` from 09:14 to 09:20` if it is over."""
     begin = _clock(from_ms, from_ms, end_ms)
     if until_ms - from_ms < limits.MINUTE:
         return f" at {begin}"
-    over = end_ms - until_ms > limits.AGAIN_MS
+    over = _is_over(from_ms, until_ms, end_ms, times)
     return f" from {begin} to {_clock(until_ms, from_ms, end_ms)}" if over else f" since {begin}"
 
 

@@ -26,10 +26,14 @@ POLLED_TOO_LATE: Final = "poll timeout"
 """In the reason with which a client leaves whose application has not polled in time."""
 
 
-def told(kind: str, names: str, *, over: bool = False, again: bool = True) -> str:
-    """What is said of it. `over`: it has ended; `again`: a slow poller was put out more than once."""
+def told(kind: str, names: str, *, over: bool = False, again: bool = True, died: bool = True) -> str:
+    """What is said of it. `over`: it has ended; `again`: a slow poller was put out more than once; `died`: it did not
+    always say goodbye. (One that does may fail in good order, or somebody starts and stops it.)
+    """
     if kind == FLAPPING:
         return f"{names} {'took' if over else 'take'} turns in coming and going"
     if kind == SLOW:
         return f"{names} polled too slowly and was put out{' again and again' if again else ''}"
+    if not died:
+        return f"{names} {'kept' if over else 'keeps'} leaving and coming back"
     return f"{names} {'crash-looped' if over else 'crash-loops'}"

@@ -105,8 +105,55 @@ def test_a_member_that_goes_and_comes_three_times_crash_loops() -> None:
 def test_a_loop_of_the_only_member_is_no_stop() -> None:
     group = Group("a")
     for number in range(4):
-        group.restarts(1_000 + 120 * number, "a")
+        group.restarts(1_000 + 120 * number, "a", how=EXPIRED if number == 2 else "left")
     assert group.kinds() == ["crash_loop"]
+
+
+def test_a_job_that_comes_and_leaves_again_and_again_is_no_crash_loop() -> None:
+    """The only member says goodbye each time: nobody can tell such a crash loop from a job that runs now and then."""
+    group = Group("job")
+    for number in range(5):
+        group.restarts(10 + 25 * number, "job", 16)
+    (found,) = group.episodes()[1:]
+    assert (found.kind, found.times, found.any_died, found.rebalances) == ("restart", 5, False, 10)
+
+
+def test_what_was_before_a_stop_does_not_belong_to_it() -> None:
+    """Members went and came again less than a minute before all were stopped."""
+    group = Group(*ABC).restarts(1_000, "a", 2).restarts(1_020, "b", 2).restarts(1_040, "c", 2)
+    assert group.leaves(1_060, *ABC).kinds() == ["rolling_restart", "whole_stop"]
+    stop = group.episodes()[-1]
+    assert (stop.members, stop.rebalances, stop.from_ms) == (ABC, 1, ms(1_060))
+    slow = {"silent_ms": 15_000, "patience_ms": 10_000, "session_ms": 6_000}
+    poller = Group("a", "b")
+    for number in range(4):
+        poller.restarts(1_000 + 30 * number, "b", 7, **slow)
+    assert poller.leaves(1_120, "a", "b").kinds() == ["slow_poller", "whole_stop"]
+
+
+def test_several_that_go_and_come_all_at_once_do_not_roll() -> None:
+    group = Group(*ABC, "d").leaves(1_000, "b", "c", "d").comes(1_022, "b", "c", "d")
+    (found,) = group.episodes()[1:]
+    assert (found.kind, found.members, found.rebalances) == ("restart", ("b", "c", "d"), 2)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_an_autoscaler_scales_out_and_in(again: bool) -> None:
+    """The same processes come again, or new ones; then all stop."""
+    group = Group("a", "b")
+    for number in range(4):
+        some = ("c", "d") if again else (f"c{number}", f"d{number}")
+        group.comes(1_000 + 34 * number, *some).leaves(1_018 + 34 * number, *some)
+    group.leaves(1_240, "a", "b")
+    assert group.kinds() == ["scale_out", "scale_in"] * 4 + ["whole_stop"]
+    assert group.episodes()[-1].members == ("a", "b")
+
+
+def test_several_that_die_together_again_and_again_are_no_autoscaler() -> None:
+    group = Group(*ABC)
+    for number in range(4):
+        group.dies(1_000 + 60 * number, "b", "c").comes(1_020 + 60 * number, "b", "c")
+    assert set(group.kinds()) == {"crash_loop"}
 
 
 def test_two_members_that_go_in_turn_are_flapping() -> None:
@@ -115,6 +162,13 @@ def test_two_members_that_go_in_turn_are_flapping() -> None:
         group.restarts(1_000 + 100 * number, "ab"[number % 2])
     found = group.episodes()[1]
     assert (found.kind, found.members, found.rebalances) == ("flapping", ("a", "b"), 12)
+
+
+def test_two_members_that_go_in_turn_every_few_seconds_are_flapping() -> None:
+    group = Group(*ABC)
+    for number in range(8):
+        group.restarts(1_000 + 9 * number, "bc"[number % 2], 4)
+    assert group.kinds() == ["flapping"]
 
 
 def test_two_processes_with_one_instance_id_are_flapping() -> None:

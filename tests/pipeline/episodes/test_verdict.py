@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from muster.pipeline.episodes import thresholds, verdict
-from muster.pipeline.episodes.model import KINDS
+from muster.pipeline.episodes.model import EXPIRED, KINDS, LEFT
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
 DOCS = Path(__file__).parents[3] / "docs" / "pipeline-episodes.md"
@@ -16,10 +16,10 @@ def told(group: Group, end_s: float, score: float | None = None) -> verdict.Verd
     return verdict.verdict(group.episodes(), ms(end_s), score)
 
 
-def looping(times: int) -> Group:
+def looping(times: int, **how: object) -> Group:
     group = Group("web-1", "web-2")
     for number in range(times):
-        group.restarts(1_000 + 120 * number, "web-1")
+        group.restarts(1_000 + 120 * number, "web-1", **({"how": EXPIRED} | how))
     return group
 
 
@@ -51,8 +51,8 @@ def test_the_first_record_of_a_log_that_begins_in_the_midst_is_told_as_that() ->
     group = Group("a", "b")
     group.rebalances[0] = group.rebalances[0]._replace(before_generation=None, members_before=None, cause=None)
     (first,) = group.episodes()
-    assert verdict.describe(first, ms(HOUR_S)).startswith("the log begins in the midst of its life: 1 rebalance")
-    assert told(group, HOUR_S).text == "fine"
+    assert verdict.describe(first, ms(HOUR_S)) == "the log begins in the midst of its life at 15:06"
+    assert told(group, HOUR_S).text == "fine: no rebalance since 15:06, when what the log has of it begins"
 
 
 def test_a_loop_that_goes_on_needs_help() -> None:
@@ -66,6 +66,42 @@ def test_one_that_is_over_is_to_be_looked_at() -> None:
     assert (found.level, found.text) == (
         "look", "web-1 crash-looped: 8 rebalances, 16 s of 6 partitions unread from 15:23 to 15:29"
     )  # fmt: skip
+
+
+def test_what_has_not_come_again_for_long_is_told_in_the_past_with_its_end() -> None:
+    """It needs help for an hour more, but it does not go on."""
+    found = told(looping(4), 1_000 + 120 * 4 + 600)
+    assert found[:2] == ("help", "web-1 crash-looped: 8 rebalances, 16 s of 6 partitions unread from 15:23 to 15:29")
+    # the next time is not overdue
+    assert " crash-loops: " in told(looping(4), 1_000 + 120 * 4 + 60).text
+
+
+def test_who_says_goodbye_each_time_may_not_crash() -> None:
+    found = told(looping(4, how=LEFT), 1_000 + 120 * 4)
+    assert (found.level, found.kind) == ("help", "crash_loop")
+    assert found.text.startswith("web-1 keeps leaving and coming back: 8 rebalances")
+    assert told(looping(4, how=LEFT), 6 * HOUR_S).text.startswith("web-1 kept leaving and coming back: 8 rebalances")
+    job = Group("job")
+    for number in range(5):
+        job.restarts(10 + 25 * number, "job", 16)
+    assert told(job, 140)[:3] == (
+        "look", "job left and came back 5 times: 10 rebalances, 20 s of 6 partitions unread since 15:06", "restart"
+    )  # fmt: skip
+
+
+def test_nobody_knows_whether_static_members_died_or_were_stopped() -> None:
+    stopped = Group().comes(0, "a", "b", instance=True).dies(1_000, "a", "b")
+    assert told(stopped, 2_000)[:2] == (
+        "look",
+        "both members died or were stopped (static members do not say which) and nobody came back: 1 rebalance, 2 s of "
+        "6 partitions unread at 15:23",
+    )
+    late = Group().comes(0, "a", "b", instance=True).dies(1_000, "a").comes(1_006, "a", instance=True)
+    assert told(late, 2_000).text.startswith(
+        "a died or stayed away for longer than its session, and was back 6 s after that: 2 rebalances"
+    )
+    gone = Group().comes(0, "a", "b", instance=True).dies(1_000, "a")
+    assert told(gone, 2_000).text.startswith("a died or was stopped (static members do not say which) and nobody took")
 
 
 def test_deaths_are_told_together_and_loops_before_them() -> None:
@@ -94,7 +130,16 @@ def test_a_group_is_restless_by_its_score_if_no_rule_knows_why() -> None:
         group.rebalances_for(1_000 + 60 * number, "leader_rejoined")
     assert told(group, 2_000, 49.9).level == "fine"
     assert told(group, 2_000, 50.0)[:2] == (
-        "help", "restless, for no single reason: 10 rebalances, 20 s of 6 partitions unread since 15:23"
+        "help", "restless, for no single reason: 10 rebalances, 20 s of 6 partitions unread from 15:23 to 15:32"
+    )  # fmt: skip
+
+
+def test_what_was_wanted_does_not_make_a_group_restless_for_no_reason() -> None:
+    group = Group("a", "b")
+    for number in range(5):
+        group.comes(1_000 + 60 * number, "c", "d").leaves(1_030 + 60 * number, "c", "d")
+    assert told(group, 1_330, 60.0)[:2] == (
+        "look", "restless: 5 scale-outs, 5 scale-ins: 10 rebalances, 20 s of 6 partitions unread since 15:23"
     )  # fmt: skip
 
 

@@ -10,6 +10,8 @@ from muster.coordinator.groups.common.restless import CRASH_LOOP, FLAPPING, SLOW
     [
         (CRASH_LOOP, {}, "web-1 crash-loops"),
         (CRASH_LOOP, {"over": True}, "web-1 crash-looped"),
+        (CRASH_LOOP, {"died": False}, "web-1 keeps leaving and coming back"),
+        (CRASH_LOOP, {"died": False, "over": True}, "web-1 kept leaving and coming back"),
         (FLAPPING, {}, "web-1 take turns in coming and going"),
         (FLAPPING, {"over": True}, "web-1 took turns in coming and going"),
         (SLOW, {}, "web-1 polled too slowly and was put out again and again"),
