@@ -74,8 +74,10 @@ class Membership:
         clock: Clock,
         settings: ClusterSettings,
         figures: ClusterFigures | None = None,
+        *,
+        others_until_ms: int = 0,
     ) -> None:
-        """`store`: not the one that the turns go through."""
+        """`store`: not the one that the turns go through. `others_until_ms`: so long nobody is taken for dead."""
         self._storage = storage
         self._shipper = shipper
         self.seat = seat
@@ -85,6 +87,7 @@ class Membership:
         self.housekeeping = Housekeeping(seat, store, shipper, keeper, clock, settings, self._figures)
         self._store = store
         self._clock = clock
+        self._others_until_ms = others_until_ms
         self._settings = settings
         self._topics: Topics
         self._cluster_id = ""
@@ -328,6 +331,11 @@ class Membership:
         if not live or live[0] != self.seat.node_id:
             return
         gone = sorted(one for one in registered if one not in held)
+        if gone and self._clock.mono_ms() < self._others_until_ms:
+            # or else the first one that is back would fetch all that the others lead, and they would have it fetched
+            # again, one after the other
+            await self.housekeeping.look()
+            return
         epochs = {seat.node_id: seat.epoch for seat in seats}
         dead = {one: epochs[one] for one in gone if epochs.get(one, 0) > 0}
         looked_at = (state.version, tuple(live))

@@ -33,6 +33,8 @@ class SeatLifecycle:
         self._address = address
         self._node_id = node_id
         self._lease_ms = lease_ms
+        self._was_away = False
+        """The database was away before this term: other nodes have lost their seats as well, and are about to come."""
 
     async def run(
         self, make_term: Callable[[], Term], stop: asyncio.Event, serves: Callable[[Any], object] = lambda _: None
@@ -47,7 +49,7 @@ class SeatLifecycle:
             seat, asked_ms = taken
             term = make_term()
             try:
-                await term.begin(seat, asked_ms, self._lease_ms)
+                await term.begin(seat, asked_ms, self._lease_ms, others_come_back=self._was_away)
             except StoreAway as error:
                 _logger.warning("the node cannot serve", node=seat.node_id, reason=str(error), what="it begins anew")
                 await self._pause(stop)
@@ -57,6 +59,7 @@ class SeatLifecycle:
                 raise
             serves(term.server)
             await _first_of(stop, term.lost)
+            self._was_away = term.shipper.was_away
             is_whole = await term.end(hands_over=stop.is_set())
             if stop.is_set():
                 if is_whole:
@@ -74,6 +77,7 @@ class SeatLifecycle:
             try:
                 seat = await self._store.take_seat(self._holder, self._address, self._node_id, self._lease_ms)
             except StoreAway as error:
+                self._was_away = True
                 if told != "away":
                     told = "away"
                     _logger.warning("the database is away", reason=str(error), what="it is asked again and again")

@@ -117,6 +117,8 @@ class Shipper:
         self._figures = figures or ClusterFigures()
         self.failure = ""
         """Why the seat is lost."""
+        self.was_away = False
+        """Whether the database was away then."""
         self._logs: dict[tuple[bytes, int], LogRow] = {}
         self._known: dict[int, dict[int, int]] = {}
         self._numbers = seat.epoch * NUMBERS_OF_A_TERM
@@ -245,6 +247,7 @@ class Shipper:
             self.failure = what
             self._figures.seats_lost += 1
             self._figures.away_ms += self.away_for_ms
+            self.was_away = self._away_since_ms >= 0
             self._away_since_ms = -1
             _logger.error("the seat is lost", node=self.node_id, epoch=self.epoch, reason=what,
                           what="this node answers nobody any more, and begins anew")  # fmt: skip

@@ -105,11 +105,12 @@ class Term:
         self._turns: asyncio.Task[None]
         self._following: asyncio.Task[None] | None = None
 
-    async def begin(self, seat: Seat, asked_ms: int, lease_ms: int) -> None:
+    async def begin(self, seat: Seat, asked_ms: int, lease_ms: int, *, others_come_back: bool = False) -> None:
         """The seat was taken: read the metadata log, join, load, listen. Raises OSError, and the errors of the store,
         of the log and of the copy.
 
-        `asked_ms`: the monotonic time at which it was asked for.
+        `asked_ms`: the monotonic time at which it was asked for. `others_come_back`: the database was away, and other
+        nodes are given the time of a lease to take their seats.
         """
         began_ms = self._clock.mono_ms()
         storage = self._machine.storage(self._directory)
@@ -134,8 +135,9 @@ class Term:
         keeper.lost = shipper.failed
         settings = self._config.settings(ClusterSettings)
         self.membership = Membership(
-            seat, self._questions, storage, shipper, keeper, self._clock, settings, self._figures
-        )
+            seat, self._questions, storage, shipper, keeper, self._clock, settings, self._figures,
+            others_until_ms=asked_ms + lease_ms if others_come_back else 0,
+        )  # fmt: skip
         self._turns = asyncio.create_task(shipper.run())
         config = shallow_copy(self._config)
         config.data_dir, config.cluster_id, config.node_id = self._directory, identity.cluster_id, seat.node_id
