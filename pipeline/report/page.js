@@ -75,6 +75,13 @@
         a.textContent.toLowerCase().includes(asked)).slice(0, 20) : [];
       found.textContent = asked ? count + (count === 1 ? ' group' : ' groups') + ' here' : '';
       if (others.length) found.append(', on other pages: ');
+      const first = document.querySelector('a.overview');
+      if (asked && first) {
+        const link = document.createElement('a');
+        link.href = first.getAttribute('href') + '#groups';
+        link.textContent = 'look among all';
+        found.append(', ', link);
+      }
       others.forEach((a, at) => found.append(at ? ', ' : '', a.cloneNode(true)));
     });
     tools.hidden = false;

@@ -177,6 +177,32 @@ def test_a_link_leads_to_its_place_also_on_another_page(
     assert json.loads(html.unescape(told[1])) == [wanted, place, is_there]
 
 
+SEARCH = """<script>
+addEventListener('load', () => {
+  const field = document.querySelector('.tools input');
+  field.value = 'GROUP 104'; field.dispatchEvent(new Event('input'));
+  const found = document.querySelector('.found');
+  document.title = 'FOUND' + JSON.stringify([found.textContent, [...found.querySelectorAll('a')]
+    .map(a => a.getAttribute('href'))]) + 'END';
+});
+</script></head>"""
+
+
+@pytest.mark.parametrize(
+    ("page", "told"), [("report.html", "0 groups here, on other pages: "), ("report-2.html", "1 group here, ")]
+)
+def test_a_search_tells_of_the_other_pages(tmp_path: Path, page: str, told: str) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(pages(many(105))[page].replace("</head>", SEARCH), encoding="utf-8")
+    dom = chromium(tmp_path, "--virtual-time-budget=5000", "--dump-dom", file.as_uri())
+    found = re.search("<title>FOUND(.*)END</title>", dom)
+    assert found is not None
+    name = "group 104/é"
+    other = (f"report-2.html#{anchors.group(name)}", name)
+    link, text = other if page == PAGE else (f"{PAGE}#groups", "look among all")
+    assert json.loads(html.unescape(found[1])) == [told + text, [link]]
+
+
 def rebalances_of(folder: Path, group: str) -> list[str]:
     """The ends of the links of a group's rebalances."""
     text = "".join(file.read_text(encoding="utf-8") for file in folder.iterdir())
