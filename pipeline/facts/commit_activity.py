@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.commit_rows import CommitRows
+from muster.pipeline.facts.findings import unpacked
 from muster.pipeline.facts.in_order import Column, Parts, begins, known, sorted_rows, struct
 from muster.pipeline.schema import columns
 
@@ -29,8 +30,7 @@ def activity(walk: DataFrame) -> DataFrame:
     the member is the one that had the partition.
     """
     members = (
-        walk.where("active is not null")
-        .select("active.*")
+        unpacked(walk, "active", ACTIVE)
         .groupBy("group", "state", "member_id")
         .agg(
             F.sum("commits").alias("commits"),

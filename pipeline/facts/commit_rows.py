@@ -91,35 +91,67 @@ class CommitRows(NamedTuple):
     known_until_ms: int | None
     first_ms: int | None
     step_ms: int | None
-    rows: pa.Table
-    """The commits as they came, with the columns of ROWS."""
+    rest: pa.Table
+    """What else is to be told of them: the columns of _REST."""
+
+
+class _Told(NamedTuple):
+    """What is the same in every row."""
+
+    known_until_ms: int | None
+    first_ms: int | None
+    step_ms: int | None
 
 
 def rows_by_topic(batches: Iterable[pa.RecordBatch], *, are_placed: bool) -> Iterator[CommitRows]:
     """The commits, those of a partition of a topic together. `are_placed`: they know their group's state already."""
-    waiting: list[pa.RecordBatch] = []
-    count = 0
+    whole: list[pa.RecordBatch] = []
+    """Partitions of topics of which all rows are there,"""
+    last: list[pa.RecordBatch] = []
+    """and one of which more may come."""
+    of_last: tuple[object, object] | None = None
+    told: _Told | None = None
+    for batch in _pieces(batches):
+        if told is None:
+            told = _Told(*batch.slice(0, 1).select(_Told._fields).to_pylist()[0].values())
+        begin, of = _last_topic(batch)
+        coded = _coded(batch)
+        if begin or of != of_last:
+            whole += (one for one in (*last, coded.slice(0, begin)) if one.num_rows)
+            last, of_last = [], of
+        last.append(coded.slice(begin))
+        if whole and sum(one.num_rows for one in (*whole, *last)) >= _AT_ONCE:
+            yield _commits(whole, told, are_placed)
+    whole += last
+    # what is given away is kept nowhere else
+    last.clear()
+    if told is not None and whole:
+        yield _commits(whole, told, are_placed)
+
+
+def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """No more rows at once than are looked at together: Spark may send many more."""
     for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count < _AT_ONCE:
-            continue
-        table = pa.Table.from_batches(waiting)
-        cut = _last_topic(table)
-        if cut:
-            yield _commits(table.slice(0, cut), are_placed)
-        rest = table.slice(cut)
-        waiting, count = rest.to_batches(), rest.num_rows
-    if count:
-        yield _commits(pa.Table.from_batches(waiting), are_placed)
+        for start in range(0, batch.num_rows, _AT_ONCE):
+            yield batch.slice(start, _AT_ONCE)
 
 
-def _last_topic(table: pa.Table) -> int:
-    """Where the rows of the last partition of a topic begin."""
-    last = table.num_rows - 1
-    topic, partition = (table.column(name) for name in ("topic", "partition"))
-    is_it = pc.and_(pc.equal(topic, topic[last]), pc.equal(partition, partition[last]))
-    return int(table.num_rows - pc.sum(is_it).as_py())
+def _last_topic(batch: pa.RecordBatch) -> tuple[int, tuple[object, object]]:
+    """Where the rows of the last partition of a topic begin, and which one that is."""
+    topic, partition = (batch.column(name) for name in ("topic", "partition"))
+    is_it = pc.and_(pc.equal(topic, topic[-1]), pc.equal(partition, partition[-1]))
+    return batch.num_rows - is_it.true_count, (topic[-1].as_py(), partition[-1].as_py())
+
+
+def _coded(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The columns that are needed, with each text once and its number in the rows: of a partition of a topic there may
+    be millions of them. A copy, for what comes from Spark is one piece of memory, with the texts.
+    """
+    every, arrays = pa.array(np.arange(batch.num_rows)), {}
+    for name in (*_TEXTS, *_NUMBERS, "is_deleted", *_REST):
+        column = batch.column(name)
+        arrays[name] = column.dictionary_encode() if pa.types.is_string(column.type) else column.take(every)
+    return pa.RecordBatch.from_pydict(arrays)
 
 
 _TEXTS: Final = ("group", "topic", "member_id", "instance_id", "client_id", "topic_id")
@@ -127,27 +159,39 @@ _NUMBERS: Final = (
     *("what", "log_partition", "partition", "log_offset", "time_ms", "committed_offset", "state", "generation"),
     *("members", "producer_id", "fenced_ms"),
 )
+_REST: Final = ("leader_epoch", "metadata", "stated_ms", "producer_epoch")
 
 
-def _commits(table: pa.Table, are_placed: bool) -> CommitRows:
-    """Rows of ROWS, in their order."""
-    texts = {name: texts_of(table.column(name)) for name in _TEXTS}
-    numbers = {name: column_of(table.column(name)) for name in _NUMBERS}
+def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> CommitRows:
+    """Rows of ROWS, in their order, of coded batches, which are taken out of their list. Each column is put into its
+    final place before the next one: there may be so many rows that they count.
+    """
+    table = pa.Table.from_batches(batches).unify_dictionaries()
+    batches.clear()
+    texts: dict[str, Texts] = {}
+    numbers: dict[str, Column] = {}
+    for name in (*_TEXTS, *_NUMBERS):
+        if name in _TEXTS:
+            texts[name] = texts_of(table.column(name))
+        else:
+            numbers[name] = column_of(table.column(name))
+        table = table.drop_columns(name)
     what = numbers["what"].values
     ends, rows = np.flatnonzero(what == END), np.flatnonzero(what == COMMIT)
+    rest = table.filter(pa.array(what == COMMIT))
+    del table
     # the number of a partition of a topic is the same in the ends and in the commits
     topic_part = Parts(begins(texts["topic"].numbers, numbers["partition"])).number
     if not are_placed:
         _place(topic_part, texts, numbers)
-    words = {name: column.at(rows) for name, column in texts.items()}
-    values = {name: column.at(rows) for name, column in numbers.items()}
-    place = begins(known(topic_part[rows]), words["group"].numbers, values["log_partition"])
     seen = Ends(topic_part[ends], *(numbers[name].values[ends] for name in ("committed_offset", "time_ms")))
-    told = table.slice(0, 1).select(["known_until_ms", "first_ms", "step_ms"]).to_pylist()[0]
-    commits = table.filter(pa.array(what == COMMIT))
+    words = {name: texts.pop(name).at(rows) for name in _TEXTS}
+    values = {name: numbers.pop(name).at(rows) for name in _NUMBERS}
+    topic_part = topic_part[rows]
+    place = begins(known(topic_part), words["group"].numbers, values["log_partition"])
     return CommitRows(
         place=Parts(place),
-        topic_part=topic_part[rows],
+        topic_part=topic_part,
         group=words["group"],
         topic=words["topic"],
         log_partition=values["log_partition"],
@@ -155,7 +199,7 @@ def _commits(table: pa.Table, are_placed: bool) -> CommitRows:
         log_offset=values["log_offset"].values,
         time_ms=values["time_ms"].values,
         offset=values["committed_offset"],
-        is_deleted=mask_of(commits.column("is_deleted")),
+        is_deleted=mask_of(rest.column("is_deleted")),
         generation=values["generation"],
         members=values["members"],
         member_id=words["member_id"],
@@ -167,10 +211,10 @@ def _commits(table: pa.Table, are_placed: bool) -> CommitRows:
         topic_id=words["topic_id"],
         state=values["state"],
         ends=seen,
-        known_until_ms=told["known_until_ms"],
-        first_ms=told["first_ms"],
-        step_ms=told["step_ms"],
-        rows=commits,
+        known_until_ms=told.known_until_ms,
+        first_ms=told.first_ms,
+        step_ms=told.step_ms,
+        rest=rest.select(_REST),
     )
 
 
@@ -193,3 +237,24 @@ def _place(topic_part: Ints, texts: dict[str, Texts], numbers: dict[str, Column]
     row[those], has_owner[those] = those[owner], there
     for name in ("member_id", "instance_id", "client_id"):
         texts[name] = texts[name].at(row, has_owner)
+
+
+def placed_rows(commits: CommitRows) -> Iterator[pa.RecordBatch]:
+    """The commits as rows of PLACED, some at a time."""
+    count = commits.rest.num_rows
+    for start in range(0, count, _AT_ONCE):
+        rows = np.arange(start, min(start + _AT_ONCE, count))
+        rest = commits.rest.slice(start, len(rows)).combine_chunks()
+        arrays = []
+        for one in PLACED:
+            if one.name in _REST:
+                arrays.append(rest.column(one.name).chunk(0).cast(one.type))
+                continue
+            value = commits.offset if one.name == "committed_offset" else getattr(commits, one.name)
+            if isinstance(value, Texts):
+                arrays.append(value.at(rows).array())
+            elif isinstance(value, Column):
+                arrays.append(value.at(rows).array(one.type))
+            else:
+                arrays.append(pa.array(value[rows], one.type))
+        yield pa.RecordBatch.from_arrays(arrays, schema=PLACED)

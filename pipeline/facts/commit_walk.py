@@ -6,7 +6,7 @@ As windows of Spark each of these tables sorted the commits anew and had a plan 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -14,17 +14,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.facts.backward import BACK, backward
-from muster.pipeline.facts.commit_activity import ACTIVE, active
-from muster.pipeline.facts.commit_rows import COMMIT, END, PLACED, ROWS, CommitRows, rows_by_topic
-from muster.pipeline.facts.commit_times import HEARD, SEEN, heard, seen
+from muster.pipeline.facts.backward import backward
+from muster.pipeline.facts.commit_activity import active
+from muster.pipeline.facts.commit_rows import COMMIT, END, PLACED, ROWS, CommitRows, placed_rows, rows_by_topic
+from muster.pipeline.facts.commit_times import heard, seen
 from muster.pipeline.facts.commit_windows import reach_of, thinned, windowed
 from muster.pipeline.facts.commits import PRODUCER, logged, unplaced
+from muster.pipeline.facts.findings import FINDING, packed
 from muster.pipeline.facts.inputs import Inputs
-from muster.pipeline.facts.lag import LAST, lasts
+from muster.pipeline.facts.lag import lasts
 from muster.pipeline.facts.log_times import DAY_MS
-from muster.pipeline.facts.progress import STEP, step_ms, steps
-from muster.pipeline.facts.stall_looks import CAME_ON, INTERVAL, STANDING, looks
+from muster.pipeline.facts.progress import step_ms, steps
+from muster.pipeline.facts.stall_looks import looks
 from muster.pipeline.facts.topic_ends import marks_of
 from muster.pipeline.tables import shaped
 
@@ -36,26 +37,10 @@ OF_TIMES: Final = "times"
 """for `flapping`, `episodes` and `verdicts`."""
 ALL: Final = (OF_ENDS, OF_LOG, OF_TIMES)
 
-WALKED: Final = pa.schema(
-    [
-        *PLACED,
-        *(
-            pa.field(name, pa.struct(list(fields)))
-            for name, fields in {
-                "interval": INTERVAL,
-                "standing": STANDING,
-                "came_on": CAME_ON,
-                "last": LAST,
-                "step": STEP,
-                "active": ACTIVE,
-                "back": BACK,
-                "seen": SEEN,
-                "heard": HEARD,
-            }.items()
-        ),
-    ]
-)
-"""A commit, `is_deleted` or not; or what was found, in one of the last columns, with its group."""
+WALKED: Final = pa.schema([*PLACED, *(one for one in FINDING if one.name not in PLACED.names)])
+"""A commit, or what was found (`found` is not null)."""
+_KEPT: Final = 30_000
+"""So much of what was found is kept before it goes on: commits and findings that stand apart are looked at apart."""
 
 _ORDER: Final = ("topic", "partition", "group", "log_partition", "log_offset", "member_id", "instance_id", "client_id")
 
@@ -116,35 +101,28 @@ def _told_of_all(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
 
 
 def _walk(batches: Iterable[pa.RecordBatch], are_placed: bool, wanted: Collection[str]) -> Iterator[pa.RecordBatch]:
+    kept: list[pa.RecordBatch] = []
     for commits in rows_by_topic(batches, are_placed=are_placed):
         if not are_placed:
-            yield from _batches(_placed(commits))
-        for name, found in _found(commits, wanted):
-            yield from _batches({"group": found.field("group"), name: found})
+            yield from map(_as_walked, placed_rows(commits))
+        kept += (packed(name, found) for name, found in _found(commits, wanted) if len(found))
+        if sum(one.num_rows for one in kept) >= _KEPT:
+            yield from _together(kept)
+            kept = []
+    yield from _together(kept)
 
 
-def _batches(columns: Mapping[str, pa.Array]) -> Iterator[pa.RecordBatch]:
-    """A batch of WALKED; none without rows."""
-    rows = len(columns["group"])
-    if rows:
-        arrays = [columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in WALKED]
-        yield pa.RecordBatch.from_arrays(arrays, schema=WALKED)
+def _together(found: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What was found, in as few batches as can be."""
+    for batch in pa.Table.from_batches(found, FINDING).combine_chunks().to_batches():
+        yield _as_walked(batch)
 
 
-def _placed(commits: CommitRows) -> dict[str, pa.Array]:
-    """The commits as rows of PLACED."""
-    known: dict[str, pa.Array] = {
-        name: getattr(commits, name).array(PLACED.field(name).type) for name in ("state", "generation", "members")
-    }
-    known |= {name: getattr(commits, name).array() for name in ("member_id", "instance_id", "client_id")}
-    rows = commits.rows.combine_chunks()
-    return {
-        one.name: known[one.name] if one.name in known else _whole(rows.column(one.name), one.type) for one in PLACED
-    }
-
-
-def _whole(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else pa.array([], kind)
+def _as_walked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With all columns of WALKED."""
+    there = batch.schema.names
+    arrays = [batch.column(one.name) if one.name in there else pa.nulls(len(batch), one.type) for one in WALKED]
+    return pa.RecordBatch.from_arrays(arrays, schema=WALKED)
 
 
 def _found(commits: CommitRows, wanted: Collection[str]) -> Iterator[tuple[str, pa.StructArray]]:

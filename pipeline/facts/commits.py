@@ -56,7 +56,7 @@ def placed(walk: DataFrame) -> DataFrame:
     `topic_id`: of the topic then, null: not told; and the producer that committed it in a transaction, null: it was
     none, or the source does not tell. `walk`: rows of `commit_walk.walk_of`.
     """
-    return walk.where("is_deleted is not null").select(*PLACED.names)
+    return walk.where("found is null").select(*PLACED.names)
 
 
 def logged(inputs: Inputs) -> DataFrame:

@@ -17,6 +17,8 @@ from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
 from muster.pipeline.episodes.offsets import Back, Standing
 from muster.pipeline.episodes.verdict import describe, verdict
+from muster.pipeline.facts.commit_times import HEARD
+from muster.pipeline.facts.findings import unpacked
 from muster.pipeline.facts.flapping import observed
 from muster.pipeline.facts.moments import MOMENT, moments
 from muster.pipeline.facts.schema import TABLES, conform
@@ -99,7 +101,7 @@ def _struct(kind: pa.DataType, **known: Column) -> Column:
 def _spells(memberships: DataFrame, generations: DataFrame, walk: DataFrame) -> DataFrame:
     """Members, with how long they had not committed when they left, and how patient their group was with them."""
     who = ["group", "member_id"]
-    last = walk.where("heard is not null").select("heard.*")
+    last = unpacked(walk, "heard", HEARD)
     # a member may have several stays under one id
     began_ms = F.coalesce("start_ms", F.lit(0))
     stays = memberships.select(*who, "first_generation", "last_generation", began_ms.alias("began_ms"))

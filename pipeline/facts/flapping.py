@@ -7,6 +7,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.commit_times import SEEN
+from muster.pipeline.facts.findings import unpacked
 from muster.pipeline.facts.schema import conform
 
 SHORT_MS: Final = 300_000
@@ -68,7 +70,7 @@ def observed(generations: DataFrame, walk: DataFrame) -> DataFrame:
         F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms"),
         F.bool_or(F.col("end_ms").isNull()).alias("in_force"),
     )
-    by_commits = walk.where("seen is not null").select("group", "seen.first_ms", "seen.last_ms")
+    by_commits = unpacked(walk, "seen", SEEN).select("group", "first_ms", "last_ms")
     every = of_group.unionByName(by_commits.withColumn("in_force", F.lit(False)))
     spans = every.groupBy("group").agg(
         F.min("first_ms").alias("first_ms"), F.max("last_ms").alias("last_ms"), F.bool_or("in_force").alias("in_force")

@@ -83,8 +83,8 @@ def nothing(rows: int) -> Column:
 
 
 def column_of(column: pa.ChunkedArray) -> Column:
-    """Of Arrow's whole numbers."""
-    values: Any = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+    """Of Arrow's whole numbers, in as many bytes as they have there."""
+    values: Any = pc.fill_null(column, 0).to_numpy()
     return Column(values, np.asarray(pc.is_valid(column)))
 
 
@@ -94,10 +94,13 @@ def mask_of(column: pa.ChunkedArray) -> Mask:
 
 
 def texts_of(column: pa.ChunkedArray) -> Texts:
-    """Of Arrow's texts."""
-    whole = column.combine_chunks().dictionary_encode()
+    """Of Arrow's texts, coded or not."""
+    coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    whole = coded.unify_dictionaries().combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
-        whole = whole.unify_dictionaries().combine_chunks()
+        if not whole.num_chunks:
+            return Texts(nothing(0), pa.array([], pa.string()))
+        whole = whole.chunk(0)
     return Texts(column_of(pa.chunked_array([whole.indices])), whole.dictionary)
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from muster.pipeline.facts.commit_rows import CommitRows
+from muster.pipeline.facts.findings import unpacked
 from muster.pipeline.facts.in_order import Column, behind, known, struct
 from muster.pipeline.facts.schema import TABLES, conform
 from muster.pipeline.facts.topic_ends import Marks, with_ends
@@ -18,7 +19,7 @@ LAST: Final = TABLES["lag"]
 
 def lag(walk: DataFrame) -> DataFrame:
     """Rows of the table `lag` out of those of `commit_walk.walked`."""
-    return conform(walk.where("last is not null").select("last.*"), "lag")
+    return conform(unpacked(walk, "last", LAST), "lag")
 
 
 def lasts(commits: CommitRows, marks: Marks) -> pa.StructArray:

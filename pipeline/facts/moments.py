@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.episodes import thresholds as limits
-from muster.pipeline.facts.commit_times import STEP_MS
+from muster.pipeline.facts.commit_times import SEEN, STEP_MS
+from muster.pipeline.facts.findings import unpacked
 from muster.pipeline.facts.in_order import Ints
 from muster.pipeline.schema import structs
 from muster.pipeline.tables import rows_of
@@ -39,7 +40,7 @@ def moments(walk: DataFrame, lost: DataFrame) -> DataFrame:
     """One row: `moments`, in order. `walk`: rows of `commit_walk.walked`. `lost`: group and heard_ms of every member
     that there was: when it was heard of last, null: it was not lost.
     """
-    rows = walk.where("seen is not null").select("group", "seen.steps").unionByName(lost, allowMissingColumns=True)
+    rows = unpacked(walk, "seen", SEEN).select("group", "steps").unionByName(lost, allowMissingColumns=True)
     # of a group there is a number for each step at most, and one group is looked at after the other
     in_order = rows.repartition(1).sortWithinPartitions("group")
     found = in_order.mapInArrow(_moments, from_arrow_schema(_MOMENTS))

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline.facts.commit_rows import CommitRows
+from muster.pipeline.facts.findings import unpacked
 from muster.pipeline.facts.in_order import (
     Column,
     Ints,
@@ -53,7 +54,7 @@ is not known."""
 
 def progress(walk: DataFrame) -> DataFrame:
     """Rows of the table `progress` out of those of `commit_walk.walked`."""
-    rows = walk.where("step is not null").select("step.*")
+    rows = unpacked(walk, "step", STEP)
     # of a partition whose end nobody ever saw nothing can be told; of one that is not known just now, nothing of all
     told = rows.groupBy("group", "start_ms", "until_ms").agg(
         F.sum("commits").alias("commits"),

@@ -10,7 +10,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.backward import BACK
 from muster.pipeline.facts.commits import PLACE, PRODUCER
+from muster.pipeline.facts.findings import unpacked
 from muster.pipeline.facts.schema import conform
 
 RESET: Final = "reset"
@@ -39,7 +41,7 @@ def fenced(transactions: DataFrame) -> DataFrame:
 
 def regressions(walk: DataFrame) -> DataFrame:
     """Rows of the table `regressions` out of those of `commit_walk.walked`."""
-    rows = walk.where("back is not null").select("back.*")
+    rows = unpacked(walk, "back", BACK)
     # one request of one member is logged with one time
     together = Window.partitionBy("group", "log_partition", "time_ms")
     near = Window.partitionBy(*PLACE).orderBy("time_ms").rangeBetween(-SERIES_MS, SERIES_MS)

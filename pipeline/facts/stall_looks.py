@@ -48,7 +48,7 @@ LONGEST_GAPS: Final = 1.5
 _PLACE: Final = "group string, log_partition int, topic string, partition int, member_id string, client_id string"
 INTERVAL: Final = pa.schema(
     columns(
-        f"{_PLACE}, last_offset long, complete double, lag long, lag_known boolean, start_ms long, end_ms long, "
+        f"{_PLACE}, last_offset long, commits int, lag long, lag_known boolean, start_ms long, end_ms long, "
         "status int, first_offset long"
     )
 )
@@ -113,7 +113,7 @@ def _intervals(commits: CommitRows, few: Thinned, reach: Reach, windows: Windows
         {
             **_places(commits, rows),
             "last_offset": offset,
-            "complete": windows.commits[found] / WINDOW,
+            "commits": known(windows.commits[found]),
             "lag": behind(reached, offset),
             "lag_known": reach.end_offset.valid[found],
             "start_ms": known(commits.time_ms[started]),

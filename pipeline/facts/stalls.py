@@ -12,11 +12,12 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
+from muster.pipeline.facts.findings import FINDING, read
 from muster.pipeline.facts.schema import TABLES, conform
+from muster.pipeline.facts.stall_looks import CAME_ON, INTERVAL, STANDING
 from muster.pipeline.facts.standing import Times, stalls_of
 from muster.pipeline.tables import by_group
 
-_FOUND: Final = ("interval", "standing", "came_on")
 _OWNED: Final = "struct<topic: string, partition: int, start_ms: bigint, end_ms: bigint>"
 
 
@@ -24,8 +25,8 @@ def stalls(walk: DataFrame, owned: DataFrame | None = None) -> DataFrame:
     """Rows of the table `stalls` out of those of `commit_walk.walked`. `owned`: the table `ownership`; None: whoever
     committed last has the partition still.
     """
-    is_found = " or ".join(f"{name} is not null" for name in _FOUND)
-    rows = walk.where(is_found).select("group", *_FOUND, F.lit(None).cast(_OWNED).alias("owned"))
+    rows = walk.where(F.col("found").isin("interval", "standing", "came_on"))
+    rows = rows.select(*FINDING.names, F.lit(None).cast(_OWNED).alias("owned"))
     if owned is not None:
         had = F.struct("topic", "partition", "start_ms", "end_ms").cast(_OWNED)
         rows = rows.unionByName(owned.select("group", had.alias("owned")), allowMissingColumns=True)
@@ -43,12 +44,12 @@ def _of_group(rows: Iterable[dict[str, Any]], is_known: bool) -> Iterator[dict[s
     came_on: dict[str | None, list[int]] = {}
     owned: dict[tuple[str, int], list[Times]] = {}
     for row in rows:
-        if row["interval"] is not None:
-            intervals.append(row["interval"])
-        elif row["standing"] is not None:
-            standing.append(row["standing"])
-        elif row["came_on"] is not None:
-            one = row["came_on"]
+        if row["found"] == "interval":
+            intervals.append(read(row, INTERVAL))
+        elif row["found"] == "standing":
+            standing.append(read(row, STANDING))
+        elif row["found"] == "came_on":
+            one = read(row, CAME_ON)
             came_on.setdefault(one["member_id"], []).extend(one["times_ms"])
         else:
             one = row["owned"]

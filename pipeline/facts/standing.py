@@ -41,7 +41,7 @@ def stalls_of(
     STANDING. `came_on`: when each member came on, in order. `owned`: when each partition had an owner; None: whoever
     committed last has it still.
     """
-    rows = [{**one, "status": GRADES[one["status"]]} for one in intervals]
+    rows = [{**one, "status": GRADES[one["status"]], "complete": one["commits"] / WINDOW} for one in intervals]
     rows += (found for one in standing if (found := _stood(one, came_on, owned)) is not None)
     return _with_group(rows)
 
