@@ -29,6 +29,8 @@ RESULTS: Final = Path(__file__).with_name("nodes.md")
 PROPERTIES: Final = {"group.initial.rebalance.delay.ms": "0", "muster.offsets.durability": "os"}
 CONNECTIONS: Final = 50
 LOOKED_UP_AT_ONCE: Final = 2_000
+LOOKED_AT: Final = 200
+"""Groups of which it is seen whether they are served again."""
 HEAD: Final = "| figure | to reach | measured |\n|---|---:|---:|"
 
 
@@ -69,15 +71,19 @@ async def settle(port: int, groups: Iterable[str]) -> dict[str, tuple[int, str]]
         client = await connect(port)
         while waiting:
             group = waiting.pop()
-            protocols = [JoinGroupRequestProtocol("range", b"m")]
-            asked = JoinGroupRequest(group, 300_000, 300_000, protocol_type="consumer", protocols=protocols)
-            asked.member_id = (await client.ask(asked)).member_id
-            joined = await client.ask(asked)
-            sync = SyncGroupRequest(group, joined.generation_id, joined.member_id)
-            sync.protocol_type, sync.protocol_name = "consumer", "range"
-            sync.assignments = [SyncGroupRequestAssignment(joined.member_id, b"mine")]
-            await client.ask(sync)
-            members[group] = joined.generation_id, joined.member_id
+            while group not in members:
+                protocols = [JoinGroupRequestProtocol("range", b"m")]
+                asked = JoinGroupRequest(group, 300_000, 300_000, protocol_type="consumer", protocols=protocols)
+                asked.member_id = (await client.ask(asked)).member_id
+                joined = await client.ask(asked)
+                sync = SyncGroupRequest(group, joined.generation_id, joined.member_id)
+                sync.protocol_type, sync.protocol_name = "consumer", "range"
+                sync.assignments = [SyncGroupRequestAssignment(joined.member_id, b"mine")]
+                # a coordinator over a database may still load
+                if (await client.ask(sync)).error_code:
+                    await asyncio.sleep(0.05)
+                else:
+                    members[group] = joined.generation_id, joined.member_id
         client.writer.close()
 
     await asyncio.gather(*(work() for _ in range(CONNECTIONS)))
@@ -107,8 +113,7 @@ async def moved(workdir: Path, members: int) -> Moved:
         told_ms = (time.perf_counter() - begin) * 1_000
         await stopping
         spent_ms = (measure.cpu_s(server.pid) - cpu_s) * 1_000
-        for group in groups[:: max(1, members // 200)]:
-            await _served(others, group, *settled[group])
+        await _served(others, {group: settled[group] for group in groups[:: max(1, members // LOOKED_AT)]})
         served_ms = (time.perf_counter() - begin) * 1_000
         for client in (waiter, *others.values()):
             client.writer.close()
@@ -117,14 +122,17 @@ async def moved(workdir: Path, members: int) -> Moved:
         server.stop()
 
 
-async def _served(clients: Mapping[int, Client], group: str, generation: int, member: str) -> None:
-    while True:
-        found = await clients[1].ask(FindCoordinatorRequest(coordinator_keys=[group]))
-        client = clients.get(found.coordinators[0].node_id)
-        if client is not None:
-            answer = await client.ask(HeartbeatRequest(group, generation, member))
-            if answer.error_code in (0, 27):  # 27: the group of the member that waited rebalances
-                return
+async def _served(clients: Mapping[int, Client], members: Mapping[str, tuple[int, str]]) -> None:
+    """All are found, and their heartbeats answered. They ask together, as clients do that do not know of each other."""
+    left = dict(members)
+    while left:
+        found = await clients[1].ask(FindCoordinatorRequest(coordinator_keys=list(left)))
+        for node_id, client in clients.items():
+            groups = [one.key for one in found.coordinators if one.node_id == node_id]
+            asked = [client.send(HeartbeatRequest(group, *left[group])) for group in groups]
+            for group, one in zip(groups, asked, strict=True):
+                if (await client.receive(one)).error_code in (0, 27):  # 27: the group of who waited rebalances
+                    del left[group]
 
 
 def started(workdir: Path, nodes: int) -> tuple[float, float]:
