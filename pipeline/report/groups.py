@@ -77,13 +77,10 @@ def _worst(row: Row, about: About, pages: Pages) -> Html:
 
 def cost(row: Row, about: About) -> str | None:
     """What its trouble cost, to the second; None: nothing, or there was none."""
-    trouble_ms, all_ms = row["trouble_ms"] or 0, row["cost_ms"] or 0
-    if not trouble_ms:
+    if not row["trouble_ms"]:
         return None
     near = "" if about.has_events else "about "
-    told = f"partitions were not read for {near}{to_the_second(trouble_ms)}, all added up"
-    more = f" ({to_the_second(all_ms)} with starts, restarts and stops on purpose)"
-    return told + more if all_ms - trouble_ms >= SECOND else told
+    return f"partitions were not read for {near}{to_the_second(row['trouble_ms'])}, all added up"
 
 
 def advice(row: Row) -> Html | None:

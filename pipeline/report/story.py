@@ -57,7 +57,7 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
         tag("p", story.about["verdict"], class_="verdict") if story.about["verdict"] else None,
         tag("p", tag("b", "Cost: "), cost, class_="cost") if cost else None,
         groups.advice(story.about),
-        _figures(story, trouble=cost is not None),
+        _figures(story),
         _episodes(story, detail),
         _picture(story, chosen, detail),
         [tag("h3", "How it read"), progress] if progress else None,
@@ -68,14 +68,13 @@ def told(story: Story, chosen: Chosen, detail: Detail = DETAILS[0]) -> Html:
     )
 
 
-def _figures(story: Story, *, trouble: bool) -> Html:
-    """`trouble`: what that cost is told already."""
+def _figures(story: Story) -> Html:
     row = story.about
     told = [
         plural(story.rebalances.total, "rebalance"),
         f"at most {plural(row['members'], 'member')}" if row["members"] else None,
-        f"partitions unread for {to_the_second(row['cost_ms'])}, all added up"
-        if row["cost_ms"] and not trouble
+        f"all its rebalances kept partitions from being read for {to_the_second(row['cost_ms'])}, added up"
+        if row["cost_ms"]
         else None,
         f"{plural(row['moved'], 'partition')} moved" if row["moved"] else None,
         f"the longest rebalance took {span(*row['longest'].values())}" if row["longest"] else None,

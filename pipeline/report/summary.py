@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from textwrap import wrap
 from typing import Final
@@ -22,6 +23,8 @@ _LINES = 8
 _HEAD = 60
 _NAME = 32
 _SETTING = 36
+_FIXED: Final = "\xa0"
+_BEFORE_UNIT: Final = re.compile(r"(?<=[0-9]) (?=(?:%|(?:ms|s|min|h|d)\b))")
 _VALUES = 8
 """Settings that are values of one question, at most."""
 
@@ -70,10 +73,12 @@ class _Lines:
         ]  # fmt: skip
 
     def _wrapped(self, sentence: str, indent: int = 2) -> list[str]:
-        return wrap(
-            plain(sentence), self._width, initial_indent=" " * indent, subsequent_indent=" " * (indent + 4),
-            break_on_hyphens=False,
+        # a number stays beside its unit
+        lines = wrap(
+            _BEFORE_UNIT.sub(_FIXED, plain(sentence)), self._width, break_on_hyphens=False,
+            initial_indent=" " * indent, subsequent_indent=" " * (indent + 4),
         )  # fmt: skip
+        return [line.replace(_FIXED, " ") for line in lines]
 
     def _block(
         self, title: str, rows: Sequence[Row], line: Callable[[Row], str], total: int | None = None
