@@ -17,5 +17,7 @@ class ClusterFigures:
         self.takeovers = self.takeovers_ms = 0
         """Logs that came when leadership did, and how long that took."""
         self.snapshots = 0
+        self.segments_brought = 0
+        """Segments that were asked for, and came."""
         self.term: Any = None
         """The present `term.Term`; None: there is no seat."""

@@ -16,7 +16,7 @@ from muster.coordinator.database import copy
 from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.shipper import Shipper
 from muster.coordinator.database.store import Store, StoreAway
-from muster.coordinator.log import DamagedLog, LogOffline, Storage
+from muster.coordinator.log import DamagedLog, LogError, LogOffline, SegmentAbsent, Storage
 from muster.coordinator.slices import Job, Slices
 from muster.coordinator.topics.metadata_state import TopicState
 from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -47,6 +47,16 @@ class _Wanted(NamedTuple):
     partition: int
     topic_id: bytes
     leader_epoch: int
+
+
+def _loading(partition: Partition) -> Job[None]:
+    """Raises SegmentAbsent: what its checkpoint has said of producers is lost."""
+    try:
+        yield from partition.loading_producers()
+    except SegmentAbsent:
+        raise
+    except LogError:
+        pass  # whoever writes or reads hears of it
 
 
 class LedPartitions:
@@ -143,7 +153,7 @@ class LedPartitions:
         return self._shipper.has_ended
 
     def fault(self, error: Exception) -> None:
-        """A look has failed by a fault of the program."""
+        """A look has failed by a fault of the program, or a copy has lost what was written to it."""
         self._shipper.failed(f"it cannot be looked at what this node leads: {error}")
 
     def _wanted(self, topic: TopicState, index: int) -> _Wanted | None:
@@ -219,9 +229,14 @@ class LedPartitions:
             self._shipper.lead(found.row, found.segments)
         if found.is_whole:
             start_offset = 0 if found.row is None else found.row.start_offset
-            self._topics.logs.note_copy(wanted.topic, wanted.partition, found.end_offset, start_offset)
+            place = wanted.topic, wanted.partition
+            self._topics.logs.note_copy(*place, found.end_offset, start_offset, found.absent)
         del self._coming[key]
         self._topics.open.arrive(topic, wanted.partition)
+        partition = self._topics.open.partition(wanted.topic, wanted.partition)
+        if partition is not None and copy.is_read_in_parts(wanted.topic):
+            # so that they are known when the next segment begins: its checkpoint tells of them
+            self._slices.run(_loading(partition), lambda _: None, self)
         return True
 
     def _remove(self, wanted: _Wanted) -> None:
@@ -242,7 +257,9 @@ class LedPartitions:
             await self._pause()
 
         try:
-            return await copy.fetch(self._store, self._storage, wanted.topic, wanted.partition, wanted.topic_id, pause)
+            place = wanted.topic, wanted.partition, wanted.topic_id
+            tail_only = copy.is_read_in_parts(wanted.topic)
+            return await copy.fetch(self._store, self._storage, *place, pause, tail_only=tail_only)
         finally:
             self._long -= is_long
 

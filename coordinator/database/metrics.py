@@ -60,6 +60,9 @@ def _metrics(of: ClusterFigures, now_ms: int) -> Iterator[Metric]:
                  of.takeovers_ms / 1000)  # fmt: skip
     yield single("muster_cluster_snapshots_total", COUNTER, "Snapshots of the metadata log that were written here.",
                  of.snapshots)  # fmt: skip
+    yield single("muster_cluster_segments_brought_total", COUNTER,
+                 "Older segments of topics that were asked for, and read from the database.",
+                 of.segments_brought)  # fmt: skip
     term: Term | None = of.term
     away_ms = 0 if term is None else term.shipper.away_for_ms
     yield single("muster_cluster_database_away_seconds_total", COUNTER, "How long turns found the database away.",

@@ -19,6 +19,7 @@ from muster.coordinator.database.store import (
     LIVE,
     BatchRow,
     Changes,
+    Checkpoint,
     Identity,
     LogRow,
     Mail,
@@ -284,7 +285,7 @@ class PostgresStore:
         if changes.new_logs:
             await run(sql.NEW_LOGS, *map(list, zip(*changes.new_logs, strict=True)))
         if changes.new_segments:
-            await run(sql.NEW_SEGMENTS, *map(list, zip(*changes.new_segments, strict=True)))
+            await run(sql.NEW_SEGMENTS, *map(list, zip(*(row[:4] for row in changes.new_segments), strict=True)))
         if changes.batches:
             await run(sql.NEW_BATCHES, epoch, *_columns(changes.batches))
         if changes.starts:
@@ -295,6 +296,10 @@ class PostgresStore:
             await run(sql.STATE, changes.dead, DEAD)
         if changes.dropped:
             await run(sql.DROP, changes.dropped)
+        if changes.facts:
+            await run(sql.FACTS, *map(list, zip(*changes.facts, strict=True)))
+        if changes.checkpoints:
+            await run(sql.CHECKPOINTS, *map(list, zip(*changes.checkpoints, strict=True)))
 
     async def purge(self, segment_no: int) -> bool:
         """See `Store`. A statement that nobody waits for any more finds the number dead, gone, or another one's."""
@@ -466,12 +471,24 @@ class PostgresStore:
         """See `Store`."""
 
         async def ask(connection: Any) -> Sequence[SegmentRow]:
-            rows = await connection.fetch(
-                "SELECT segment_no, log_no, base_offset, state FROM muster_segments "
-                "WHERE cluster_no = $1 AND log_no = $2 ORDER BY base_offset, segment_no",
-                self._cluster_no, log_no,
-            )  # fmt: skip
-            return [SegmentRow(*row) for row in rows]
+            return [SegmentRow(*row) for row in await connection.fetch(sql.SEGMENTS, self._cluster_no, log_no)]
+
+        return await self._ask(ask)
+
+    async def checkpoint(self, log_no: int) -> Checkpoint | None:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> Checkpoint | None:
+            row = await connection.fetchrow(sql.CHECKPOINT, self._cluster_no, log_no)
+            return None if row is None else Checkpoint(*row)
+
+        return await self._ask(ask)
+
+    async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> Sequence[tuple[int, bytes]]:
+            return [tuple(row) for row in await connection.fetch(sql.ABORTED, self._cluster_no, log_no, since)]
 
         return await self._ask(ask)
 

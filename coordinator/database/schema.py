@@ -138,6 +138,22 @@ MIGRATIONS: Final = (
             "PRIMARY KEY (cluster_no, snapshot_no, part))",
         ),
     ),
+    Migration(
+        4,
+        "what is known of segments without reading them",
+        (
+            # NULL: nothing is, and whoever comes to lead the log reads all of it
+            "ALTER TABLE muster_segments ADD COLUMN size bigint",
+            "ALTER TABLE muster_segments ADD COLUMN first_timestamp bigint",
+            "ALTER TABLE muster_segments ADD COLUMN max_timestamp bigint",
+            "ALTER TABLE muster_segments ADD COLUMN max_timestamp_offset bigint",
+            "ALTER TABLE muster_segments ADD COLUMN aborted bytea",
+            # how the log stood at the beginning of one of its segments
+            "ALTER TABLE muster_logs ADD COLUMN checkpoint_offset bigint",
+            "ALTER TABLE muster_logs ADD COLUMN epochs bytea",
+            "ALTER TABLE muster_logs ADD COLUMN producers bytea",
+        ),
+    ),
 )
 NEWEST: Final = MIGRATIONS[-1].version
 

@@ -2,27 +2,45 @@
 
 An append goes to the copy at once and gets its offset there. From there the next turn takes what the database does not
 have yet: the copy is the queue, so what waits for a slow database takes no memory.
+
+A log whose older segments need not be here (`segment_cache`) brings also what is known of them, once nothing more is
+appended to them: their facts, and a checkpoint of how the log stood where the active one begins.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from muster.coordinator.database.store import LIVE, STAGED, BatchRow, Changes, SegmentRow
+from muster.coordinator.database.store import (
+    LIVE,
+    STAGED,
+    BatchRow,
+    Changes,
+    Checkpoint,
+    SegmentFacts,
+    SegmentRow,
+)
 from muster.coordinator.log.append_listeners import AppendListeners
 from muster.coordinator.log.availability import Availability
-from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.log.checkpoints import LEADER_EPOCHS, encode_epochs
+from muster.coordinator.log.errors import LogError, LogOffline
 from muster.coordinator.log.records.headers import read_header, whole_batches
+from muster.coordinator.log.segments.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
 from muster.coordinator.log.segments.log_segments import LogSegments
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction, encode
+from muster.coordinator.log.settings import MAX_INT64
 from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 
 if TYPE_CHECKING:
+    from muster.coordinator.database.segment_cache import SegmentCache
     from muster.coordinator.log.segments.segment import Segment
 
 CHUNK: Final = 256 * 1024
 """A row has so many bytes of batches at most, or one batch."""
+FACTS_AT_ONCE: Final = 4
+"""Segments of which the facts go along in one turn: the index of a large one takes 10 ms to be read."""
 
 
 class LogShipper(Protocol):
@@ -47,9 +65,11 @@ class LogShipper(Protocol):
 class Upload:
     """A compacted segment on its way to the place of those that it was made from."""
 
-    __slots__ = ("log", "number", "position", "segment")
+    __slots__ = ("aborted", "log", "number", "position", "segment")
 
-    def __init__(self, log: ShippedLog, segment: Segment, number: int) -> None:
+    def __init__(self, log: ShippedLog, segment: Segment, number: int, aborted: bytes) -> None:
+        """`aborted`: its transaction index."""
+        self.aborted = aborted
         self.log = log
         self.segment = segment
         self.number = number
@@ -91,6 +111,7 @@ class ShippedLog:
     """The `log.durability.LogDurability` of one log."""
 
     waits_for_sync = True
+    is_copied = True
 
     def __init__(
         self,
@@ -98,12 +119,13 @@ class ShippedLog:
         log_no: int,
         segments: LogSegments,
         availability: Availability,
-        known: dict[int, int],
+        known: Mapping[int, SegmentRow],
         *,
         is_new: bool,
+        cache: SegmentCache | None = None,
     ) -> None:
-        """`known`: the numbers of the segments that the database has, by base offset. `is_new`: it has nothing of the
-        log yet.
+        """`known`: the segments that the database has, by base offset. `is_new`: it has nothing of the log yet.
+        `cache`: what brings the segments that are absent; None: none is, nor will be.
         """
         self.log_no = log_no
         self._shipper = shipper
@@ -126,11 +148,25 @@ class ShippedLog:
         """What was not taken yet when the files were closed."""
         self._start_offset = segments.start_offset
         self._is_closed = False
+        self._cache = cache
+        self._told: set[Segment] = set()
+        """Segments of which the database has the facts."""
+        self._telling: list[Segment] = []
+        """Those that go along in this turn."""
+        self._checkpoint = -1
+        """Where the one is that the database has from this leader, or gets in this turn."""
+        if cache is not None:
+            segments.roll_bytes = cache.roll_bytes
         for segment in segments:
-            if segment.base_offset in known:
-                self._numbers[segment] = [known[segment.base_offset]]
-            else:
+            row = known.get(segment.base_offset)
+            if row is None:
                 self._add(segment)
+                continue
+            self._numbers[segment] = [row.segment_no]
+            if row.size >= 0 and segment is not segments.active:
+                self._told.add(segment)
+                if cache is not None and not segment.is_absent:
+                    cache.kept(self, segment)
         if is_new:
             self._unsent.extend(segments)
         else:
@@ -181,23 +217,29 @@ class ShippedLog:
     def removed(self, doomed: Sequence[Segment]) -> None:
         """These segments have ceased to be part of the log, all of them durable; or only its start has moved."""
         for segment in doomed:
-            self._uploads.pop(segment, None)
+            self._forget(segment)
             self._dead += self._numbers.pop(segment, [])
             if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
                 self._unsent.popleft()
                 self._position = 0
         self._shipper.want(self)
 
-    def replaced(self, old: Sequence[Segment], new: Segment) -> None:
+    def _forget(self, segment: Segment) -> None:
+        self._uploads.pop(segment, None)
+        self._told.discard(segment)
+        if self._cache is not None:
+            self._cache.forget(segment)
+
+    def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
         """A compacted segment has taken their place in the copy; in the database when all of it is there."""
         numbers: list[int] = []
         for segment in old:
-            self._uploads.pop(segment, None)
+            self._forget(segment)
             numbers += self._numbers.pop(segment, [])
             if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
                 self._unsent.popleft()
                 self._position = 0
-        upload = Upload(self, new, self._shipper.number())
+        upload = Upload(self, new, self._shipper.number(), b"".join(map(encode, aborted)))
         self._uploads[new] = upload
         self._numbers[new] = [*numbers, upload.number]
         self._shipper.stage(upload)
@@ -213,6 +255,7 @@ class ShippedLog:
         self._numbers[upload.segment] = [upload.number]
         changes.live.append(upload.number)
         changes.dead += [number for number in numbers if number != upload.number]
+        self._tell(changes, upload.segment, upload.aborted)
 
     def cut_to(self, end_offset: int) -> None:
         """What the database may have cannot be cut off here: the copy is of no use any more."""
@@ -220,7 +263,13 @@ class ShippedLog:
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
         """Do what need not be waited for, then call `done`."""
-        self._shipper.in_background(job, done)
+
+        def is_done() -> None:
+            done()
+            if self._cache is not None and not self._is_closed:
+                self._shipper.want(self)  # it may have been a snapshot of producers, for a checkpoint
+
+        self._shipper.in_background(job, is_done)
 
     def sync_if_older(self, mono_ms: int) -> None:
         """Nothing waits for a time."""
@@ -244,7 +293,93 @@ class ShippedLog:
             changes.batches.append(row)
             next_offset = row.next_offset
             most -= len(row.data)
+        if self._cache is not None and not self._is_closed:
+            self._tell_some(changes)
         return next_offset, most
+
+    # -- what is known of segments that are at their end
+
+    def _tell_some(self, changes: Changes) -> None:
+        """The facts of segments of which the database has none, and a checkpoint if it has those of all then. Raises
+        OSError.
+        """
+        segments = self._segments
+        active = segments.active
+        if active.base_offset <= self._checkpoint or self._uploads or self._unsent[0] is not active:
+            return
+        path = f"{segments.directory}/{segment_name(active.base_offset)}{SNAPSHOT_SUFFIX}"
+        producers = segments.storage.load(path)
+        if producers is None:
+            return  # it is being written; or nobody knew the producers when the segment began
+        due = [segment for segment in segments[:-1] if segment not in self._told and segment not in self._telling]
+        for segment in due[:FACTS_AT_ONCE]:
+            index = f"{segment.name}{TRANSACTION_INDEX_SUFFIX}"
+            if not self._tell(changes, segment, segments.storage.load(index) or b""):
+                self._checkpoint = MAX_INT64  # it is damaged: whoever comes next reads all of it, and finds the place
+                return
+            segment.release()
+        if len(due) <= FACTS_AT_ONCE:
+            epochs = segments.storage.load(f"{segments.directory}/{LEADER_EPOCHS}") or encode_epochs(())
+            changes.checkpoints.append(Checkpoint(self.log_no, active.base_offset, epochs, producers))
+            self._checkpoint = active.base_offset
+
+    def _tell(self, changes: Changes, segment: Segment, aborted: bytes) -> bool:
+        """Put the facts of a segment into a turn; False: they cannot be known. Raises OSError."""
+        if self._cache is None:
+            return True
+        try:
+            figures = segment.figures()
+        except LogError:
+            return False
+        changes.facts.append(SegmentFacts(self._numbers[segment][0], *figures[1:], aborted))
+        self._telling.append(segment)
+        return True
+
+    def counts(self) -> None:
+        """The turn counts in which something of it went along."""
+        telling, self._telling = self._telling, []
+        if self._is_closed or self._cache is None:
+            return
+        for segment in telling:
+            if segment in self._numbers:
+                self._told.add(segment)
+                self._cache.kept(self, segment)
+        if telling:
+            self._shipper.want(self)  # there may be more to tell
+
+    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
+        """Have an absent segment brought, see `segments.absence.Bring`."""
+        segments = self._segments
+        segment = segments[segments.index_for(base_offset)]
+        if self._is_closed:
+            then(LogOffline(segments.directory, "it is closed"))
+        elif segment.is_absent and self._cache is not None:
+            return self._cache.bring(self, segment, self._numbers[segment][0], then)
+        else:
+            then(None)  # who looks again finds another one in its place
+        return lambda: None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is led here, and its folder is its own."""
+        return not self._is_closed
+
+    def lacks(self, segment: Segment) -> bool:
+        """Whether a segment is part of it and absent, and it is open."""
+        return not self._is_closed and segment.is_absent and segment in self._numbers
+
+    def may_leave(self, segment: Segment) -> bool:
+        """Whether the file of a segment may go now."""
+        return not (segment.is_held or self.stays or segment is self._segments.active)
+
+    @property
+    def stays(self) -> bool:
+        """Whether all of it is to be here once it is: what is compacted is read again and again."""
+        return self._segments.config.compacts
+
+    def failed(self, what: str) -> None:
+        """The copy cannot be relied on any more."""
+        self._shipper.failed(what)
 
     @property
     def waiting_bytes(self) -> int:
@@ -297,6 +432,9 @@ class ShippedLog:
     def close(self, failure: LogOffline) -> None:
         """Those that still wait are told `failure`; no callback is called afterwards."""
         self._is_closed = True
+        if self._cache is not None:
+            for segment in self._numbers:
+                self._cache.forget(segment)
         self._waiters.fail(failure)
         self.listeners.clear()
 

@@ -15,8 +15,10 @@ from typing import Final
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.database import copy
 from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.lease import Lease, Outcome, outcome
+from muster.coordinator.database.segment_cache import SegmentCache
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
 from muster.coordinator.database.store import (
     LIVE,
@@ -63,9 +65,10 @@ class Turn:
     def take(self, log: ShippedLog, bring: Callable[[], int]) -> None:
         """Let `bring` add something of a log; it returns the offset."""
         changes = self.changes
-        batches, live, dead = len(changes.batches), len(changes.live), len(changes.dead)
+        batches, live, dead, facts = len(changes.batches), len(changes.live), len(changes.dead), len(changes.facts)
         next_offset = bring()
         segments = {row.segment_no for row in changes.batches[batches:]}
+        segments.update(row.segment_no for row in changes.facts[facts:])
         self.taken.append((log, next_offset, segments.union(changes.live[live:], changes.dead[dead:])))
 
     def leave_out(self, log: ShippedLog) -> None:
@@ -80,6 +83,7 @@ class Turn:
         for log, next_offset, _ in self.taken:
             if next_offset >= 0:
                 log.confirm(next_offset)
+            log.counts()
 
 
 class Shipper:
@@ -98,10 +102,12 @@ class Shipper:
         follow: Callable[[int], Awaitable[object]],
         lost: Callable[[str], object] = lambda _: None,
         figures: ClusterFigures | None = None,
+        cache: SegmentCache | None = None,
     ) -> None:
         """`storage`: where the copies are; `run_job(job, done)`: does what works on files, in a thread; `known`: how
         much of the metadata log this node lives by; `follow(needs)` comes back when that is so much, and the logs that
         others lead by then are told to `leave`. `lost` is called once, with the reason, when the node must give up.
+        `cache`: what brings the older segments of topics; None: all are here.
         """
         self._store = store
         self._clock = clock
@@ -115,12 +121,13 @@ class Shipper:
         self._follow = follow
         self._lost = lost
         self._figures = figures or ClusterFigures()
+        self._cache = cache
         self.failure = ""
         """Why the seat is lost."""
         self.was_away = False
         """Whether the database was away then."""
         self._logs: dict[tuple[bytes, int], LogRow] = {}
-        self._known: dict[int, dict[int, int]] = {}
+        self._known: dict[int, dict[int, SegmentRow]] = {}
         self._numbers = seat.epoch * NUMBERS_OF_A_TERM
         self._last_number = self._numbers + NUMBERS_OF_A_TERM
         self._purge: deque[int] = deque()
@@ -144,7 +151,7 @@ class Shipper:
     def lead(self, row: LogRow, segments: Sequence[SegmentRow]) -> None:
         """The copy of this log was made, of these segments of the database: it is about to be opened."""
         self._logs[row.topic_id, row.partition] = row
-        self._known[row.log_no] = {one.base_offset: one.segment_no for one in segments if one.state == LIVE}
+        self._known[row.log_no] = {one.base_offset: one for one in segments if one.state == LIVE}
         # what is staged is of one who did not come to its end
         others = [one.segment_no for one in segments if one.state != LIVE]
         if others:
@@ -188,7 +195,8 @@ class Shipper:
             self._logs[topic_id, place[1]] = row
             self._new_logs.append(row)
         known = self._known.pop(row.log_no, {})
-        log = ShippedLog(self, row.log_no, segments, availability, known, is_new=is_new)
+        cache = self._cache if copy.is_read_in_parts(place[0]) else None
+        log = ShippedLog(self, row.log_no, segments, availability, known, is_new=is_new, cache=cache)
         if row.log_no in self._opened:
             # what the old one has sent is not known to this one
             self.failed(f"the copy of {segments.directory} has failed")
@@ -205,7 +213,7 @@ class Shipper:
             return
         log = self._opened.pop(row.log_no, None)
         if log is None:
-            self._dead += self._known.pop(row.log_no, {}).values()
+            self._dead += [one.segment_no for one in self._known.pop(row.log_no, {}).values()]
         else:
             self._wanted.pop(log, None)
             self._dead += log.numbers()

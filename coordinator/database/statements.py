@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.database.store import DEAD, MAIL_COUNTS_MS
+from muster.coordinator.database.store import DEAD, LIVE, MAIL_COUNTS_MS
 
 FETCHED_ROWS: Final = 2_000
 FETCHED_BYTES: Final = 4 * 1024 * 1024
@@ -132,7 +132,36 @@ STARTS: Final = (
 STATE: Final = "UPDATE muster_segments SET state = $3 WHERE cluster_no = $1 AND segment_no = ANY($2::bigint[])"
 DROP: Final = "DELETE FROM muster_logs WHERE cluster_no = $1 AND log_no = ANY($2::bigint[])"
 LOGS: Final = "SELECT log_no, topic, partition, topic_id, start_offset FROM muster_logs WHERE cluster_no = $1"
-OF_A_TURN: Final = (HOLD, NEW_LOGS, NEW_SEGMENTS, NEW_BATCHES, STARTS, STATE, DROP)
+FACTS: Final = (
+    "UPDATE muster_segments AS s SET size = f.size, first_timestamp = f.first_timestamp, "
+    "max_timestamp = f.max_timestamp, max_timestamp_offset = f.max_timestamp_offset, aborted = f.aborted "
+    "FROM unnest($2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[]) "
+    "AS f (segment_no, size, first_timestamp, max_timestamp, max_timestamp_offset, aborted) "
+    "WHERE s.cluster_no = $1 AND s.segment_no = f.segment_no"
+)
+CHECKPOINTS: Final = (
+    "UPDATE muster_logs AS l SET checkpoint_offset = c.checkpoint_offset, epochs = c.epochs, producers = c.producers "
+    "FROM unnest($2::bigint[], $3::bigint[], $4::bytea[], $5::bytea[]) "
+    "AS c (log_no, checkpoint_offset, epochs, producers) WHERE l.cluster_no = $1 AND l.log_no = c.log_no"
+)
+CHECKPOINT: Final = (
+    "SELECT log_no, checkpoint_offset, epochs, producers FROM muster_logs "
+    "WHERE cluster_no = $1 AND log_no = $2 AND checkpoint_offset IS NOT NULL"
+)
+SEGMENTS: Final = (
+    "SELECT segment_no, log_no, base_offset, state, coalesce(size, -1), coalesce(first_timestamp, -1), "
+    "coalesce(max_timestamp, -1), coalesce(max_timestamp_offset, -1), coalesce(octet_length(aborted), 0) "
+    "FROM muster_segments WHERE cluster_no = $1 AND log_no = $2 ORDER BY base_offset, segment_no"
+)
+ABORTED: Final = (
+    "SELECT base_offset, aborted FROM (SELECT base_offset, aborted, sum(octet_length(aborted)) "
+    "OVER (ORDER BY base_offset ROWS UNBOUNDED PRECEDING) - octet_length(aborted) AS before "
+    "FROM (SELECT base_offset, aborted FROM muster_segments WHERE cluster_no = $1 AND log_no = $2 "
+    f"AND base_offset >= $3 AND state = {LIVE} AND octet_length(aborted) > 0 "
+    f"ORDER BY base_offset LIMIT {FETCHED_ROWS}) AS found) AS rows_of_it "
+    f"WHERE before < {FETCHED_BYTES} ORDER BY base_offset"
+)
+OF_A_TURN: Final = (HOLD, NEW_LOGS, NEW_SEGMENTS, NEW_BATCHES, STARTS, STATE, DROP, FACTS, CHECKPOINTS)
 """What a turn of several statements may need."""
 
 

@@ -81,6 +81,36 @@ class SegmentRow(NamedTuple):
     log_no: int
     base_offset: int
     state: int = LIVE
+    size: int = -1
+    """Of its batches; -1: this, and what follows, is not known."""
+    first_timestamp: int = -1
+    max_timestamp: int = -1
+    max_timestamp_offset: int = -1
+    aborted_bytes: int = 0
+    """What there is to be asked for by `Store.aborted`."""
+
+
+class SegmentFacts(NamedTuple):
+    """What is put beside a segment when nothing is appended to it any more."""
+
+    segment_no: int
+    size: int
+    first_timestamp: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    aborted: bytes
+    """The transactions that were aborted by its markers, as a transaction index has them."""
+
+
+class Checkpoint(NamedTuple):
+    """How a log stood at an offset where a segment begins. All that are live before have their facts then."""
+
+    log_no: int
+    offset: int
+    epochs: bytes
+    """The leader epochs up to there, in the format of their checkpoint file."""
+    producers: bytes
+    """The state of its producers there, as a file of a snapshot."""
 
 
 class BatchRow(NamedTuple):
@@ -137,11 +167,22 @@ class Changes:
     """Segments that cease to count."""
     dropped: list[int] = field(default_factory=list)
     """Logs of deleted topics."""
+    facts: list[SegmentFacts] = field(default_factory=list)
+    checkpoints: list[Checkpoint] = field(default_factory=list)
 
     @property
     def only_appends(self) -> bool:
         """Whether there is nothing but batches, or nothing at all."""
-        return not (self.new_logs or self.new_segments or self.starts or self.live or self.dead or self.dropped)
+        return not (
+            self.new_logs
+            or self.new_segments
+            or self.starts
+            or self.live
+            or self.dead
+            or self.dropped
+            or self.facts
+            or self.checkpoints
+        )
 
     def leave_out(self, log_no: int, segments: Collection[int]) -> None:
         """Nothing of this log, with these segments, goes along: another node leads it now."""
@@ -151,6 +192,8 @@ class Changes:
         self.starts.pop(log_no, None)
         self.live = [number for number in self.live if number not in segments]
         self.dead = [number for number in self.dead if number not in segments]
+        self.facts = [row for row in self.facts if row.segment_no not in segments]
+        self.checkpoints = [row for row in self.checkpoints if row.log_no != log_no]
 
 
 class Store(Protocol):
@@ -246,6 +289,14 @@ class Store(Protocol):
 
     async def segments(self, log_no: int) -> Sequence[SegmentRow]:
         """The segments of a log, of any state, by base offset and number."""
+
+    async def checkpoint(self, log_no: int) -> Checkpoint | None:
+        """The newest one of a log; None: it has none."""
+
+    async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
+        """What was put beside some live segments of a log that have aborted transactions, from a base offset on, with
+        their base offsets; none: there are no more.
+        """
 
     async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
         """Some batches of a segment, from an offset on; none: that is its end."""

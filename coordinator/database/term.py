@@ -19,6 +19,7 @@ from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.lease import Lease
 from muster.coordinator.database.membership import Membership
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
+from muster.coordinator.database.segment_cache import SegmentCache
 from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.shipper import Shipper
 from muster.coordinator.database.store import Seat, Store, StoreAway
@@ -102,6 +103,7 @@ class Term:
         self.shipper: Shipper
         self.membership: Membership
         self._keeper: MetadataKeeper
+        self._cache: SegmentCache
         self._turns: asyncio.Task[None]
         self._following: asyncio.Task[None] | None = None
 
@@ -120,6 +122,15 @@ class Term:
         copy.begin(storage, keeper.began_at, rows, identity, seat.node_id)
         post = asyncio.get_running_loop().call_soon_threadsafe
         self._files = self._machine.workers(post, 1)
+        settings = self._config.settings(ClusterSettings)
+        cache = self._cache = SegmentCache(
+            self._questions,
+            storage,
+            self._clock,
+            settings.muster_cluster_cache_bytes,
+            settings.muster_cluster_segment_bytes,
+            self._figures,
+        )
         shipper = self.shipper = Shipper(
             self._store,
             self._clock,
@@ -131,9 +142,9 @@ class Term:
             follow=keeper.follow_to,
             lost=self._on_lost,
             figures=self._figures,
+            cache=cache,
         )
         keeper.lost = shipper.failed
-        settings = self._config.settings(ClusterSettings)
         self.membership = Membership(
             seat, self._questions, storage, shipper, keeper, self._clock, settings, self._figures,
             others_until_ms=asked_ms + lease_ms if others_come_back else 0,
@@ -178,6 +189,7 @@ class Term:
             await asyncio.wait([self._following])
         await self._keeper.stop()
         await self.membership.stop_fetching()
+        await self._cache.stop()
         if self.server is not None:
             await self.server.stop()
         self.shipper.stop()

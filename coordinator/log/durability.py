@@ -17,6 +17,7 @@ from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 from muster.coordinator.log.settings import MAX_INT64
 from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Sync, Waiter, Waiters
@@ -36,10 +37,12 @@ REMOVED: Final = "somebody removed it while the server runs"
 class LogDurability(Protocol):
     """Up to where one log is durable, and who waits for that: `Durability` by the disk, another engine in its own way.
 
-    The methods are those of `Durability`. `waits_for_sync`: durable means more than written.
+    The methods are those of `Durability`. `waits_for_sync`: durable means more than written. `is_copied`: its files are
+    a copy with which another process may go on at once.
     """
 
     waits_for_sync: bool
+    is_copied: bool
     durable_offset: int
     listeners: AppendListeners
 
@@ -56,8 +59,13 @@ class LogDurability(Protocol):
     def appended(self, count: int) -> None: ...  # noqa: D102
     def rolled(self, old: Segment) -> None: ...  # noqa: D102
     def removed(self, doomed: Sequence[Segment]) -> None: ...  # noqa: D102
-    def replaced(self, old: Sequence[Segment], new: Segment) -> None: ...  # noqa: D102
+    def replaced(  # noqa: D102
+        self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]
+    ) -> None: ...
     def cut_to(self, end_offset: int) -> None: ...  # noqa: D102
+    def bring(  # noqa: D102
+        self, base_offset: int, then: Callable[[Exception | None], object], /
+    ) -> Callable[[], object]: ...
     def in_background(  # noqa: D102
         self, job: Callable[[], object], done: Callable[[], object] = ..., /
     ) -> None: ...
@@ -78,6 +86,8 @@ class Engine(Protocol):
 
 class Durability:
     """Of one log."""
+
+    is_copied = False
 
     def __init__(
         self,
@@ -191,8 +201,8 @@ class Durability:
     def removed(self, doomed: Sequence[Segment]) -> None:
         """These segments have ceased to be part of the log."""
 
-    def replaced(self, old: Sequence[Segment], new: Segment) -> None:
-        """A compacted segment has taken their place."""
+    def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
+        """A compacted segment has taken their place; what its transaction index says."""
 
     def cut_to(self, end_offset: int) -> None:
         """The log ends at `end_offset` now."""
@@ -202,6 +212,11 @@ class Durability:
         self._flush_to = min(self._flush_to, end_offset)
         self.durable_offset = min(self.durable_offset, end_offset)
         self.recovery_point = min(self.recovery_point, end_offset)
+
+    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:  # noqa: ARG002
+        """Have an absent segment brought, see `segments.absence.Bring`: here all of them are."""
+        then(None)
+        return lambda: None
 
     def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
         """Do what need not be waited for, then call `done`. What could not be done is done at the next start."""

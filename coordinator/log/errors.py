@@ -138,6 +138,19 @@ class LogOffline(LogError):
         self.is_told = is_told
 
 
+class SegmentAbsent(LogError):
+    """What is to be read is not on this machine now: `UnifiedLog.bring` gets it (KAFKA_STORAGE_ERROR for those who
+    cannot wait).
+    """
+
+    error_code = 56
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        """`base_offset`: of the segment."""
+        super().__init__(f"{path} is not here")
+        self.base_offset = base_offset
+
+
 class DamagedLog(LogError):
     """A batch does not hold together that was whole once (KAFKA_STORAGE_ERROR): others follow it, or it was synced, or
     the log was left by a clean stop.

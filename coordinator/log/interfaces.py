@@ -95,7 +95,12 @@ class Log(Protocol):
     # -- reading
 
     def read(self, offset: int, max_bytes: int, *, min_one_message: bool = True, up_to: int | None = None) -> bytes:
-        """Batches from the one that holds `offset`, as a fetch gets them. Raises OffsetOutOfRange or LogOffline."""
+        """Batches from the one that holds `offset`, as a fetch gets them. Raises OffsetOutOfRange, SegmentAbsent or
+        LogOffline.
+        """
+
+    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
+        """Have the segment brought of which SegmentAbsent told, see `segments.absence.Bring`."""
 
     def replay(self, offset: int | None = None, *, chunk_bytes: int = ...) -> Iterator[bytes]:
         """All whole batches from `offset` (the start) to the present end, in chunks. Raises DamagedLog."""

@@ -21,6 +21,7 @@ from muster.coordinator.log.durability import Engine
 from muster.coordinator.log.errors import DamagedLog, DirectoryGone, LogOffline
 from muster.coordinator.log.opening.loader import LogLoader
 from muster.coordinator.log.position import Place
+from muster.coordinator.log.segments.absence import SegmentFigures
 from muster.coordinator.log.segments.file_names import LOG_SUFFIX
 from muster.coordinator.log.settings import LogConfig, LogSettings
 from muster.coordinator.log.storage.interfaces import Lock as DirectoryHeld
@@ -55,6 +56,7 @@ class LogManager:
         """Partitions whose log could not be opened, and why."""
         self._lock: DirectoryHeld | None = None
         self._logs: dict[Partition, UnifiedLog] = {}
+        self._absent: dict[Partition, Sequence[SegmentFigures]] = {}
         self.gone: DirectoryGone | None = None
         """Why the directory is not the one that was opened; None while it is."""
         self.needs_recovery = False
@@ -147,9 +149,10 @@ class LogManager:
         if held is not None:
             return held
         self._raise_if_gone()
-        return self._open(
-            key, config or self.default_config, self._last_stops.of(key), topic_id, wall_ms, wait_for_sync
-        )
+        stop, absent = self._last_stops.of(key), self._absent.get(key, ())
+        log = self._open(key, config or self.default_config, stop, topic_id, wall_ms, wait_for_sync, absent)
+        self._absent.pop(key, None)
+        return log
 
     def _open(
         self,
@@ -159,6 +162,7 @@ class LogManager:
         topic_id: bytes | None,
         wall_ms: int,
         wait_for_sync: bool,
+        absent: Sequence[SegmentFigures] = (),
     ) -> UnifiedLog:
         directory = f"{key[0]}-{key[1]}"
         try:
@@ -175,6 +179,7 @@ class LogManager:
                 sync=self._sync,
                 wait_for_sync=wait_for_sync,
                 engine=self._engine,
+                absent=absent,
             )
             with self.folders.files_lock:
                 log = loader.load()
@@ -230,6 +235,8 @@ class LogManager:
             self.directory_is(gone)
         self._raise_if_gone()
         old = self._logs[key]  # KeyError: it was never opened
+        if any(segment.is_absent for segment in old.segments):
+            raise LogOffline(f"{self.storage.root}/{old.directory}", "not all of its segments are here")
         self._raise_if_removed(key)
         del self._logs[key]
         old.abandon()
@@ -260,9 +267,21 @@ class LogManager:
             )
             return []
 
-    def note_copy(self, topic: str, partition: int, end_offset: int, start_offset: int) -> None:
-        """The files of a log that is to be opened were made as a clean stop leaves them."""
+    def note_copy(
+        self,
+        topic: str,
+        partition: int,
+        end_offset: int,
+        start_offset: int,
+        absent: Sequence[SegmentFigures] = (),
+    ) -> None:
+        """The files of a log that is to be opened were made as a clean stop leaves them, but for those of segments that
+        are `absent`. It is not opened anew by `reopen` while some are.
+        """
         self._last_stops.note((topic, partition), end_offset, start_offset)
+        self._absent.pop((topic, partition), None)
+        if absent:
+            self._absent[topic, partition] = absent
 
     def let_go(self, topic: str, partition: int) -> None:
         """Another process has the log from now on: close it, and remove its files when there is time."""
@@ -280,6 +299,7 @@ class LogManager:
             if log is not None:
                 log.abandon()
             self.offline.pop(key, None)
+            self._absent.pop(key, None)
             is_noted |= self._last_stops.forget(key)
         if is_noted:
             # a log made anew under one of these names shall not be measured by the old one's offsets after a kill

@@ -41,6 +41,7 @@ from muster.coordinator.log.records.headers import (
 )
 from muster.coordinator.log.records.markers import EndMarker, build_marker
 from muster.coordinator.log.segments import reading, retention, timestamps, walk
+from muster.coordinator.log.segments.absence import with_what_it_needs
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
@@ -143,7 +144,10 @@ class UnifiedLog:
             tracker = import_module("muster.coordinator.log.producers.tracker")
             durability = self.durability
             found = self._producers = tracker.ProducerTracker(
-                self.segments, durability.in_background, lambda: durability.durable_offset
+                self.segments,
+                durability.in_background,
+                lambda: durability.durable_offset,
+                keeps_batches=durability.is_copied,
             )
             assert found is not None
         return found
@@ -361,7 +365,7 @@ class UnifiedLog:
 
         At most `max_bytes`, so the last batch may be cut off, as in every fetch of Kafka's; the first one is whole when
         `min_one_message`, otherwise nothing is returned when it does not fit. `up_to`: only batches below this offset.
-        Raises OffsetOutOfRange, or LogOffline when the file cannot be read.
+        Raises OffsetOutOfRange, SegmentAbsent, or LogOffline when the file cannot be read.
         """
         return reading.read(self.segments, offset, max_bytes, min_one_message, up_to)
 
@@ -394,11 +398,15 @@ class UnifiedLog:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Job[TimestampOffset | None]:
         """A job that finds the first record whose timestamp is `timestamp_ms` or later; None when there is none."""
-        return timestamps.offset_for_timestamp(self.segments, timestamp_ms)
+        return with_what_it_needs(self.bring, lambda: timestamps.offset_for_timestamp(self.segments, timestamp_ms))
 
     def offset_of_max_timestamp(self) -> Job[TimestampOffset | None]:
         """A job that finds the first record with the greatest timestamp (ListOffsets -3); None if the log is empty."""
-        return timestamps.offset_of_max_timestamp(self.segments)
+        return with_what_it_needs(self.bring, lambda: timestamps.offset_of_max_timestamp(self.segments))
+
+    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
+        """Have the segment brought of which SegmentAbsent told, see `absence.Bring`."""
+        return self.durability.bring(base_offset, then)
 
     # -- removing
 
@@ -451,7 +459,7 @@ class UnifiedLog:
                 names.append(segment.discard())
 
         def remove() -> None:
-            for name in names:
+            for name in filter(None, names):
                 self.segments.storage.remove(name)
 
         if names:

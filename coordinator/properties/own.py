@@ -5,6 +5,10 @@ from __future__ import annotations
 ABOUT = {
     "muster.cluster.id": "The id of the cluster that this node belongs to; without it the one in the data directory, "
     "else a new one.",
+    "muster.cluster.cache.bytes": "With --cluster: how many bytes of older segments of topics a node keeps on disk: "
+    "others are read from the database. Those of compacted topics and of the coordinators are kept beside these.",
+    "muster.cluster.segment.bytes": "With --cluster: how large a segment of a topic becomes at most, if segment.bytes "
+    "does not say less. Whoever comes to lead a partition reads its newest segment; an older one is read as a whole.",
     "muster.group.events.enable": "Write what happens in groups to the topic __group_events.",
     "muster.group.events.retention.bytes": "How much of each partition of __group_events is kept; read when the topic "
     "is created.",
@@ -38,5 +42,7 @@ OWN = (
     ("muster.offsets.durability", "STRING", "commit", "one of commit|os", "MEDIUM", "read-only", False),
     ("muster.nodes", "INT", "1", "[1,...,100]", "MEDIUM", "read-only", False),
     ("muster.nodes.racks", "LIST", "", None, "LOW", "read-only", False),
+    ("muster.cluster.cache.bytes", "LONG", "1073741824", "[0,...]", "MEDIUM", "read-only", False),
+    ("muster.cluster.segment.bytes", "INT", "33554432", "[1024,...]", "MEDIUM", "read-only", False),
     ("muster.cluster.id", "STRING", None, "non-empty string", "LOW", "read-only", False),
 )

@@ -81,6 +81,10 @@ class FetchWait:
             self._sizes = {}
             self._ready = None
 
+    def finish(self) -> None:
+        """There may be more to read at once, for another reason than that the log grew; harmless when it is over."""
+        self._finish()
+
     def _finish(self) -> None:
         ready = self._ready
         if ready is not None:

@@ -17,6 +17,7 @@ from muster.coordinator.database.store import (
     NO_SNAPSHOT,
     BatchRow,
     Changes,
+    Checkpoint,
     Identity,
     LogRow,
     Mail,
@@ -62,6 +63,10 @@ class Tables:
         self.logs: dict[int, LogRow] = {}
         self.segments_by_no: dict[int, SegmentRow] = {}
         self.rows_of: dict[tuple[int, int], BatchRow] = {}
+        self.aborted: dict[int, bytes] = {}
+        """By segment."""
+        self.checkpoints: dict[int, Checkpoint] = {}
+        """By log."""
         self.is_down = False
         """It answers nobody."""
         self.hinted: dict[int, Callable[[], object]] = {}
@@ -196,7 +201,25 @@ class Tables:
                     self.segments_by_no[number] = self.segments_by_no[number]._replace(state=state)
         for log_no in changes.dropped:
             self.logs.pop(log_no, None)
+            self.checkpoints.pop(log_no, None)
+        self._note(changes)
         return True
+
+    def _note(self, changes: Changes) -> None:
+        """What is known of segments and logs without reading them."""
+        for facts in changes.facts:
+            if facts.segment_no in self.segments_by_no:
+                self.segments_by_no[facts.segment_no] = self.segments_by_no[facts.segment_no]._replace(
+                    size=facts.size,
+                    first_timestamp=facts.first_timestamp,
+                    max_timestamp=facts.max_timestamp,
+                    max_timestamp_offset=facts.max_timestamp_offset,
+                    aborted_bytes=len(facts.aborted),
+                )
+                self.aborted[facts.segment_no] = facts.aborted
+        for checkpoint in changes.checkpoints:
+            if checkpoint.log_no in self.logs:
+                self.checkpoints[checkpoint.log_no] = checkpoint
 
     def purge(self, segment_no: int) -> bool:
         segment = self.segments_by_no.get(segment_no)
@@ -207,6 +230,7 @@ class Tables:
             del self.rows_of[key]
         if len(keys) <= PURGED_ROWS:
             del self.segments_by_no[segment_no]
+            self.aborted.pop(segment_no, None)
         return len(keys) <= PURGED_ROWS
 
     def log_of(self, topic_id: bytes, partition: int) -> LogRow | None:
@@ -218,6 +242,11 @@ class Tables:
     def segments(self, log_no: int) -> list[SegmentRow]:
         found = [row for row in self.segments_by_no.values() if row.log_no == log_no]
         return sorted(found, key=lambda row: (row.base_offset, row.segment_no))
+
+    def aborted_of(self, log_no: int, since: int) -> list[tuple[int, bytes]]:
+        live = [row for row in self.segments(log_no) if row.state == LIVE and row.base_offset >= since]
+        found = [(row.base_offset, self.aborted[row.segment_no]) for row in live if row.aborted_bytes]
+        return found[:FETCHED_ROWS]
 
     def batches(self, segment_no: int, since: int) -> list[BatchRow]:
         rows = [row for key, row in sorted(self.rows_of.items()) if key[0] == segment_no and key[1] >= since]
@@ -345,6 +374,12 @@ class FaultyStore:
 
     async def segments(self, log_no: int) -> Sequence[SegmentRow]:
         return await self._ask(lambda: self._tables.segments(log_no))
+
+    async def checkpoint(self, log_no: int) -> Checkpoint | None:
+        return await self._ask(lambda: self._tables.checkpoints.get(log_no))
+
+    async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
+        return await self._ask(lambda: self._tables.aborted_of(log_no, since))
 
     async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
         return await self._ask(lambda: self._tables.batches(segment_no, since))

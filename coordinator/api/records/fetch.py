@@ -74,8 +74,10 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     terms = FetchTerms(context.api_version, most_bytes, committed, _is_from_follower(request))
     read = yield from read_rows(node, context, fetch.rows, terms, taken)
     if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
+        for log, base_offset in read.absent:
+            log.bring(base_offset, lambda _: None)  # its reader comes again
         return (yield from _answer(node, context, fetch, read, by_id))
-    partitions, available = read.partitions, read.bytes
+    partitions, available, absent = read.partitions, read.bytes, read.absent
     # what was read is read again: it is not to lie here meanwhile
     del read
     taken.set(0)
@@ -88,7 +90,12 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
         later(None)  # the job goes on to its end: nothing of it stays
 
     forget = context.channel.on_close(give_up)
-    yield later
+    brought = [log.bring(base_offset, lambda _: wait.finish()) for log, base_offset in absent]
+    try:
+        yield later
+    finally:
+        for no_more in brought:
+            no_more()
     forget()
     if fetch.overtaken():
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)

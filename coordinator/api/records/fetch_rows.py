@@ -14,7 +14,7 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
-from muster.coordinator.log import LogError
+from muster.coordinator.log import Log, LogError, SegmentAbsent
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
@@ -43,12 +43,15 @@ class RowsRead:
     """What came of reading: rows and data, how many bytes of records, and the partitions that may have more later.
 
     `failed`: a partition that is there could not be read, which is told without waiting. Rows of what is not there
-    come last, as on Kafka: first those of unknown topic ids.
+    come last, as on Kafka: first those of unknown topic ids. `absent`: segments, by their base offsets, that were to be
+    read and are not here yet; nothing is told of them, as if there were no records (on Kafka what lies in remote
+    storage is told so when it takes longer than the reader waits).
     """
 
-    __slots__ = ("bytes", "failed", "partitions", "results")
+    __slots__ = ("absent", "bytes", "failed", "partitions", "results")
 
     def __init__(self) -> None:
+        self.absent: list[tuple[Log, int]] = []
         self.results: list[tuple[FetchRow, PartitionData]] = []
         self.bytes = 0
         self.failed = False
@@ -85,7 +88,8 @@ def read_rows(
             if terms.committed and not partition.log.knows_producers:
                 yield from partition.loading_producers()
             room = node.unsent.room()
-            data = yield from _read(row, partition, min(left, room), room > 0 and read.bytes == 0, terms)
+            min_one = room > 0 and read.bytes == 0
+            data = yield from _read(row, partition, min(left, room), min_one, terms, read.absent)
         except (ApiError, LogError) as refusal:
             data = _failed_row(node, row, topic, refusal.error_code, terms.version)
             read.failed = True
@@ -130,7 +134,14 @@ def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_
     return topic
 
 
-def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: FetchTerms) -> Job[PartitionData]:
+def _read(
+    row: FetchRow,
+    partition: Partition,
+    left: int,
+    min_one: bool,
+    terms: FetchTerms,
+    absent: list[tuple[Log, int]],
+) -> Job[PartitionData]:
     """The data of one row; raises `ApiError` or an error of the log."""
     known_epoch = row.current_leader_epoch
     if known_epoch >= 0:
@@ -158,15 +169,21 @@ def _read(row: FetchRow, partition: Partition, left: int, min_one: bool, terms: 
             return data
     room = min(row.max_bytes, left)
     up_to = data.last_stable_offset if terms.committed else data.high_watermark
-    data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
-    # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
-    has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
-    if terms.committed and not has_dropped:
-        aborted = partition.aborted_at_hand(row.fetch_offset, records)
-        if aborted is None:
-            aborted = yield from partition.aborted(row.fetch_offset, records)
-        # the log's have the fields that are encoded: to make the protocol's of them would take as long as to find them
-        data.aborted_transactions = cast(list[AbortedTransaction], aborted)
+    try:
+        data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
+        # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
+        has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
+        if terms.committed and not has_dropped:
+            aborted = partition.aborted_at_hand(row.fetch_offset, records)
+            if aborted is None:
+                aborted = yield from partition.aborted(row.fetch_offset, records)
+            # the log's have the fields that are encoded: to make the protocol's of them would take as long as to find
+            # them
+            data.aborted_transactions = cast(list[AbortedTransaction], aborted)
+    except SegmentAbsent as found:
+        absent.append((log, found.base_offset))
+        data.records = b""
+        data.aborted_transactions = [] if terms.committed else None
     return data
 
 

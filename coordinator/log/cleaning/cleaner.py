@@ -42,6 +42,8 @@ class Cleaner:
         self._timer: Timer | None = None
         self._stop = Event()
         self._running: dict[Partition, CleaningJob] = {}
+        self._coming: set[Partition] = set()
+        """Logs of which a segment is on its way here."""
         self._uncleanable: set[Partition] = set()
         self._stuck: set[Partition] = set()
         """Logs whose compaction failed, until the next `look`."""
@@ -85,8 +87,26 @@ class Cleaner:
             return
         due = [found for found in self._survey() if found.is_due]
         due.sort(key=lambda found: found.cleanable_ratio, reverse=True)
-        for found in due[:free]:
+        here = [found for found in due if not self._brings(found)]
+        for found in here[:free]:
             self._begin(found)
+
+    def _brings(self, found: LogToClean) -> bool:
+        """Whether some of its segments are not here, and come first; then it is looked at again."""
+        log, key = found.log, (found.log.topic, found.log.partition)
+        absent = next((segment for segment in found.segments if segment.is_absent), None)
+        if absent is None:
+            return False
+
+        def then(failure: Exception | None) -> None:
+            self._coming.discard(key)
+            if failure is None:
+                self._begin_due()
+
+        if key not in self._coming and len(self._coming) < max(self._manager.settings.log_cleaner_threads, 1):
+            self._coming.add(key)
+            log.bring(absent.base_offset, then)
+        return True
 
     def _survey(self) -> list[LogToClean]:
         wall_ms = self._clock.now().wall_ms

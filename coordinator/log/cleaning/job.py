@@ -161,7 +161,7 @@ class CleaningJob:
         new.adopt_cleaned(cleaned, cleaned.name + LOG_SUFFIX + SWAP_SUFFIX)
         self.log.segments.replace(old, new)
         self.log.producers.compacted(old, self._index)
-        self.log.durability.replaced(old, new)
+        self.log.durability.replaced(old, new, cleaned.aborted)
         self._swapped = new
 
     def _log_result(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -45,6 +46,7 @@ class LogToClean(NamedTuple):
 
     def plan(self, settings: LogSettings, wall_ms: int) -> Plan:
         """How to compact it."""
+        segments = self.log.segments
         bases = [*(segment.base_offset for segment in self.segments[1:]), self.end_offset]
         return Plan(
             parts=tuple(
@@ -52,7 +54,7 @@ class LogToClean(NamedTuple):
                 for segment, next_base in zip(self.segments, bases, strict=True)
             ),
             first_dirty=self.first_dirty,
-            config=self.log.config,
+            config=replace(self.log.config, segment_bytes=min(self.log.config.segment_bytes, segments.roll_bytes)),
             now_ms=wall_ms,
             capacity=max(
                 settings.log_cleaner_dedupe_buffer_size // max(settings.log_cleaner_threads, 1) // BYTES_PER_KEY, 1
@@ -93,6 +95,6 @@ def _is_too_young(segment: Segment, log: UnifiedLog, wall_ms: int) -> bool:
 
 def _first_timestamp(segment: Segment) -> int:
     """The timestamp of a segment's first batch; the time when the segment was made if that has none."""
-    if segment.first_timestamp < 0 and segment.size:
+    if segment.first_timestamp < 0 and segment.size and not segment.is_absent:
         segment.first_timestamp = read_header(segment.file.pread(HEADER_SIZE, 0)).max_timestamp
     return segment.first_timestamp if segment.first_timestamp >= 0 else segment.created_ms

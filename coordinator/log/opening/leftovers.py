@@ -5,6 +5,7 @@ log is opened (Kafka: LogLoader.removeTempFilesAndCollectSwapFiles and completeS
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 
 import structlog
 
@@ -23,6 +24,7 @@ from muster.coordinator.log.segments.file_names import (
     decode_replaces,
     is_leftover,
     is_replaces_note,
+    segment_name,
 )
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import LogConfig
@@ -34,9 +36,11 @@ _SWAPPED = (*(suffix for suffix in SUFFIXES[1:] if suffix != SNAPSHOT_SUFFIX), L
 """In this order they get their names."""
 
 
-def clear(storage: Storage, directory: str) -> None:
-    """Remove what an interrupted deletion, write or compaction left; finish a swap that counts already."""
-    leftovers = _Leftovers(storage, directory)
+def clear(storage: Storage, directory: str, absent: Collection[int] = ()) -> None:
+    """Remove what an interrupted deletion, write or compaction left; finish a swap that counts already. `absent`: the
+    base offsets of segments that are part of the log and not here.
+    """
+    leftovers = _Leftovers(storage, directory, absent)
     if not leftovers.are_there():
         for name in leftovers.remove_orphans():
             _logger.error("a segment is missing", path=f"{storage.root}/{directory}/{name}{LOG_SUFFIX}",
@@ -52,9 +56,10 @@ def clear(storage: Storage, directory: str) -> None:
 class _Leftovers:
     """Of one directory."""
 
-    def __init__(self, storage: Storage, directory: str) -> None:
+    def __init__(self, storage: Storage, directory: str, absent: Collection[int]) -> None:
         self._storage = storage
         self._directory = directory
+        self._absent = {segment_name(base_offset) for base_offset in absent}
         self._files = {entry.name: entry for entry in storage.entries(directory) if not entry.is_directory}
 
     def are_there(self) -> bool:
@@ -133,7 +138,7 @@ class _Leftovers:
 
         A removal of a segment gives its log another name first, and takes that away last.
         """
-        logged = {name[:20] for name in self._files if name.endswith(LOG_SUFFIX)}
+        logged = {name[:20] for name in self._files if name.endswith(LOG_SUFFIX)} | self._absent
         orphans = [name for name in self._files if name[:20] not in logged and base_offset_of(name) is not None]
         orphans = [name for name in orphans if not name.endswith(SNAPSHOT_SUFFIX)]
         for name in orphans:

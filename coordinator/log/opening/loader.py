@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -32,6 +33,7 @@ from muster.coordinator.log.opening.recovery import (
 )
 from muster.coordinator.log.records.headers import HEADER_SIZE, BatchHeader
 from muster.coordinator.log.segments import walk
+from muster.coordinator.log.segments.absence import SegmentFigures
 from muster.coordinator.log.segments.file_names import (
     ASIDE_SUFFIX,
     LOG_SUFFIX,
@@ -58,7 +60,7 @@ class LogLoader:
     """Opens the log in one directory, which must exist."""
 
     __slots__ = (
-        "_segments", "config", "directory", "engine", "last_stop", "partition", "storage", "sync", "topic",
+        "_segments", "absent", "config", "directory", "engine", "last_stop", "partition", "storage", "sync", "topic",
         "wait_for_sync", "wall_ms",
     )  # fmt: skip
 
@@ -74,8 +76,11 @@ class LogLoader:
         sync: SharedSync | None = None,
         wait_for_sync: bool = False,
         engine: Engine | None = None,
+        absent: Sequence[SegmentFigures] = (),
     ) -> None:
+        """`absent`: segments that are part of the log and not here; the newest one always is."""
         self.engine = engine
+        self.absent = absent
         self.storage = storage
         self.directory = directory
         self.topic = topic
@@ -146,7 +151,11 @@ class LogLoader:
 
     def _find_segments(self) -> None:
         """The segments in order, or one new one; leftovers of an interrupted change are put right."""
-        leftovers.clear(self.storage, self.directory)
+        leftovers.clear(self.storage, self.directory, [figures.base_offset for figures in self.absent])
+        for figures in self.absent:
+            segment = self._segment(figures.base_offset, self.wall_ms)
+            segment.be_absent(figures)
+            self._segments.append(segment)
         for entry in self.storage.entries(self.directory):
             base_offset = base_offset_of(entry.name)
             if base_offset is not None and entry.name.endswith(LOG_SUFFIX):
@@ -156,6 +165,7 @@ class LogLoader:
                 self._segments.append(segment)
             elif base_offset is not None and self._is_doubtful(base_offset, entry.name):
                 self.storage.remove(f"{self.directory}/{entry.name}")
+        self._segments.sort(key=lambda segment: segment.base_offset)
         if not self._segments:
             segment = self._segment(self.last_stop.start_offset, self.wall_ms)
             segment.create()
@@ -207,7 +217,7 @@ class LogLoader:
         """The offset after the last batch of a log that was closed cleanly. DamagedLog when that is not whole."""
         newest = self._segments[-1]
         last = next((segment for segment in reversed(self._segments) if segment.size), newest)
-        if last.size == 0:
+        if last.size == 0 or last.is_absent:
             return newest.base_offset
         broken = ""
         try:

@@ -36,10 +36,12 @@ InBackground = Callable[[Callable[[], object], Callable[[], object]], object]
 class ProducerFiles:
     """Those of one log. Nothing of them is known before `find`."""
 
-    __slots__ = ("_in_background", "_pending", "_segments", "indexes", "snapshots")
+    __slots__ = ("_in_background", "_pending", "_row_of", "_segments", "indexes", "snapshots")
 
-    def __init__(self, segments: LogSegments, in_background: InBackground) -> None:
+    def __init__(self, segments: LogSegments, in_background: InBackground, *, keeps_batches: bool = False) -> None:
+        """`keeps_batches`: snapshots have all that is remembered of a producer, and not only its last batch."""
         self._segments = segments
+        self._row_of = snapshot.rows_of if keeps_batches else snapshot.row_of
         self._in_background = in_background
         self.indexes: dict[int, TransactionIndex] = {}
         """Base offset -> index of the segments in which transactions were aborted, in their order."""
@@ -146,10 +148,11 @@ class ProducerFiles:
         known = producers.all()
         if wait or not (unsynced or len(known) > FEW_PRODUCERS):
             _sync(self._storage, self._segments.directory, unsynced)
-            self._storage.save(path, snapshot.encode(map(snapshot.row_of, known)))
+            self._storage.save(path, snapshot.encode(map(self._row_of, known)))
             self.snapshots.append(offset)
         elif self._pending is None:  # two at a time: the later one will do without
-            pending = self._pending = _Pending(self._storage, path, unsynced, producers, known)
+            rows = snapshot.RowsInTime(known, self._row_of)
+            pending = self._pending = _Pending(self._storage, path, unsynced, producers, rows)
             self.snapshots.append(offset)
             self._in_background(pending.write, self._written)
 
@@ -218,13 +221,13 @@ class _Pending:
         path: str,
         indexes: Sequence[TransactionIndex],
         producers: Producers,
-        known: Sequence[Producer],
+        rows: snapshot.RowsInTime,
     ) -> None:
         self._storage = storage
         self._path = path
         self._indexes = indexes
         self._producers = producers
-        self._rows = snapshot.RowsInTime(known)
+        self._rows = rows
         self.is_void = False
         """The log is not that of which the snapshot tells any more."""
         producers.before_change = self._rows.keep

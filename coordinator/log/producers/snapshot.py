@@ -5,7 +5,7 @@ Of the batches of a producer only the last one is in it, as on Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final
 
@@ -29,10 +29,22 @@ _SEQUENCES = 1 << 31
 
 def row_of(producer: Producer) -> bytes:
     """One producer as it is now."""
+    return _row(producer, producer.batches[-1] if producer.batches else None, producer.last_timestamp_ms)
+
+
+def rows_of(producer: Producer) -> bytes:
+    """The same with all batches that are remembered, in a row for each: whoever reads them as Kafka does keeps the
+    last. For a log that another node goes on with at once, whose producers may send any of these again.
+    """
+    earlier = b"".join(_row(producer, batch, batch.timestamp_ms) for batch in producer.batches[:-1])
+    return earlier + row_of(producer)
+
+
+def _row(producer: Producer, batch: SeenBatch | None, timestamp_ms: int) -> bytes:
     last_sequence, last_offset, delta = _NONE, _NONE, 0
-    if producer.batches:
-        last = producer.batches[-1]
-        last_sequence, last_offset, delta = last.last_sequence, last.last_offset, last.last_offset - last.base_offset
+    if batch is not None:
+        last_sequence, last_offset = batch.last_sequence, batch.last_offset
+        delta = batch.last_offset - batch.base_offset
     start = producer.transaction_start
     return _ROW.pack(
         producer.producer_id,
@@ -40,7 +52,7 @@ def row_of(producer: Producer) -> bytes:
         last_sequence,
         last_offset,
         delta,
-        producer.last_timestamp_ms,
+        timestamp_ms,
         producer.coordinator_epoch,
         _NONE if start is None else start,
     )
@@ -105,20 +117,21 @@ class RowsInTime:
     is shown to `keep` first.
     """
 
-    __slots__ = ("_producers", "_rows")
+    __slots__ = ("_producers", "_row_of", "_rows")
 
-    def __init__(self, producers: Sequence[Producer]) -> None:
+    def __init__(self, producers: Sequence[Producer], row_of: Callable[[Producer], bytes] = row_of) -> None:
         self._producers = producers
+        self._row_of = row_of
         self._rows: dict[int, bytes] = {}
 
     def keep(self, producer: Producer) -> None:
         """This producer is about to change."""
         if producer.producer_id not in self._rows:
-            self._rows[producer.producer_id] = row_of(producer)
+            self._rows[producer.producer_id] = self._row_of(producer)
 
     def encode(self) -> bytes:
         """The bytes of the file, in any thread. A row that was kept meanwhile counts: the one made here may be half of
         the old and half of the new.
         """
-        rows = self._rows
+        rows, row_of = self._rows, self._row_of
         return encode([rows.setdefault(producer.producer_id, row_of(producer)) for producer in self._producers])

@@ -81,8 +81,13 @@ class Producers:
         return len(self._by_id)
 
     def restore(self, producers: Iterable[Producer]) -> None:
-        """These were known when a snapshot was made. `restored` must follow the last of them."""
+        """These were known when a snapshot was made; one may come several times, with one batch each. `restored` must
+        follow the last of them.
+        """
         for producer in producers:
+            earlier = self._by_id.get(producer.producer_id)
+            if earlier is not None:
+                producer.batches = (earlier.batches + producer.batches)[-KEPT_BATCHES:]
             self._by_id[producer.producer_id] = producer
             if producer.transaction_start is not None:
                 self._open[producer.transaction_start] = producer.producer_id

@@ -60,8 +60,15 @@ class ProducerTracker:
         "is_loaded", "verifications",
     )  # fmt: skip
 
-    def __init__(self, segments: LogSegments, in_background: InBackground, durable_offset: Callable[[], int]) -> None:
-        """`durable_offset`: up to where the log is durable now."""
+    def __init__(
+        self,
+        segments: LogSegments,
+        in_background: InBackground,
+        durable_offset: Callable[[], int],
+        *,
+        keeps_batches: bool = False,
+    ) -> None:
+        """`durable_offset`: up to where the log is durable now; `keeps_batches`: see `ProducerFiles`."""
         self._segments = segments
         self._durable_offset = durable_offset
         self._most_ended = MOST_ENDED
@@ -69,7 +76,7 @@ class ProducerTracker:
         """The state reaches to the end of the log; each append keeps it so."""
         self.verifications = Verifications()
         self._producers = Producers()
-        self._files = ProducerFiles(segments, in_background)
+        self._files = ProducerFiles(segments, in_background, keeps_batches=keeps_batches)
         self._loading: Iterator[None] | None = None
         self._seen = 0
         self._at: Segment | None = None

@@ -14,7 +14,7 @@ from muster.coordinator.log.errors import RecordListTooLarge
 from muster.coordinator.log.segments.file_names import segment_name
 from muster.coordinator.log.segments.index import MAX_RELATIVE_OFFSET
 from muster.coordinator.log.segments.segment import Segment
-from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.settings import MAX_INT64, LogConfig
 from muster.coordinator.log.storage.interfaces import Storage
 
 
@@ -44,8 +44,12 @@ class LogSegments(Sequence[Segment]):
         """The offset that the next record gets."""
         self.active = segments[-1]
         """The segment that is appended to."""
+        self.roll_bytes = MAX_INT64
+        """Another segment begins before one has more bytes than that, whatever `segment.bytes` is; a larger batch gets
+        one of its own."""
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
+        self._sealed_bytes = -1
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -60,7 +64,10 @@ class LogSegments(Sequence[Segment]):
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments)
+        if self._sealed_bytes < 0:
+            # asked with each Fetch: of all but the last it changes seldom
+            self._sealed_bytes = sum(segment.size for segment in self._segments[:-1])
+        return self._sealed_bytes + self.active.size
 
     def use_config(self, config: LogConfig) -> None:
         """The topic has these settings from now on."""
@@ -95,6 +102,7 @@ class LogSegments(Sequence[Segment]):
             waited_ms = wall_ms - segment.created_ms
         return (
             used + size > limit
+            or (used + size > self.roll_bytes and used > 0)
             or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET
             or segment.has_full_index
             or waited_ms > config.segment_ms - (self._jitter() if config.segment_jitter_ms else 0)
@@ -117,6 +125,7 @@ class LogSegments(Sequence[Segment]):
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
+        self._sealed_bytes = -1
 
     # -- removing
 
@@ -128,6 +137,7 @@ class LogSegments(Sequence[Segment]):
         if last == len(self._segments):
             doomed.reverse()
         del self._segments[first:last], self._bases[first:last]
+        self._sealed_bytes = -1
         return doomed
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
@@ -136,6 +146,7 @@ class LogSegments(Sequence[Segment]):
         last = first + len(old)
         self._segments[first:last] = [new]
         self._bases[first:last] = [new.base_offset]
+        self._sealed_bytes = -1
         for segment in old:
             segment.is_replaced = True
             segment.file.close()
@@ -153,6 +164,7 @@ class LogSegments(Sequence[Segment]):
         the disk. Returns the offset after what is left. OSError.
         """
         segment = self.active = self._segments[-1]
+        self._sealed_bytes = -1
         where = segment.locate(offset)
         end_offset = segment.cut(where[0]) if where is not None else segment.restore_marks()
         # what is appended from here on must never be found beside what was cut off

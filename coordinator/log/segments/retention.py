@@ -44,7 +44,8 @@ def _is_older(segment: Segment, oldest_ms: int, topic: str, partition: int) -> b
     try:
         if segment.largest_timestamp() >= oldest_ms:
             return False
-        if _tells_its_time(segment):
+        # what is known of one that is not here was kept with its bytes, and not in an index
+        if segment.is_absent or _tells_its_time(segment):
             return True
     except CorruptBatch as error:
         _logger.error("a segment is kept: it is damaged, so nobody knows how old its records are", topic=topic,

@@ -11,7 +11,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, TruncatedBatch
+from muster.coordinator.log.errors import CorruptBatch, InsaneIndex, LogError, TruncatedBatch
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.records.headers import (
     HEADER_SIZE,
@@ -22,8 +22,15 @@ from muster.coordinator.log.records.headers import (
     read_header,
     unpack_header,
 )
+from muster.coordinator.log.segments.absence import AbsentFile, SegmentFigures
 from muster.coordinator.log.segments.cleaned_file import CleanedFile
-from muster.coordinator.log.segments.file_names import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES
+from muster.coordinator.log.segments.file_names import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SUFFIXES,
+    TIME_INDEX_SUFFIX,
+)
 from muster.coordinator.log.segments.index import (
     MAX_RELATIVE_OFFSET,
     OFFSET_ENTRY,
@@ -48,7 +55,7 @@ class Segment:
     __slots__ = (
         "_index", "_since_index", "_storage", "_stored", "_tail_floor", "_tail_offsets", "_tail_positions",
         "_time_index", "base_offset", "config", "created_ms", "file", "first_timestamp", "found", "has_full_index",
-        "is_held", "is_replaced", "max_timestamp", "max_timestamp_offset", "name", "size",
+        "is_absent", "is_held", "is_replaced", "max_timestamp", "max_timestamp_offset", "name", "size",
     )  # fmt: skip
 
     def __init__(self, storage: Storage, name: str, base_offset: int, config: LogConfig, created_ms: int) -> None:
@@ -69,6 +76,8 @@ class Segment:
         """As `is_index_full`, kept so that an append need not ask."""
         self.is_held = False
         """Its file and indexes must stay at hand: a compaction is giving them their names."""
+        self.is_absent = False
+        """Its file is not on this machine."""
         self.is_replaced = False
         """A compacted one stands in its place: it is not read any more."""
         self._stored = False
@@ -87,10 +96,13 @@ class Segment:
         self.file.close()
 
     def discard(self) -> str:
-        """Take its files out of the log; what is left under the name returned may be removed at leisure."""
+        """Take its files out of the log; what is left under the name returned may be removed at leisure ("": nothing
+        is).
+        """
         self.file.close()
-        doomed = self.name + LOG_SUFFIX + DELETED_SUFFIX
-        self._storage.rename(self.name + LOG_SUFFIX, doomed)
+        doomed = "" if self.is_absent else self.name + LOG_SUFFIX + DELETED_SUFFIX
+        if doomed:
+            self._storage.rename(self.name + LOG_SUFFIX, doomed)
         for suffix in SUFFIXES[1:]:
             self._storage.remove(self.name + suffix)
         return doomed
@@ -118,6 +130,50 @@ class Segment:
         self.file.close()
         self.file = self._storage.file(self.name + LOG_SUFFIX)
         self.is_held = False
+
+    # -- being elsewhere
+
+    def figures(self) -> SegmentFigures:
+        """What is known of it when its file is not here; nothing may be appended to it any more. Raises LogError or
+        OSError.
+        """
+        self.largest_timestamp()  # sees to it that the greatest is known
+        if self.first_timestamp < 0 and self.size:
+            self.first_timestamp = read_header(self.file.pread(HEADER_SIZE, 0)).max_timestamp
+        return SegmentFigures(
+            self.base_offset, self.size, self.first_timestamp, self.max_timestamp, self.max_timestamp_offset
+        )
+
+    def leave(self) -> str:
+        """Its file need not be here any more: it is absent. What is left under the name returned may be removed at
+        leisure. Raises LogError or OSError.
+        """
+        figures = self.figures()
+        self.file.close()
+        doomed = self.name + LOG_SUFFIX + DELETED_SUFFIX
+        self._storage.rename(self.name + LOG_SUFFIX, doomed)
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self._storage.remove(self.name + suffix)
+        self.be_absent(figures)
+        return doomed
+
+    def be_absent(self, figures: SegmentFigures) -> None:
+        """Its file is not here: who reads it is told SegmentAbsent until `arrive`."""
+        self.adopt(figures.size)
+        self._forget_tail()
+        _, _, self.first_timestamp, self.max_timestamp, self.max_timestamp_offset = figures
+        self.found = (-1, 0)
+        self.file = AbsentFile(self.file.path, self.base_offset)
+        self.is_absent = True
+
+    def arrive(self) -> None:
+        """Its file is here, whole and with its indexes."""
+        self.file = self._storage.file(self.name + LOG_SUFFIX)
+        self.is_absent = False
+
+    def cannot_arrive(self, failure: LogError) -> None:
+        """Who reads it is told this instead of SegmentAbsent."""
+        self.file = AbsentFile(self.file.path, self.base_offset, failure)
 
     # -- writing
 
@@ -216,6 +272,8 @@ class Segment:
         return self._time_index
 
     def _load_indexes(self) -> None:
+        if self.is_absent:
+            self.file.size()  # raises
         try:
             self._index, self._time_index = load_indexes(
                 self._storage, self.name, self.file, self.base_offset, self.size
@@ -236,6 +294,8 @@ class Segment:
 
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the batches; CorruptBatch when these are not in order."""
+        if self.is_absent:
+            self.file.size()  # raises
         size = self.size
         batches = self.batches(0, size)
         self.reset_indexes()
@@ -272,7 +332,7 @@ class Segment:
 
     def largest_timestamp(self) -> int:
         """The greatest timestamp in the segment, as retention sees it: the file's own time when no record has one."""
-        if self.max_timestamp < 0 and self.size:
+        if self.max_timestamp < 0 and self.size and not self.is_absent:
             time_index = self.time_index()
             if len(time_index):
                 self.max_timestamp = time_index.timestamps[-1]

@@ -9,10 +9,12 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.records.fetch import _fetch
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.clock import ManualClock
+from muster.coordinator.log import DamagedLog
 from muster.coordinator.slices import at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.coordinator.api.data_plane import ask_one, data_node, fetch_request, send
 from tests.coordinator.api.harness import make_channel, make_context, make_node
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
@@ -365,3 +367,84 @@ def test_answers_that_are_made_side_by_side_share_the_room(node: Node) -> None:
         next(given_up)
     given_up.close()
     assert node.unsent.bytes == 0
+
+
+class Elsewhere:
+    """The older segment of a log, which is brought when it is asked for."""
+
+    def __init__(self, node: Node, name: str) -> None:
+        partition = node.topics.open.partition(name, 0)
+        assert partition is not None
+        self.log: Any = partition.log
+        for _ in self.log.producers.loading():
+            pass
+        self.log.roll(1)
+        self.segment = self.log.segments[0]
+        self.doomed = self.segment.leave()
+        self.waiting: list[Any] = []
+        self.log.durability.bring = self.bring
+
+    def bring(self, base_offset: int, then: Any) -> Any:
+        assert base_offset == 0
+        self.waiting.append(then)
+        return lambda: self.waiting.remove(then)
+
+    def arrive(self) -> None:
+        self.segment._storage.rename(self.doomed, self.segment.name + ".log")
+        self.segment.arrive()
+        for then in tuple(self.waiting):
+            then(None)
+
+
+def test_who_reads_what_is_elsewhere_waits_for_it_as_long_as_it_waits_for_anything(node: Node) -> None:
+    away = Elsewhere(node, "a")
+    request = fetch_request(node, ("a", 0, 0), max_wait_ms=500)
+    answers = send(node, request)
+    assert answers.all == []
+    clock_of(node).advance(500)
+    assert rows(answers.one(), node) == [("a", 0, 0, 0)]
+    assert answers.one().responses[0].partitions[0].high_watermark == 1
+    assert not away.waiting  # who has gone is not called
+    answers = send(node, request)
+    away.arrive()
+    assert rows(answers.one(), node) == [("a", 0, 0, SIZE)]
+
+
+def test_who_does_not_wait_has_it_brought_all_the_same(node: Node) -> None:
+    away = Elsewhere(node, "a")
+    append(node, "b", 0, b"y")
+    # what is there is given at once
+    response = ask_one(node, fetch_request(node, ("a", 0, 0), ("b", 0, 0), max_wait_ms=500))
+    assert rows(response, node) == [("a", 0, 0, 0), ("b", 0, 0, SIZE)]
+    assert rows(ask_one(node, fetch_request(node, ("a", 0, 0))), node) == [("a", 0, 0, 0)]
+    assert len(away.waiting) == 2
+    away.arrive()
+    assert rows(ask_one(node, fetch_request(node, ("a", 0, 0))), node) == [("a", 0, 0, SIZE)]
+
+
+def test_what_cannot_be_brought_is_told(node: Node) -> None:
+    away = Elsewhere(node, "a")
+    answers = send(node, fetch_request(node, ("a", 0, 0), max_wait_ms=500))
+    failure = DamagedLog(away.segment.place(0), "it is damaged")
+    away.segment.cannot_arrive(failure)
+    away.waiting[0](failure)
+    assert rows(answers.one(), node) == [("a", 0, ErrorCode.KAFKA_STORAGE_ERROR, 0)]
+
+
+def test_a_time_is_looked_up_when_its_segment_is_there(node: Node) -> None:
+    away = Elsewhere(node, "a")
+    wanted = ListOffsetsTopic(name="a", partitions=[ListOffsetsPartition(partition_index=0, timestamp=0)])
+    answers = send(node, ListOffsetsRequest(replica_id=-1, topics=[wanted]))
+    assert answers.all == []
+    away.arrive()
+    clock_of(node).advance(0)
+    assert answers.one().topics[0].partitions[0].offset == 0
+
+
+def test_reads_of_committed_records_wait_too(node: Node) -> None:
+    away = Elsewhere(node, "a")
+    answers = send(node, fetch_request(node, ("a", 0, 0), max_wait_ms=500, isolation_level=1))
+    away.arrive()
+    clock_of(node).advance(500)
+    row = answers.one().responses[0].partitions[0]
+    assert (len(row.records), list(row.aborted_transactions)) == (SIZE, [])

@@ -11,6 +11,7 @@ from muster.coordinator.database.postgres import PostgresStore
 from muster.coordinator.database.store import (
     BatchRow,
     Changes,
+    Checkpoint,
     Identity,
     LogRow,
     Mail,
@@ -113,6 +114,12 @@ class TableStore:
 
     async def segments(self, log_no: int) -> Sequence[SegmentRow]:
         return self.tables.segments(log_no)
+
+    async def checkpoint(self, log_no: int) -> Checkpoint | None:
+        return self.tables.checkpoints.get(log_no)
+
+    async def aborted(self, log_no: int, since: int) -> Sequence[tuple[int, bytes]]:
+        return self.tables.aborted_of(log_no, since)
 
     async def batches(self, segment_no: int, since: int) -> Sequence[BatchRow]:
         return self.tables.batches(segment_no, since)

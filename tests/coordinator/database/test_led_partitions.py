@@ -71,6 +71,9 @@ async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
         async def segments(self, log_no: int) -> list[SegmentRow]:
             return [SegmentRow(log_no, log_no, 0)]
 
+        async def checkpoint(self, _: int) -> None:
+            return None
+
         async def batches(self, segment_no: int, since: int) -> list[BatchRow]:
             if is_over.is_set():
                 raise StoreAway("it is over")

@@ -13,6 +13,7 @@ import pytest
 from muster.coordinator.clock import LoopClock
 from muster.coordinator.database import copy
 from muster.coordinator.database.lease import Lease
+from muster.coordinator.database.segment_cache import SegmentCache
 from muster.coordinator.database.shipper import Shipper
 from muster.coordinator.database.store import DEAD, LIVE
 from muster.coordinator.log import (
@@ -67,9 +68,12 @@ class Node:
 
 @asynccontextmanager
 async def seated(
-    store: TableStore, lost: Callable[[str], object] = lambda _: None, known: Callable[[], int] = lambda: 0
+    store: Any,
+    lost: Callable[[str], object] = lambda _: None,
+    known: Callable[[], int] = lambda: 0,
+    cache_bytes: int | None = None,
 ) -> AsyncIterator[Node]:
-    """A node that leads all that there is."""
+    """A node that leads all that there is. `cache_bytes`: it need not have all of it; None: it has."""
     clock = LoopClock(asyncio.get_running_loop())
     seat = await store.take_seat("a", "a", 1, LEASE_MS)
     assert seat is not None
@@ -83,18 +87,24 @@ async def seated(
     async def follow(_: int) -> None:
         node.follow()
 
-    shipper = Shipper(store, clock, storage, seat, lease, workers.run, known=known, follow=follow, lost=lost)
+    cache = None if cache_bytes is None else SegmentCache(store, storage, clock, cache_bytes, SMALL.segment_bytes)
+    shipper = Shipper(
+        store, clock, storage, seat, lease, workers.run, known=known, follow=follow, lost=lost, cache=cache
+    )
     turns = asyncio.create_task(shipper.run())
     logs = LogManager(storage, LogSettings(), sync=workers, engine=shipper)
     logs.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
     for row in await store.logs():
-        found = await copy.fetch(store, storage, row.topic, row.partition, row.topic_id, nothing)
+        tail_only = cache is not None
+        found = await copy.fetch(store, storage, row.topic, row.partition, row.topic_id, nothing, tail_only=tail_only)
         assert found.row == row
         shipper.lead(row, found.segments)
         if found.is_whole:
-            logs.note_copy(row.topic, row.partition, found.end_offset, row.start_offset)
+            logs.note_copy(row.topic, row.partition, found.end_offset, row.start_offset, found.absent)
     node = Node(logs, shipper, clock)
     yield node
+    if cache is not None:
+        await cache.stop()
     logs.close()
     shipper.stop()
     await turns

@@ -23,6 +23,9 @@ def play_clusters(first: int, count: int) -> seeds.Played:
                 "terms": world.terms,
                 "moves": world.moves,
                 "acknowledged": world.ledger.count,
+                "logs that were read to their end": world.checks,
+                "segments that were absent": world.absent,
+                "aborted transactions": world.aborted,
                 "snapshots": world.tables.snapshots,
                 "rows of the metadata log that are gone": world.tables.shortened,
             }

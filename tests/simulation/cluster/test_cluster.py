@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partialmethod
 from typing import Any
 
 import pytest
 
-from muster.coordinator.database import housekeeping, metadata_keeper, shipper
+from muster.coordinator.database import copy, housekeeping, metadata_keeper, shipper
 from muster.coordinator.database.lease import Outcome
+from muster.coordinator.database.segment_cache import SegmentCache
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
 from muster.coordinator.database.store import NO_SNAPSHOT, Snapshot
+from muster.coordinator.log import LogManager
+from muster.coordinator.log.producers import snapshot
+from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.topics.metadata_snapshot import MetadataSnapshot
 from muster.simulation.cluster.database import FaultyStore, Tables
 from tests.simulation.cluster.run import play_clusters
@@ -25,10 +30,20 @@ def test_some_histories() -> None:
     assert played.counts["terms"] > 2 * SEEDS
     assert played.counts["moves"] > 10 * SEEDS
     assert played.counts["acknowledged"] > 500 * SEEDS
+    assert played.counts["logs that were read to their end"] > 10 * SEEDS
+    assert played.counts["segments that were absent"] > 20 * SEEDS
+    assert played.counts["aborted transactions"] > 5 * SEEDS
     assert played.counts["snapshots"] > 2 * SEEDS
     assert played.counts["rows of the metadata log that are gone"] > 20 * SEEDS
 
 
+@pytest.fixture
+def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each leader reads all of a log: histories of seeds that were found so are what they were."""
+    monkeypatch.setattr(copy, "is_read_in_parts", lambda _: False)
+
+
+@pytest.mark.usefixtures("read_whole")
 @pytest.mark.parametrize("seed", [5012, 5072])
 def test_who_has_lost_its_seat_does_not_take_what_its_successor_leads_for_its_own(seed: int) -> None:
     """Its successor has the same id. In these histories it followed the metadata log to its end, for half a minute,
@@ -37,6 +52,7 @@ def test_who_has_lost_its_seat_does_not_take_what_its_successor_leads_for_its_ow
     assert not play(seed, snapshots=False, hints=False).faults
 
 
+@pytest.mark.usefixtures("read_whole")
 @pytest.mark.parametrize("seed", [10663])
 def test_who_fetches_a_log_that_others_have_led_since_does_not_lead_a_part_of_it(seed: int) -> None:
     """It has not heard of them yet, and finds their epoch in what it has fetched."""
@@ -228,11 +244,11 @@ def _shortens_what_is_in_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     shorten = Tables.shorten_metadata
 
     def more(self: Tables, kept_ms: int) -> bool:
-        self.snapshot = self.snapshot._replace(end_offset=self.snapshot.end_offset + 3)
+        self.snapshot = self.snapshot._replace(end_offset=self.snapshot.end_offset + 10)
         try:
             return shorten(self, kept_ms)
         finally:
-            self.snapshot = self.snapshot._replace(end_offset=self.snapshot.end_offset - 3)
+            self.snapshot = self.snapshot._replace(end_offset=self.snapshot.end_offset - 10)
 
     monkeypatch.setattr(Tables, "shorten_metadata", more)
 
@@ -266,9 +282,72 @@ def _writes_where_rows_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(housekeeping, "LEASES_KEPT", 0)
 
 
+def _takes_what_is_absent_for_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Segment.read
+
+    def nothing(self: Segment, *rest: Any) -> bytes | None:
+        return None if self.is_absent else read(self, *rest)
+
+    monkeypatch.setattr(Segment, "read", nothing)
+
+
+def _begins_behind_what_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LogManager, "note_copy", partialmethod(_note_without_absent, LogManager.note_copy))
+
+
+def _note_without_absent(self: Any, note: Any, topic: str, index: int, end: int, start: int, _: Any = ()) -> None:
+    note(self, topic, index, end, start)
+
+
+def _forgets_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
+    tell = ShippedLog._tell
+
+    def without(self: ShippedLog, changes: Any, segment: Segment, _: bytes) -> bool:
+        return tell(self, changes, segment, b"")
+
+    monkeypatch.setattr(ShippedLog, "_tell", without)
+
+
+def _remembers_the_last_batch_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "rows_of", snapshot.row_of)
+
+
+def _keeps_what_it_has_half_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that could not be brought wholly is taken for here."""
+
+    async def fetch(self: SegmentCache, coming: Any) -> None:
+        segment = coming.segment
+        writing = copy.SegmentWriting(self._storage, segment.name, segment.base_offset)
+        for row in (await self._store.batches(coming.number, 0))[:1]:
+            for _ in writing.write(row.data):
+                pass
+        writing.close()
+        if coming.log.lacks(segment):
+            segment.arrive()
+
+    monkeypatch.setattr(SegmentCache, "_fetch", fetch)
+
+
+def _lets_go_what_the_database_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    rolled = ShippedLog.rolled
+
+    def early(self: ShippedLog, old: Segment) -> None:
+        rolled(self, old)
+        if self._cache is not None:
+            self._cache.keep(self, old)
+
+    monkeypatch.setattr(ShippedLog, "rolled", early)
+
+
 @pytest.mark.parametrize(
     "mutant",
     [
+        _takes_what_is_absent_for_empty,
+        _begins_behind_what_is_absent,
+        _forgets_aborted_transactions,
+        _remembers_the_last_batch_only,
+        _keeps_what_it_has_half_of,
+        _lets_go_what_the_database_has_not,
         _snapshots_without_epochs,
         _shortens_what_is_in_no_snapshot,
         _counts_a_snapshot_that_is_not_whole,

@@ -2,7 +2,8 @@
 
 Each node appends to the partitions that it leads, moves their starts, rolls and compacts them, gives some to other
 nodes, makes and deletes topics. Checked: each leader finds all that those of earlier epochs have acknowledged, where it
-was and as it was; nothing is there twice; no two leaders acknowledge in one epoch; who has lost its seat serves no
+was and as it was, also what it has not read when it begins; nothing is there twice; what it knows of producers and
+aborted transactions is what the log says; no two leaders acknowledge in one epoch; who has lost its seat serves no
 more; when the faults are over, each partition has a leader again.
 """
 
@@ -19,11 +20,15 @@ from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.config import load
 from muster.coordinator.database import copy
 from muster.coordinator.database.membership import Membership
-from muster.coordinator.log import LogConfig, LogManager, LogSettings, MemoryStorage, batches
+from muster.coordinator.log import LogConfig, LogManager, LogOffline, LogSettings, MemoryStorage, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.log.producers.state import KEPT_BATCHES
+from muster.coordinator.log.records.headers import whole_batches
+from muster.coordinator.log.records.markers import EndMarker
+from muster.coordinator.log.segments.absence import with_what_it_needs
 from muster.coordinator.machine import Machine
 from muster.coordinator.properties.live import Live
-from muster.coordinator.slices import Later, Slices, to_its_end
+from muster.coordinator.slices import Job, Later, Slices, to_its_end
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
@@ -45,6 +50,9 @@ MOST_ACTS_WITHOUT_SEAT = 10
 SNAPSHOTS = ("metadata.log.max.record.bytes.between.snapshots=3000", "metadata.log.max.snapshot.interval.ms=40000")
 SNAPSHOT_RECORDS = 5
 """Of a part: most snapshots have some."""
+IN_PARTS = ("muster.cluster.segment.bytes=1500", "muster.cluster.cache.bytes=6000")
+"""Most of a log is not there when it is taken over, and goes again when it was read."""
+PRODUCERS = 3
 TOPICS = {"plain": (PLAIN, 4), "compacted": (COMPACTED, 2)}
 
 
@@ -74,13 +82,66 @@ class Ledger:
         self.count += 1
 
 
+class FoundInLog:
+    """What somebody has read of a log, part by part."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, Record] = {}
+        self.twice: list[int] = []
+        self.batches: dict[int, list[int]] = {}
+        """By producer, the offsets of its batches."""
+        self.aborted: set[tuple[int, int]] = set()
+        """Producers and the offsets of markers of which data is there."""
+        self._open: set[int] = set()
+
+    def add(self, data: bytes, since: int, log: Any) -> int:
+        """What was read, of which what is before `since` counts as not there; the offset after it."""
+        end = since
+        for header, records in batches.read(data):
+            end = header.next_offset
+            offsets = [record.offset for record in records if record.offset >= since]
+            if not offsets:
+                continue
+            if header.is_control:
+                if header.producer_id in self._open and not _commits(records):
+                    self.aborted.add((header.producer_id, header.last_offset))
+                self._open.discard(header.producer_id)
+                continue
+            if header.producer_id >= 0:
+                self.batches.setdefault(header.producer_id, []).append(header.base_offset)
+                self._open.add(header.producer_id)
+            if offsets[0] in self.records:
+                self.twice.append(offsets[0])
+            self.records.update(
+                (record.offset, (record.key or b"", record.value or b"")) for record in records
+                if record.offset >= log.start_offset
+            )  # fmt: skip
+        return end
+
+
+def _commits(records: Any) -> bool:
+    """Whether the record of a marker says COMMIT."""
+    return int.from_bytes(records[0].key[2:4], "big") == 1
+
+
+def _read(log: Any, offset: int) -> Job[bytes]:
+    """Whole batches from an offset on; a job that has no steps."""
+    if offset < log.start_offset:
+        offset = log.start_offset
+    data = log.read(offset, 700)
+    return data[: whole_batches(data)[0]]
+    yield None
+
+
 class ClusterWorld(World):
     """See the module."""
 
     def __init__(self, seed: int, *, nodes: int = 3, snapshots: bool = True, hints: bool = True) -> None:
-        """`snapshots`: of the metadata log, and many of them; `hints`: the database gives some nodes hints."""
+        """`snapshots`: of the metadata log, and many of them, and producers with transactions;
+        `hints`: the database gives some nodes hints."""
         super().__init__(Random(seed))
-        self.properties = SNAPSHOTS if snapshots else ()
+        self.properties = (*SNAPSHOTS, *IN_PARTS) if snapshots else ()
+        self.has_producers = snapshots
         self._hints = (0, 0, 500, 1_000) if hints else (0,)
         self.seed = seed
         self.tables = Tables(self)
@@ -89,6 +150,11 @@ class ClusterWorld(World):
         self.drawn = 0
         self.terms = 0
         self.moves = 0
+        self.checks = 0
+        """Logs that a leader has read to their end."""
+        self.absent = 0
+        """Segments that leaders had not read when they began."""
+        self.aborted = 0
         self.nodes: list[Node] = []
         self.processes: list[Node] = []
         """All that there were."""
@@ -164,20 +230,21 @@ class ClusterWorld(World):
 
     # ---- checking
 
-    def check(self, log: Any, place: Log, epoch: int, who: str) -> None:
-        """What the leader of an epoch has of a partition when it begins: all that earlier ones have acknowledged."""
+    def acked_before(self, place: Log, epoch: int) -> dict[int, Record]:
+        """What leaders of earlier epochs have acknowledged of a partition by now."""
         epochs = self.ledger.epochs.get(place, {})
-        acked = {offset: one for offset, one in self.ledger.acked.get(place, {}).items() if epochs[offset] < epoch}
-        self._check_log(log, acked, self.ledger.asked_start.get(place, 0), who)
+        return {offset: one for offset, one in self.ledger.acked.get(place, {}).items() if epochs[offset] < epoch}
 
-    def _check_log(self, log: Any, acked: dict[int, tuple[bytes, bytes]], asked_start: int, who: str) -> None:
-        found: dict[int, tuple[bytes, bytes]] = {}
-        for chunk in log.replay():
-            for _, records in batches.read(chunk):
-                offsets = [record.offset for record in records]
-                if found and offsets and offsets[0] <= max(found):
-                    self.fault(f"{who}: {log.directory}: offset {offsets[0]} is there twice")
-                found.update((record.offset, (record.key or b"", record.value or b"")) for record in records)
+    def check(self, log: Any, place: Log, acked: dict[int, Record], found: FoundInLog, who: str) -> None:
+        """What a leader has found in the log of a partition: all that earlier ones have acknowledged."""
+        self.checks += 1
+        self._check_log(log, acked, found.records, self.ledger.asked_start.get(place, 0), who)
+        for what in found.twice:
+            self.fault(f"{who}: {log.directory}: offset {what} is there twice")
+
+    def _check_log(
+        self, log: Any, acked: dict[int, Record], found: dict[int, Record], asked_start: int, who: str
+    ) -> None:
         values = [value for _, value in found.values()]
         if len(set(values)) != len(values):
             self.fault(f"{who}: {log.directory}: a record is there twice")
@@ -257,7 +324,9 @@ class ToyServer:
         elif partition is not None and not partition.closed and partition.log.failure is None:
             self._see(partition, (name, index))
             log = partition.log
-            if what == 1 and not log.config.compacts:
+            if what > 80 and self.world.has_producers and not log.config.compacts and log.knows_producers:
+                self._in_transaction(partition, (name, index))
+            elif what == 1 and not log.config.compacts:
                 start = rng.randrange(log.start_offset, log.durable_offset + 1)
                 asked = self.world.ledger.asked_start
                 asked[name, index] = max(asked.get((name, index), 0), start)
@@ -275,15 +344,76 @@ class ToyServer:
         if self.seen.get(id(partition)) is not partition:
             self.seen[id(partition)] = partition
             self.world.moves += 1
-            self.world.check(partition.log, place, partition.leader_epoch, f"node {self.node_id} ({self.node.name})")
+            self.world.absent += sum(segment.is_absent for segment in partition.log.segments)
+            self.slices.run(self._checking(partition, place), lambda _: None, self)
 
-    def _append(self, partition: Any, place: Log) -> None:
+    def _checking(self, partition: Any, place: Log) -> Job[None]:
+        """Read all of a log, as a client does that begins at its start."""
+        world, log, found = self.world, partition.log, FoundInLog()
+        acked = world.acked_before(place, partition.leader_epoch)
+        offset = log.start_offset
+        with contextlib.suppress(LogOffline):
+            while offset < log.end_offset:
+                offset = max(offset, log.start_offset)
+                data = yield from with_what_it_needs(log.bring, lambda: _read(log, offset))  # noqa: B023
+                if partition.closed or log.failure is not None:
+                    return
+                offset = found.add(data, offset, log)
+                yield None
+            if world.has_producers:
+                yield from partition.loading_producers()
+            if offset == log.end_offset and not partition.closed and log.failure is None:
+                who = f"node {self.node_id} ({self.node.name})"
+                world.check(log, place, acked, found, who)
+                if world.has_producers and not log.config.compacts:
+                    yield from self._check_producers(log, found, who)
+
+    def _check_producers(self, log: Any, found: FoundInLog, who: str) -> Job[None]:
+        """What is known of producers is what the whole log says of those that it says enough of."""
+        world = self.world
+        for producer_id, batches_there in found.batches.items():
+            known = log.producers.get(producer_id)
+            there = [offset for offset in batches_there if offset >= log.start_offset][-KEPT_BATCHES:]
+            has = None if known is None else [one.base_offset for one in known.batches]
+            # of what went meanwhile nobody can say how much it was
+            if there and (has is None or has[-len(there) :] != there):
+                world.fault(f"{who}: {log.directory}: producer {producer_id} has batches at {there}, known are {has}")
+        told: set[Any] = set()
+        for segment in list(log.segments):
+            part = yield from with_what_it_needs(
+                log.bring,
+                lambda: log.producers.aborted_in(max(segment.base_offset, log.start_offset), 1 << 20),  # noqa: B023
+            )
+            told.update((one.producer_id, one.last_offset) for one in part)
+        world.aborted += len(found.aborted)
+        missing = {one for one in found.aborted if one[1] >= log.start_offset} - told
+        if missing and log.failure is None:
+            world.fault(f"{who}: {log.directory}: aborted transactions are not told of: {sorted(missing)}")
+
+    def _in_transaction(self, partition: Any, place: Log) -> None:
+        """A batch of a producer's transaction, or its end."""
+        log, epoch, rng = partition.log, partition.leader_epoch, self.world.rng
+        producer_id = rng.randrange(PRODUCERS)
+        known = log.producers.get(producer_id)
+        if known is not None and known.transaction_start is not None and rng.randrange(2):
+            marker = EndMarker(producer_id, 0, rng.randrange(2) == 0, 0, 0)
+            log.append_marker(epoch, marker, wall_ms=self.world.wall_ms)
+        else:
+            sequence = 0 if known is None else known.next_sequence
+            self._append(partition, place, producer_id, sequence)
+
+    def _append(self, partition: Any, place: Log, producer_id: int = -1, sequence: int = -1) -> None:
+        """`producer_id`: of a transaction; -1: of none."""
         world, log, epoch = self.world, partition.log, partition.leader_epoch
         records = []
         for _ in range(world.rng.randrange(1, 4)):
             world.drawn += 1
             records.append((b"k%d" % world.rng.randrange(KEYS), b"%d" % world.drawn))
-        batch = batches.build(records, timestamp_ms=world.wall_ms)
+        in_transaction = producer_id >= 0
+        batch = batches.build(
+            records, timestamp_ms=world.wall_ms, producer_id=producer_id, producer_epoch=0 if in_transaction else -1,
+            base_sequence=sequence, transactional=in_transaction,
+        )  # fmt: skip
         first = log.append(epoch, batch, wall_ms=world.wall_ms).base_offset
 
         def durable(error: Exception | None) -> None:
@@ -391,7 +521,10 @@ def final_check(world: ClusterWorld) -> None:
         logs.note_copy(row.topic, row.partition, found.end_offset, row.start_offset)
         compacted = LogConfig(cleanup_policy=("compact",)) if row.topic == "compacted" else LogConfig(retention_ms=-1)
         log = logs.open_log(row.topic, row.partition, config=compacted, topic_id=row.topic_id)
-        world.check(log, (row.topic, row.partition), 1_000_000, "the tables")
+        place, in_tables = (row.topic, row.partition), FoundInLog()
+        for chunk in log.replay():
+            in_tables.add(chunk, log.start_offset, log)
+        world.check(log, place, world.acked_before(place, 1_000_000), in_tables, "the tables")
     loop.close()
     there = {(row.topic, row.partition) for row in world.tables.logs.values()}
     for place in world.ledger.acked:
