@@ -23,8 +23,19 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
-from tests.e2e.nodes_story import PARTITIONS, RECONNECT_MS, WORKERS, Progress, confluent_works, in_thread, quieten
 from tests.e2e.test_cluster import end
+from tests.e2e.workers import (
+    PARTITIONS,
+    RECONNECT_MS,
+    WORKERS,
+    Progress,
+    Works,
+    at_work,
+    confluent_works,
+    in_thread,
+    quieten,
+    tell,
+)
 from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database, running_postgres
 from tests.support.servers import QUICK, free_port_pair
@@ -140,7 +151,7 @@ def topics_come_and_go(bootstrap: str, _: str, __: str, progress: Progress) -> N
         progress.goes_on()
 
 
-ALL = {
+ALL: dict[str, Works] = {
     **WORKERS,
     "next": lambda *all_: in_thread(confluent_consumer_group_works, *all_),
     "transactions": lambda *all_: in_thread(transactions_work, *all_),
@@ -223,14 +234,8 @@ async def play(
     """Let the clients work under faults; each has finished when this ends."""
     draw = random.Random(seed)
     bootstrap = ",".join(node.bootstrap for node in nodes)
-    workers = {name: Progress() for name in names}
-    tasks: list[asyncio.Task[Any]] = [
-        asyncio.create_task(ALL[name](bootstrap, name, name, workers[name]))  # type: ignore[arg-type]
-        for name in names
-    ]
     began = time.monotonic()
-    try:
-        await _came_on(workers, tasks)
+    async with at_work({name: ALL[name] for name in names}, bootstrap, PATIENCE_S, CHECKED) as work:
         for number in range(changes):
             down = [node for node in nodes if not node.running]
             if down and draw.random() < 0.7:
@@ -258,43 +263,9 @@ async def play(
                     await database.stand_still(draw.random() * 1.5 * LEASE_MS / 1000)
                 else:
                     await database.crash()
-            took = await _came_on(workers, tasks)
+            took = await work.came_on()
             print(f"{time.monotonic() - began:6.1f} s: {number} {what} {nodes.index(node) + 1}: {took}", flush=True)
-        for one in workers.values():
-            one.stops.set()
-        _, pending = await asyncio.wait(tasks, timeout=2 * PATIENCE_S)
-        assert not pending, _told(workers)
-        for task in tasks:
-            task.result()
-    except BaseException:
-        for one in workers.values():
-            one.gives_up.set()
-        await asyncio.wait(tasks, timeout=5)
-        raise
-    return workers
-
-
-def _told(workers: dict[str, Progress]) -> str:
-    return "; ".join(f"{name}: {one}" for name, one in workers.items())
-
-
-async def _came_on(workers: dict[str, Progress], tasks: list[asyncio.Task[Any]]) -> dict[str, float]:
-    """Each has written and committed something more since: after how many seconds."""
-    marks = {name: (len(one.written), dict(one.committed)) for name, one in workers.items()}
-    began = time.monotonic()
-    took: dict[str, float] = {}
-    while len(took) < len(workers):
-        for name, one in workers.items():
-            moved = len(one.written) > marks[name][0] and (name not in CHECKED or one.committed != marks[name][1])
-            if name not in took and moved:
-                took[name] = round(time.monotonic() - began, 1)
-        for task in tasks:
-            if task.done():
-                task.result()
-        stuck = sorted(set(workers) - set(took))
-        assert time.monotonic() < began + PATIENCE_S, f"{stuck} came not on: {_told(workers)}"
-        await asyncio.sleep(0.01)
-    return took
+    return work.progress
 
 
 def read_all(bootstrap: str, topic: str, isolation: str) -> list[list[int]]:
@@ -364,9 +335,7 @@ def main(changes: int, seed: int, folder: Path, names: list[str]) -> None:
                 node.begin()
                 node.until_ready()
         check(nodes, workers)
-    for name, progress in workers.items():
-        print(f"{name}: {len(progress.written)} written, {len(progress.read)} read, "
-              f"at most {progress.longest_s:.1f} s without progress")  # fmt: skip
+    tell(workers)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.nodes_story import PATIENCE_S, WORKERS, check, cluster, play
+from tests.e2e.nodes_story import check, cluster, play
+from tests.e2e.workers import PATIENCE_S, WORKERS
 
 
 @pytest.mark.timeout(180)
