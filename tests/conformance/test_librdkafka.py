@@ -9,7 +9,6 @@ Nothing of the checkout is changed: the program is called in a folder of its own
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -117,8 +116,7 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
     )
     server.start()
     try:
-        lines = [json.loads(line) for line in server.log().splitlines() if line.startswith("{")]
-        found = {line["listener"]: line["address"] for line in reversed(lines) if line["event"] == "listening"}
+        found = {line["listener"]: line["address"] for line in reversed(server.log_lines("listening"))}
         ports = {name: int(found[name].rpartition(":")[2]) for name in LISTENERS}
         admin = AdminClient({"bootstrap.servers": f"localhost:{ports['PLAINTEXT']}", "log_level": 3}, logger=None)
         for mechanism in ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512:

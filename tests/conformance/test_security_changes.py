@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import json
 import os
 import socket
 import ssl
@@ -115,8 +114,7 @@ class Changing(MusterServer):
 
     def why(self, event: str) -> list[str]:
         """Of lines of the log."""
-        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
-        return [str(line.get("why", "")) for line in lines if line["event"] == event]
+        return [str(line.get("why", "")) for line in self.log_lines(event)]
 
 
 @pytest.fixture(scope="module")

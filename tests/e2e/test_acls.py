@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from typing import Any
@@ -92,8 +91,7 @@ def test_a_user_may_do_what_its_entries_say(start_server: Callable[..., Any]) ->
     addresses: list[str] = []
 
     def is_listening() -> bool:
-        lines = [json.loads(line) for line in server.log().splitlines() if line.startswith("{")]
-        addresses.extend(line["address"] for line in lines if line.get("listener") == "SASL_PLAINTEXT")
+        addresses.extend(line["address"] for line in server.log_lines() if line.get("listener") == "SASL_PLAINTEXT")
         return bool(addresses)
 
     eventually_sync(is_listening)

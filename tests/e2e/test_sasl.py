@@ -5,7 +5,6 @@ authenticate again and again.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import ssl
 import time
@@ -49,14 +48,7 @@ class Sasl(NamedTuple):
 
     def address(self, listener: str) -> str:
         """Of a listener."""
-        lines = [json.loads(line) for line in self.server.log().splitlines() if line.startswith("{")]
-        (found,) = (line["address"] for line in lines if line.get("listener") == listener and "address" in line)
-        return str(found)
-
-    def lines(self, event: str) -> list[dict[str, Any]]:
-        """Of the log."""
-        lines = [json.loads(line) for line in self.server.log().splitlines() if line.startswith("{")]
-        return [line for line in lines if line["event"] == event]
+        return self.server.address_of(listener)
 
     def librdkafka(self, protocol: str, mechanism: str, password: str = PASSWORD) -> dict[str, str]:
         """Properties of librdkafka."""
@@ -192,7 +184,7 @@ def test_members_authenticate_again_without_a_rebalance(sasl: Sasl) -> None:
             assert record is None or record.error() is None
         consumer.commit(asynchronous=False)
     assert assigned == [2]
-    assert not any("session is over" in line["why"] for line in sasl.lines("closed a connection"))
+    assert not any("session is over" in line["why"] for line in sasl.server.log_lines("closed a connection"))
 
 
 def command_config(sasl: Sasl, folder: Path, protocol: str, mechanism: str, password: str = PASSWORD) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -129,7 +128,7 @@ def test_what_the_log_leaves_out_is_told_at_the_end(start_server: Start) -> None
     for _ in range(100):
         refused(server)
     server.stop()
-    lines = [json.loads(line) for line in server.log().splitlines()]
+    lines = server.log_lines()
     told = [line for line in lines if line["event"] == "closed a connection"]
     (summary,) = [line for line in lines if "more of these" in line["event"]]
     assert len(told) + summary["more"] == 100

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import ssl
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import confluent_kafka
 import pytest
@@ -31,14 +30,7 @@ class Tls(NamedTuple):
 
     def address(self, listener: str) -> str:
         """Of a listener."""
-        lines = [json.loads(line) for line in self.server.log().splitlines() if line.startswith("{")]
-        (found,) = (line["address"] for line in lines if line.get("listener") == listener and "address" in line)
-        return str(found)
-
-    def lines(self, event: str) -> list[dict[str, Any]]:
-        """Of the log."""
-        lines = [json.loads(line) for line in self.server.log().splitlines() if line.startswith("{")]
-        return [line for line in lines if line["event"] == event]
+        return self.server.address_of(listener)
 
     def context(self, with_certificate: bool) -> ssl.SSLContext:
         """For clients in Python."""
@@ -144,8 +136,10 @@ def test_a_client_without_a_certificate_does_not_come_in_where_one_is_required(t
     client = confluent_kafka.Producer(settings, logger=None)
     with pytest.raises(confluent_kafka.KafkaException):
         client.list_topics(timeout=2)
-    assert {line["listener"] for line in tls.lines("a TLS handshake failed")} == {"MUTUAL"}
-    assert any("peer did not return a certificate" in line["why"] for line in tls.lines("a TLS handshake failed"))
+    assert {line["listener"] for line in tls.server.log_lines("a TLS handshake failed")} == {"MUTUAL"}
+    assert any(
+        "peer did not return a certificate" in line["why"] for line in tls.server.log_lines("a TLS handshake failed")
+    )
 
 
 def test_secrets_are_not_told(tls: Tls) -> None:

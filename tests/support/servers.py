@@ -181,6 +181,18 @@ class MusterServer(ServerProcess):
             raise self._error(f"said {line!r} instead of being ready")
         return words[2]
 
+    def log_lines(self, event: str | None = None) -> list[dict[str, Any]]:
+        """What the server's log has; `event`: only lines of this."""
+        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        return [line for line in lines if event is None or line["event"] == event]
+
+    def address_of(self, listener: str) -> str:
+        """Where a listener is, as the log has it."""
+        (found,) = (
+            line["address"] for line in self.log_lines() if line.get("listener") == listener and "address" in line
+        )
+        return str(found)
+
     def _first_line(self, process: subprocess.Popen[bytes]) -> str:
         assert process.stdout is not None
         deadline, line = time.monotonic() + self.start_timeout_s, b""
