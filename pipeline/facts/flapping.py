@@ -68,7 +68,8 @@ def observed(generations: DataFrame, walk: DataFrame) -> DataFrame:
     of_group = generations.groupBy("group").agg(
         F.min("start_ms").alias("first_ms"),
         F.max(F.coalesce("end_ms", "start_ms")).alias("last_ms"),
-        F.bool_or(F.col("end_ms").isNull()).alias("in_force"),
+        # an empty group goes on for ever in its log
+        F.bool_or(F.col("end_ms").isNull() & (F.col("member_count") > 0)).alias("in_force"),
     )
     by_commits = unpacked(walk, "seen", SEEN).select("group", "first_ms", "last_ms")
     every = of_group.unionByName(by_commits.withColumn("in_force", F.lit(False)))

@@ -137,6 +137,10 @@ def unadvised(history: History, found: Comparison) -> str:
     if _is_at_rest(history):
         return "but for forming, and stopping with all members, it hardly rebalanced"
     some = [one for one in _gains(history, found) if one.setting.initial_delay_ms is None]
+    if not some and _is_slow(history):
+        return "only a longer max.poll.interval.ms, or less work from poll to poll, heals who does not poll in time"
+    if not some:
+        return "none of the settings that were played is one for it"
     calmest = max(some, key=lambda one: (one.spared, one.gain_ms), default=None)
     if calmest is not None and calmest.spared >= calmest.least:
         # of those that spare as much, the one that costs least

@@ -51,6 +51,7 @@ def found(spark: SparkSession) -> dict[str, Row]:
         *rebalances("static", STATIC, ["a", "b"], trigger_instance_id="i"),
         *rebalances("nobody", [0.0, 10.0], [None]),
         *rebalances("ended", [0.0, 10.0, 7_200.0], ["a", "b", "c"]),
+        *rebalances("stopped", [0.0, 7_200.0], ["a", "b"]),
     ]
     stays = [
         *generations("steady", STEADY),
@@ -60,6 +61,8 @@ def found(spark: SparkSession) -> dict[str, Row]:
         *generations("static", STATIC, until_s=DAY_S),
         *generations("nobody", [0.0, 10.0], members=0),
         *generations("ended", [0.0, 10.0, 7_200.0], until_s=14_400),
+        *generations("stopped", [0.0], until_s=7_200),
+        *generations("stopped", [7_200.0], members=0),  # in force until the end of the log
     ]
     commits = Commits("steady").by("a", (0, 1), (DAY_S, 2)).rows
     table = flapping(
@@ -99,4 +102,4 @@ def test_a_group_without_known_triggers_or_members(found: dict[str, Row]) -> Non
 
 
 def test_hours_are_those_the_log_tells_of_the_group(found: dict[str, Row]) -> None:
-    assert (found["steady"]["hours"], found["ended"]["hours"]) == (24.0, 4.0)
+    assert [found[group]["hours"] for group in ("steady", "ended", "stopped")] == [24.0, 4.0, 2.0]

@@ -259,6 +259,15 @@ def test_why_nothing_is_advised() -> None:
         "the most that a setting would have spared (the assignor sticky: 50 s of 5 min of unread time, partitions "
         "added up) is too little to be sure of"
     )
+    assert unadvised(replace(history(), protocol="consumer"), found(("assignor=sticky", HELPS))) == (
+        "none of the settings that were played is one for it"
+    )
+    slow = history()
+    slow.spells += [Spell("m", None, "c", "/h", 45_000, 60_000, 0)]
+    slow.spells[0].end, slow.spells[0].reason = LEFT, "consumer poll timeout has expired."
+    assert unadvised(slow, found(("assignor=sticky", HELPS))) == (
+        "only a longer max.poll.interval.ms, or less work from poll to poll, heals who does not poll in time"
+    )
     assert unadvised(history(), found(("assignor=sticky", ACTUAL))) == (
         "no setting that was played would have spared anything"
     )
