@@ -4,7 +4,7 @@ are rebalances without a change of members. The order of the rows that are given
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
@@ -97,7 +97,7 @@ class _Finder:
             bool(some) and all(one.how == REPLACED for one in some),
             bool(exchanges) and all(one.died for one in exchanges),
             back_ms if back_ms is None else max(back_ms, 0),
-            len(exchanges),
+            max(Counter(one.place for one in exchanges).values(), default=0),
             any(one.died for one in exchanges),
             bool(exchanges) and all(self._of.spells[one.gone or 0].who.instance_id is not None for one in exchanges),
             len({one.place for one in some if one.gone is not None or kind != model.STOP}),

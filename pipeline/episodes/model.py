@@ -132,7 +132,7 @@ class Episode(NamedTuple):
     back_ms: int | None = None
     """Of a whole stop, a restart or a death: how long nobody was in the place; None: nobody came."""
     times: int = 0
-    """How often somebody went."""
+    """How often a member went: of several, the one that did most often."""
     any_died: bool = False
     """One at least was given up by the coordinator."""
     by_instance: bool = False

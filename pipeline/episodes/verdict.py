@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from muster.coordinator.groups.common import restless
 from muster.pipeline.episodes import model
 from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.falls import Fall
 from muster.pipeline.episodes.model import Episode
 from muster.pipeline.episodes.offsets import Back, Standing, on_purpose, troubles
 from muster.pipeline.wording import DAY, duration, moment, plural
@@ -46,10 +47,28 @@ def verdict(
     score: float | None = None,
     standing: Sequence[Standing] = (),
     back: Sequence[Back] = (),
+    fall: Fall | None = None,
 ) -> Verdict:
     """Of one group. `end_ms`: until when the log goes; `score`: of the table `flapping`; `standing`, `back`: what its
-    commits tell.
+    commits tell; `fall`: the broker's clock went back.
     """
+    found = _by_what_happened(episodes, end_ms, score, standing, back)
+    if fall is None:
+        return found
+    told = (
+        f"the broker's clock went back by {duration(fall.by_ms)} at {_clock(fall.at_ms, fall.at_ms, end_ms)}: what is "
+        "told of the time around that may be wrong"
+    )
+    return found._replace(level=LOOK if found.level == FINE else found.level, text=f"{found.text}; {told}")
+
+
+def _by_what_happened(
+    episodes: Sequence[Episode],
+    end_ms: int,
+    score: float | None,
+    standing: Sequence[Standing],
+    back: Sequence[Back],
+) -> Verdict:
     of_offsets = troubles(standing, back, end_ms, lambda from_ms, until_ms: _between(from_ms, until_ms, end_ms))
     bad = sorted(filter(is_trouble, episodes), key=lambda one: (_rank(one, end_ms), -one.cost_ms, one.from_ms))
     trouble_ms = sum(one.cost_ms for one in bad)

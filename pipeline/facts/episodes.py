@@ -13,6 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes 
 from pyspark.sql.pandas.types import from_arrow_type
 
 from muster.pipeline.episodes import thresholds as limits
+from muster.pipeline.episodes.falls import went_back
 from muster.pipeline.episodes.find import episodes as found_in
 from muster.pipeline.episodes.model import DEATHS, Episode, Rebalance, Spell, Who
 from muster.pipeline.episodes.offsets import Back, Standing
@@ -194,7 +195,7 @@ def _tell(group: str, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]
     found = found_in(spells, rebalances, moments)
     for one in found:
         yield {"is_verdict": False, **row_of(group, one, end_ms)}
-    told = verdict(found, end_ms, about.get("score"), standing, back)
+    told = verdict(found, end_ms, about.get("score"), standing, back, went_back(rebalances))
     yield {
         "is_verdict": True,
         "group": group,

@@ -134,7 +134,7 @@ def test_what_was_before_a_stop_does_not_belong_to_it() -> None:
 def test_several_that_go_and_come_all_at_once_do_not_roll() -> None:
     group = Group(*ABC, "d").leaves(1_000, "b", "c", "d").comes(1_022, "b", "c", "d")
     (found,) = group.episodes()[1:]
-    assert (found.kind, found.members, found.rebalances) == ("restart", ("b", "c", "d"), 2)
+    assert (found.kind, found.members, found.rebalances, found.times) == ("restart", ("b", "c", "d"), 2, 1)
 
 
 @pytest.mark.parametrize("again", [True, False])

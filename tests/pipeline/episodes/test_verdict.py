@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from muster.pipeline.episodes import thresholds, verdict
+from muster.pipeline.episodes.falls import went_back
 from muster.pipeline.episodes.model import EXPIRED, KINDS, LEFT
 from tests.pipeline.episodes.timeline import HOUR_S, Group, ms
 
@@ -145,6 +146,21 @@ def test_what_was_wanted_does_not_make_a_group_restless_for_no_reason() -> None:
 
 def test_times_of_another_day_are_told_with_the_day() -> None:
     assert " from 2025-06-15 15:23 to 2025-06-15 15:29" in told(looping(4), 25 * HOUR_S).text
+
+
+def test_a_clock_that_went_back_is_told() -> None:
+    group = Group("a", "b").comes(4_000, "c").leaves(500, "c")
+    fall = went_back(group.rebalances)
+    found = verdict.verdict(group.episodes(), ms(5_000), fall=fall)
+    assert found.level == "look"
+    assert found.text.endswith(
+        "; the broker's clock went back by 58 min at 16:13: what is told of the time around that may be wrong"
+    )
+    assert went_back(Group("a", "b").comes(4_000, "c").leaves(4_500, "c").rebalances) is None
+    # made again under its name, with the same generations
+    again = Group("a", "b").comes(4_000, "c").leaves(4_500, "c")
+    again.rebalances += [one._replace(end_ms=one.end_ms + 9_000_000) for one in again.rebalances]
+    assert went_back(again.rebalances) is None
 
 
 def test_the_documentation_has_every_kind_and_every_threshold() -> None:
