@@ -28,6 +28,7 @@ from muster.pipeline.formats import DELTA, HTML, PARQUET
 from muster.pipeline.java import NoJava
 from muster.pipeline.kept import kept
 from muster.pipeline.output import LARGE, check_place, remove, write_pages, write_table, write_text
+from muster.pipeline.persist import planned_once
 from muster.pipeline.preflight import NotUsable, check_master, check_out
 from muster.pipeline.progress import Progress, quiet
 from muster.pipeline.published import published
@@ -119,8 +120,9 @@ class _Run:
         facts = build(staged.inputs) | unusable(
             staged.inputs.decoded, staged.malformed_events, staged.inputs.transactions
         )
-        for name, rows in facts.items():
-            self._keep(name, rows)
+        with planned_once(self._spark):
+            for name, rows in facts.items():
+                self._keep(name, rows)
         names = self._what_if(staged, settings)
         overlapping_ms = 0
         if against is not None:

@@ -1,4 +1,4 @@
-"""Keep tables that others start from, without their plan.
+"""Keep tables that others start from, without their plan; and write what is made of them, planned once.
 
 Spark keeps the rows of a persisted table, but tables made of it still carry its plan. Each step is checked against all
 steps before it, and a join of a table with its own descendants copies them. For the tables of facts this took more time
@@ -7,12 +7,33 @@ than the work itself.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+_ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+
+
+@contextmanager
+def planned_once(spark: SparkSession) -> Iterator[None]:
+    """Queries that begin in this block are not planned anew while they run; what they start from and `keep` has still
+    is, if it was planned before.
+
+    After each step of a query Spark writes its plan out for a page, whether there is one or not, with the plans of all
+    that it starts from and that is kept: of the tables of facts, which start from each other, that was two thirds of
+    the time that all plans took.
+    """
+    before = spark.conf.get(_ADAPTIVE)
+    spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, before or "true")
 
 
 def keep(rows: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from bench.explain.row import Row, at_most, plain
 from bench.explain.spark import CORES, Bench, Measured
 from muster.pipeline.facts.build import build
+from muster.pipeline.persist import planned_once
 from muster.pipeline.stage import Source, Staged, stage
 
 SLOWEST: Final = 5
@@ -52,8 +53,9 @@ def _write(bench: Bench, staged: Staged, target: Path) -> dict[str, Measured]:
     tables: dict[str, DataFrame] = {}
     planning = bench.measure(lambda: tables.update(build(staged.inputs)))
     spent = {}
-    for name, rows in tables.items():
-        spent[name] = bench.measure(partial(rows.write.parquet, str(target / name)))
+    with planned_once(bench.spark):
+        for name, rows in tables.items():
+            spent[name] = bench.measure(partial(rows.write.parquet, str(target / name)))
     bench.spark.catalog.clearCache()
     return {"(the plans)": planning, **spent}
 

@@ -15,6 +15,7 @@ from bench.explain.row import Row, at_most, plain
 from bench.explain.spark import CORES, Bench, Measured
 from muster.pipeline.facts.build import build
 from muster.pipeline.facts.inputs import Inputs
+from muster.pipeline.persist import planned_once
 from muster.pipeline.schema import OFFSET_COMMIT
 from muster.pipeline.stage import Source, stage
 
@@ -70,8 +71,10 @@ def _written(rows: DataFrame, folder: Path) -> DataFrame:
 
 
 def _write(bench: Bench, inputs: Inputs, target: Path) -> None:
-    for name, rows in build(inputs, TABLES).items():
-        rows.write.parquet(str(target / name))
+    tables = build(inputs, TABLES)
+    with planned_once(bench.spark):
+        for name, rows in tables.items():
+            rows.write.parquet(str(target / name))
     bench.spark.catalog.clearCache()
 
 

@@ -87,12 +87,14 @@ class CommitRows(NamedTuple):
     fenced_ms: Column
     topic_id: Texts
     state: Column
+    leader_epoch: Column
+    metadata: Texts
+    stated_ms: Column
+    producer_epoch: Column
     ends: Ends
     known_until_ms: int | None
     first_ms: int | None
     step_ms: int | None
-    rest: pa.Table
-    """What else is to be told of them: the columns of _REST."""
 
 
 class _Told(NamedTuple):
@@ -148,18 +150,17 @@ def _coded(batch: pa.RecordBatch) -> pa.RecordBatch:
     be millions of them. A copy, for what comes from Spark is one piece of memory, with the texts.
     """
     every, arrays = pa.array(np.arange(batch.num_rows)), {}
-    for name in (*_TEXTS, *_NUMBERS, "is_deleted", *_REST):
+    for name in (*_TEXTS, *_NUMBERS, "is_deleted"):
         column = batch.column(name)
         arrays[name] = column.dictionary_encode() if pa.types.is_string(column.type) else column.take(every)
     return pa.RecordBatch.from_pydict(arrays)
 
 
-_TEXTS: Final = ("group", "topic", "member_id", "instance_id", "client_id", "topic_id")
+_TEXTS: Final = ("group", "topic", "member_id", "instance_id", "client_id", "topic_id", "metadata")
 _NUMBERS: Final = (
     *("what", "log_partition", "partition", "log_offset", "time_ms", "committed_offset", "state", "generation"),
-    *("members", "producer_id", "fenced_ms"),
+    *("members", "producer_id", "fenced_ms", "leader_epoch", "stated_ms", "producer_epoch"),
 )
-_REST: Final = ("leader_epoch", "metadata", "stated_ms", "producer_epoch")
 
 
 def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> CommitRows:
@@ -178,7 +179,7 @@ def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> Co
         table = table.drop_columns(name)
     what = numbers["what"].values
     ends, rows = np.flatnonzero(what == END), np.flatnonzero(what == COMMIT)
-    rest = table.filter(pa.array(what == COMMIT))
+    is_deleted = mask_of(table.column("is_deleted"))[rows]
     del table
     # the number of a partition of a topic is the same in the ends and in the commits
     topic_part = Parts(begins(texts["topic"].numbers, numbers["partition"])).number
@@ -199,7 +200,7 @@ def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> Co
         log_offset=values["log_offset"].values,
         time_ms=values["time_ms"].values,
         offset=values["committed_offset"],
-        is_deleted=mask_of(rest.column("is_deleted")),
+        is_deleted=is_deleted,
         generation=values["generation"],
         members=values["members"],
         member_id=words["member_id"],
@@ -210,11 +211,14 @@ def _commits(batches: list[pa.RecordBatch], told: _Told, are_placed: bool) -> Co
         fenced_ms=values["fenced_ms"],
         topic_id=words["topic_id"],
         state=values["state"],
+        leader_epoch=values["leader_epoch"],
+        metadata=words["metadata"],
+        stated_ms=values["stated_ms"],
+        producer_epoch=values["producer_epoch"],
         ends=seen,
         known_until_ms=told.known_until_ms,
         first_ms=told.first_ms,
         step_ms=told.step_ms,
-        rest=rest.select(_REST),
     )
 
 
@@ -239,22 +243,40 @@ def _place(topic_part: Ints, texts: dict[str, Texts], numbers: dict[str, Column]
         texts[name] = texts[name].at(row, has_owner)
 
 
-def placed_rows(commits: CommitRows) -> Iterator[pa.RecordBatch]:
-    """The commits as rows of PLACED, some at a time."""
-    count = commits.rest.num_rows
+def packed_rows(commits: CommitRows) -> Iterator[bytes]:
+    """The commits as rows of PLACED, some at a time, each time as one value: Spark has nothing to do with them before
+    somebody reads the table `commits`, and to keep a million rows costs more than to make them.
+    """
+    count = len(commits.time_ms)
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
     for start in range(0, count, _AT_ONCE):
         rows = np.arange(start, min(start + _AT_ONCE, count))
-        rest = commits.rest.slice(start, len(rows)).combine_chunks()
-        arrays = []
+        arrays = {}
         for one in PLACED:
-            if one.name in _REST:
-                arrays.append(rest.column(one.name).chunk(0).cast(one.type))
-                continue
             value = commits.offset if one.name == "committed_offset" else getattr(commits, one.name)
             if isinstance(value, Texts):
-                arrays.append(value.at(rows).array())
+                arrays[one.name] = _as_written(value.at(rows))
             elif isinstance(value, Column):
-                arrays.append(value.at(rows).array(one.type))
+                arrays[one.name] = value.at(rows).array(one.type)
             else:
-                arrays.append(pa.array(value[rows], one.type))
-        yield pa.RecordBatch.from_arrays(arrays, schema=PLACED)
+                arrays[one.name] = pa.array(value[rows], one.type)
+        batch = pa.RecordBatch.from_pydict(arrays)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+            writer.write_batch(batch)
+        yield sink.getvalue().to_pybytes()
+
+
+def _as_written(texts: Texts) -> pa.Array:
+    """Coded, unless there are more texts than rows: those of all other rows would go along."""
+    coded = len(texts.words) <= len(texts.numbers.values)
+    numbers = pa.array(texts.numbers.values, mask=~texts.numbers.valid)
+    return pa.DictionaryArray.from_arrays(numbers, texts.words) if coded else texts.words.take(numbers)
+
+
+def unpacked_rows(values: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    """Rows of PLACED out of `packed_rows`."""
+    for value in values:
+        for batch in pa.ipc.open_stream(value):
+            arrays = [batch.column(one.name).cast(one.type) for one in PLACED]
+            yield pa.RecordBatch.from_arrays(arrays, schema=PLACED)

@@ -6,7 +6,7 @@ As windows of Spark each of these tables sorted the commits anew and had a plan 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from muster.pipeline.facts.backward import backward
 from muster.pipeline.facts.commit_activity import active
-from muster.pipeline.facts.commit_rows import COMMIT, END, PLACED, ROWS, CommitRows, placed_rows, rows_by_topic
+from muster.pipeline.facts.commit_rows import COMMIT, END, ROWS, CommitRows, packed_rows, rows_by_topic
 from muster.pipeline.facts.commit_times import heard, seen
 from muster.pipeline.facts.commit_windows import reach_of, thinned, windowed
 from muster.pipeline.facts.commits import PRODUCER, logged, unplaced
@@ -37,10 +37,8 @@ OF_TIMES: Final = "times"
 """for `flapping`, `episodes` and `verdicts`."""
 ALL: Final = (OF_ENDS, OF_LOG, OF_TIMES)
 
-WALKED: Final = pa.schema([*PLACED, *(one for one in FINDING if one.name not in PLACED.names)])
-"""A commit, or what was found (`found` is not null)."""
-_KEPT: Final = 30_000
-"""So much of what was found is kept before it goes on: commits and findings that stand apart are looked at apart."""
+WALKED: Final = pa.schema([*FINDING, ("commits", pa.binary())])
+"""What was found; or some thousand commits, which only the table `commits` asks for, as `commit_rows.packed_rows`."""
 
 _ORDER: Final = ("topic", "partition", "group", "log_partition", "log_offset", "member_id", "instance_id", "client_id")
 
@@ -101,27 +99,19 @@ def _told_of_all(commits: DataFrame, ends: DataFrame | None) -> DataFrame:
 
 
 def _walk(batches: Iterable[pa.RecordBatch], are_placed: bool, wanted: Collection[str]) -> Iterator[pa.RecordBatch]:
-    kept: list[pa.RecordBatch] = []
     for commits in rows_by_topic(batches, are_placed=are_placed):
         if not are_placed:
-            yield from map(_as_walked, placed_rows(commits))
-        kept += (packed(name, found) for name, found in _found(commits, wanted) if len(found))
-        if sum(one.num_rows for one in kept) >= _KEPT:
-            yield from _together(kept)
-            kept = []
-    yield from _together(kept)
+            for some in packed_rows(commits):
+                yield _as_walked({"commits": pa.array([some], pa.binary())})
+        found = [packed(name, rows) for name, rows in _found(commits, wanted) if len(rows)]
+        for batch in pa.Table.from_batches(found, FINDING).combine_chunks().to_batches():
+            yield _as_walked(dict(zip(FINDING.names, batch.columns, strict=True)))
 
 
-def _together(found: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What was found, in as few batches as can be."""
-    for batch in pa.Table.from_batches(found, FINDING).combine_chunks().to_batches():
-        yield _as_walked(batch)
-
-
-def _as_walked(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _as_walked(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
     """With all columns of WALKED."""
-    there = batch.schema.names
-    arrays = [batch.column(one.name) if one.name in there else pa.nulls(len(batch), one.type) for one in WALKED]
+    rows = len(next(iter(columns.values())))
+    arrays = [columns[one.name] if one.name in columns else pa.nulls(rows, one.type) for one in WALKED]
     return pa.RecordBatch.from_arrays(arrays, schema=WALKED)
 
 

@@ -4,12 +4,15 @@ that owned the partition then. `commit_walk` puts the two together.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.pipeline.facts.commit_rows import COMMIT, MARK, OWNED, PLACED
+from muster.pipeline.facts.commit_rows import COMMIT, MARK, OWNED, PLACED, unpacked_rows
 from muster.pipeline.facts.epoch_states import OWNER, owners_of
 from muster.pipeline.facts.epoch_values import EPOCH
 from muster.pipeline.facts.inputs import Inputs, holdings, states
@@ -56,7 +59,12 @@ def placed(walk: DataFrame) -> DataFrame:
     `topic_id`: of the topic then, null: not told; and the producer that committed it in a transaction, null: it was
     none, or the source does not tell. `walk`: rows of `commit_walk.walk_of`.
     """
-    return walk.where("found is null").select(*PLACED.names)
+    return walk.where("commits is not null").select("commits").mapInArrow(_unpacked, from_arrow_schema(PLACED))
+
+
+def _unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from unpacked_rows(one.as_py() for one in batch.column("commits"))
 
 
 def logged(inputs: Inputs) -> DataFrame:

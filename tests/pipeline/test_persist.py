@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody who writes Spark calls it
 
 from muster.pipeline import persist as module
-from muster.pipeline.persist import keep
+from muster.pipeline.persist import keep, planned_once
 
 
 def counted(spark: SparkSession, runs: Path) -> DataFrame:
@@ -62,4 +62,22 @@ def test_where_spark_is_made_otherwise_they_are_kept_all_the_same(
     kept = keep(counted(spark, tmp_path / "runs"))
     assert ids(kept) == ids(kept) == [0, 1, 2, 3]
     assert len(list((tmp_path / "runs").iterdir())) == 1
+    spark.catalog.clearCache()
+
+
+def test_in_a_block_queries_are_planned_once(spark: SparkSession) -> None:
+    kept = keep(spark.range(0, 4, 1, 2).groupBy("id").count())
+
+    def planned(rows: DataFrame) -> str:
+        rows.collect()
+        return str(rows._jdf.queryExecution().executedPlan().getClass().getSimpleName())
+
+    assert planned(kept.groupBy("count").count()) == "AdaptiveSparkPlanExec"
+    with planned_once(spark):
+        assert planned(kept.groupBy("count").count()) != "AdaptiveSparkPlanExec"
+        assert ids(kept) == [0, 1, 2, 3]
+    assert planned(kept.groupBy("count").count()) == "AdaptiveSparkPlanExec"
+    with pytest.raises(ZeroDivisionError), planned_once(spark):
+        raise ZeroDivisionError
+    assert planned(kept.groupBy("count").count()) == "AdaptiveSparkPlanExec"
     spark.catalog.clearCache()

@@ -8,7 +8,17 @@ import pyarrow as pa
 import pytest
 
 from muster.pipeline.facts import commit_rows
-from muster.pipeline.facts.commit_rows import COMMIT, END, MARK, OWNED, ROWS, rows_by_topic
+from muster.pipeline.facts.commit_rows import (
+    COMMIT,
+    END,
+    MARK,
+    OWNED,
+    PLACED,
+    ROWS,
+    packed_rows,
+    rows_by_topic,
+    unpacked_rows,
+)
 
 Row = dict[str, Any]
 
@@ -67,3 +77,23 @@ def test_commits_that_know_their_state_are_left_as_they_are() -> None:
     assert (some.state.values[0], some.generation.values[0], some.members.values[0]) == (4, 9, 2)
     assert some.owner.array().to_pylist() == ["m"]
     assert (some.first_ms, some.step_ms, some.known_until_ms) == (None, None, None)
+
+
+@pytest.mark.parametrize("size", [1, 2, 500])
+def test_commits_come_back_as_they_were_packed(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = {"what": COMMIT, "topic": "t", "partition": 0, "group": "g", "log_partition": 1, "is_deleted": False}
+    made = [
+        {**place, "log_offset": 1, "time_ms": 5, "committed_offset": 2**63 - 1, "metadata": "one", "state": 4,
+         "leader_epoch": 7, "producer_id": 2**40, "producer_epoch": 3, "member_id": "m", "client_id": "c"},
+        {**place, "log_offset": 2, "time_ms": 6, "committed_offset": -(2**63), "metadata": "", "topic_id": "id",
+         "stated_ms": 9, "generation": 2, "members": 0, "instance_id": "i"},
+        {**place, "log_offset": 3, "time_ms": 7, "is_deleted": True},
+    ]  # fmt: skip
+    (some,) = rows_by_topic(pa.Table.from_pylist(made, ROWS).to_batches(), are_placed=True)
+    monkeypatch.setattr(commit_rows, "_AT_ONCE", size)
+    values = list(packed_rows(some))
+    assert len(values) == -(-len(made) // size)
+    batches = list(unpacked_rows(values))
+    assert {batch.schema for batch in batches} == {PLACED}
+    told = [row for batch in batches for row in batch.to_pylist()]
+    assert told == [{name: row.get(name) for name in PLACED.names} for row in made]
