@@ -76,6 +76,12 @@ _FOR_A_BATCH: Final = (
 """Options of Java. In a JVM that has just started, all tables of a million commits take a fifth less CPU with them."""
 
 
+_MANY_NAMES: Final = (
+    "-XX:+UnlockExperimentalVMOptions",
+    # Java's table of the names in classes has room for 32,768, and Spark has many more: 6 % of the time went into
+    # looking through its full places. It grows late
+    "-XX:SymbolTableSize=524288",
+)
 _FOR_LITTLE: Final = (
     "-XX:TieredStopAtLevel=1",
     # with that Java keeps room for a fifth of the code only, which does not suffice
@@ -84,6 +90,10 @@ _FOR_LITTLE: Final = (
     # again and again
     "-XX:MetaspaceSize=256m",
     "-Xmn300m",
+    # as large as it may become from the beginning (Java takes no more than that): each time that the part for what
+    # lives long had grown Java went through all of it
+    "-XX:InitialRAMPercentage=50",
+    *_MANY_NAMES,
     "-XX:+UseSerialGC",
 )
 LITTLE: Final = {
@@ -91,6 +101,7 @@ LITTLE: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
+    "spark.python.daemon.module": "muster.pipeline.worker_daemon",
 }
 """For a log so small that what is done with it costs less than to prepare it: code is not written for each plan, and
 not compiled well; nothing is spread over tasks. Half the CPU time of an analysis of 14,000 rows (98 s to 49 s, both
@@ -107,7 +118,7 @@ _FIRST: Final = (
 each other and much other load).
 """
 _FOR_SOME: Final = (
-    *("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-DontCompileHugeMethods"),
+    *("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:-DontCompileHugeMethods", *_MANY_NAMES),
     "-XX:+UseParallelGC",
 )
 ALL_CORES: Final = "local[*]"

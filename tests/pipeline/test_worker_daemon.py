@@ -1,0 +1,59 @@
+"""How Spark's Python workers are started for a small log."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+
+from muster.pipeline import worker_daemon
+from tests.pipeline.conftest import TIMEOUT_S
+
+TWO_TASKS = """
+import gc
+import json
+
+import pyarrow as pa
+
+from muster.pipeline.session import LITTLE, ONE_CORE, open_session
+
+spark = open_session(ONE_CORE, LITTLE, knows_format=False)
+
+
+def looked_through(batches):
+    for _ in batches:
+        yield pa.RecordBatch.from_pylist([{"frozen": gc.get_freeze_count(), "others": len(gc.get_objects())}])
+
+
+rows = spark.range(1).mapInArrow(looked_through, "frozen long, others long")
+print(json.dumps([row.asDict() for _ in range(2) for row in rows.collect()]))
+spark.stop()
+"""
+
+
+def test_after_the_first_task_python_does_not_look_through_what_a_worker_has_loaded() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_TASKS], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
+    )
+    first, second = json.loads(done.stdout.splitlines()[-1])
+    # Spark and Arrow are loaded by the first task
+    assert second["frozen"] > first["frozen"] + 1_000
+    assert second["others"] < first["others"] / 2, (first, second)
+
+
+def test_a_task_is_done_by_sparks_own_worker() -> None:
+    told: list[tuple[object, bool]] = []
+
+    def task(sock: object, authenticated: bool) -> int:
+        told.append((sock, authenticated))
+        return 3
+
+    before, worker_daemon._worker = worker_daemon._worker, task
+    try:
+        assert worker_daemon.worker("a socket", True) == 3
+        assert told == [("a socket", True)]
+        assert gc.get_freeze_count() > 0
+    finally:
+        worker_daemon._worker = before
+        gc.unfreeze()
