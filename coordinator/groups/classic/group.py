@@ -227,7 +227,7 @@ class ClassicGroup:
         if self.protocol_type != CONSUMER or (self.members and self.protocol_name is None):
             self.subscriptions = subscriptions.UNKNOWN
         else:
-            self.subscriptions = Subscriptions(one.metadata(self.protocol_name) for one in self.members.values())
+            self.subscriptions = Subscriptions([one.metadata(self.protocol_name) for one in self.members.values()])
 
     def subscribes_to(self, topic: str) -> bool:
         """True when a member subscribes to it; when that is unknown, any topic of a group of consumers."""

@@ -8,7 +8,7 @@ record of such a group is too large to be written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from muster.protocol.consumer import decode_subscription
@@ -25,9 +25,11 @@ class Subscriptions:
 
     __slots__ = ("_metadata", "_topics")
 
-    def __init__(self, metadata: Iterable[bytes] | None) -> None:
-        # to hash long metadata is to read all of it
-        distinct = {one if len(one) <= SHORT else id(one): one for one in metadata or ()}.values()
+    def __init__(self, metadata: Sequence[bytes] | None) -> None:
+        distinct: Collection[bytes] = metadata or ()
+        if len(distinct) > 1:
+            # to hash long metadata is to read all of it
+            distinct = {one if len(one) <= SHORT else id(one): one for one in distinct}.values()
         is_known = metadata is not None and sum(map(len, distinct)) <= MOST_BYTES
         self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # until it is decoded
         self._topics: frozenset[str] | None = None

@@ -48,6 +48,13 @@ class SharedValues:
             self._moment = wall_ms
         return self._moment
 
+    def one_protocol(self, name: str, metadata: bytes) -> Protocols:
+        """`protocols` of a member of which only the chosen one is known: that of all members of most groups."""
+        offered = ((name, metadata),)
+        # to hash long metadata is to read all of it
+        known: Protocols | None = self._known.get(offered) if len(metadata) <= LONGEST else None
+        return self.protocols(offered) if known is None else known
+
     def protocols(self, offered: Iterable[tuple[str, bytes]]) -> Protocols:
         """What a member offers, in values that are shared with other members and between its protocols."""
         of = self.of

@@ -78,3 +78,15 @@ def test_members_share_what_they_have_in_common() -> None:
             assert b.session_timeout_ms is a.session_timeout_ms
             assert b.rebalance_timeout_ms is a.rebalance_timeout_ms
             assert (b.client_id is a.client_id, b.client_host is a.client_host) == (True, True)
+
+
+def test_one_protocol_is_shared_as_several_are() -> None:
+    shared = SharedValues()
+    first = shared.protocols([("p0", bytes([1, 2]))])
+    assert shared.one_protocol("p0", bytes([1, 2])) is first
+    other = shared.one_protocol("p1", bytes([1, 2]))
+    assert other == (("p1", first[0][1]),)
+    assert other[0][1] is first[0][1]
+    assert shared.one_protocol("p1", bytes([1, 2])) is other
+    long = b"x" * (LONGEST + 1)
+    assert shared.one_protocol("p0", long) is not shared.one_protocol("p0", long)
