@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from muster.coordinator.groups.consumer.steady import SteadyMember
     from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-    Told = (
+    Notice = (
         TopicsChanged
         | AssignmentComputed
         | AnswersDue
@@ -102,7 +102,7 @@ class GroupCore:
         """How many groups there are."""
         return len(self._state.groups)
 
-    def handle(self, command: Command | Told, now: Now, most_bytes: int = NO_LIMIT) -> Output:
+    def handle(self, command: Command | Notice, now: Now, most_bytes: int = NO_LIMIT) -> Output:
         """Work on one command, or on what the core is told. `most_bytes`: the present `max.message.bytes` of
         `__consumer_offsets`.
 

@@ -117,13 +117,13 @@ class MetadataLog:
         for chunk in self.log.replay():
             self.unknown += _replay(self.state, chunk)
 
-    def take_in(self, data: bytes, told: Told) -> None:
-        """Take in whole batches that were written elsewhere, and follow on what is known: `told`, by `decoding`."""
+    def take_in(self, data: bytes, decoded: DecodedBatches) -> None:
+        """Take in whole batches that were written elsewhere, and follow on what is known: `decoded`, by `decoding`."""
         self.log.append_as_is(data)
-        self.unknown += told.unknown
-        for record in told.records:
+        self.unknown += decoded.unknown
+        for record in decoded.records:
             self.state.evolve(record)
-        self.state.version = told.next_offset
+        self.state.version = decoded.next_offset
 
     def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
         """Append the records of one change and take them in. Raises LogOffline when the log cannot be written.
@@ -144,7 +144,7 @@ class MetadataLog:
         self.state.version = self.log.end_offset
 
 
-class Told:
+class DecodedBatches:
     """What whole batches of the metadata log tell. `unknown`: how many records are of types that the codec does not
     know.
     """
@@ -157,19 +157,19 @@ class Told:
         self.next_offset = 0
 
 
-def decoding(chunk: bytes) -> Job[Told]:
+def decoding(chunk: bytes) -> Job[DecodedBatches]:
     """The records of whole batches, in their order. Raises CorruptBatch."""
-    told = Told()
+    decoded = DecodedBatches()
     for header, records in batches.read(chunk):
         for number, message in enumerate(_messages(header, records), 1):
             if message is None:
-                told.unknown += 1
+                decoded.unknown += 1
             else:
-                told.records.append(message)
+                decoded.records.append(message)
             if not number % DECODED_AT_ONCE:
                 yield None
-        told.next_offset = header.next_offset
-    return told
+        decoded.next_offset = header.next_offset
+    return decoded
 
 
 def _messages(header: BatchHeader, records: Iterable[batches.Record]) -> Iterator[Message | None]:

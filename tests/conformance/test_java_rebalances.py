@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from tests.conformance.clients import JavaClients
 from tests.e2e.cooperative import Partitions, Stage, nobody_stops
+from tests.e2e.group_events import GroupEvents, with_events
 from tests.e2e.laggard import Laggard
-from tests.e2e.told import Told, with_events
 from tests.support.servers import ServerProcess
 
 COOPERATIVE = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
@@ -62,7 +62,7 @@ def test_nobody_stops_consuming_what_it_keeps(
 def test_who_is_slow_between_polls_leaves_and_says_why(
     server: ServerProcess, new_topic: NewTopic, group: str, start_java: StartJava
 ) -> None:
-    topic, java, told = new_topic(8), start_java(server), Told(server, group)
+    topic, java, told = new_topic(8), start_java(server), GroupEvents(server, group)
     java.consume("quick", group, topic)
     java.consume("slow", group, topic, max_poll_interval_ms="1000")
     java.shared_out(["quick", "slow"], 8)

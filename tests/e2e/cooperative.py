@@ -13,9 +13,9 @@ from typing import Protocol
 import confluent_kafka
 
 from muster.assignors.measures import Moves, total
+from tests.e2e.group_events import HAS_EVENTS, GroupEvents, moved
 from tests.e2e.laggard import Laggard
 from tests.e2e.ledger import Ledger, eventually_sync
-from tests.e2e.told import HAS_EVENTS, Told, moved
 from tests.support.servers import ServerProcess
 
 PARTITIONS = 8
@@ -60,7 +60,7 @@ class Stage:
     """A topic, a group, and who reads what."""
 
     def __init__(self, server: ServerProcess, topic: str, group: str, ledger: Ledger) -> None:
-        self.topic, self.ledger, self.events = topic, ledger, Told(server, group)
+        self.topic, self.ledger, self.events = topic, ledger, GroupEvents(server, group)
         self.everything = {(topic, number) for number in range(PARTITIONS)}
         self._sent = 0
         self._producer = confluent_kafka.Producer({"bootstrap.servers": server.bootstrap, "log_level": 3})

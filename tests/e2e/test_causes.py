@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 
 from tests.e2e.aio import Member, administering, consuming, grow, members, shared_out
+from tests.e2e.group_events import GroupEvents, with_events
 from tests.e2e.ledger import Ledger, eventually, eventually_sync
 from tests.e2e.sync_clients import (
     MEMBERS,
@@ -19,7 +20,6 @@ from tests.e2e.sync_clients import (
     kafka_python_consumer,
     thread_members,
 )
-from tests.e2e.told import Told, with_events
 from tests.support.servers import ServerProcess
 
 NewTopic = Callable[[int], str]
@@ -27,7 +27,7 @@ pytestmark = with_events
 
 
 async def test_a_changed_subscription(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
-    one, two, told = new_topic(2), new_topic(2), Told(server, group)
+    one, two, told = new_topic(2), new_topic(2), GroupEvents(server, group)
     both = Member("both", Ledger(), server.bootstrap, [one, two], group)
     fickle = Member("fickle", Ledger(), server.bootstrap, [one], group)
     async with members(both):
@@ -42,7 +42,7 @@ async def test_a_changed_subscription(server: ServerProcess, new_topic: NewTopic
 
 
 async def test_a_topic_that_grew(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
-    topic, told = new_topic(2), Told(server, group)
+    topic, told = new_topic(2), GroupEvents(server, group)
     pair = [Member(name, Ledger(), server.bootstrap, [topic], group, metadata_max_age_ms=200) for name in ("a", "b")]
     async with members(*pair), administering(server.bootstrap) as admin:
         await shared_out(pair, 2)
@@ -55,7 +55,7 @@ async def test_a_topic_that_grew(server: ServerProcess, new_topic: NewTopic, gro
 
 
 def test_a_topic_that_grew_under_librdkafka(server: ServerProcess, new_topic: NewTopic, group: str) -> None:
-    topic, told = new_topic(2), Told(server, group)
+    topic, told = new_topic(2), GroupEvents(server, group)
     pair = [
         confluent_member(
             name,
@@ -120,7 +120,7 @@ def test_who_is_slow_between_polls_leaves_by_itself(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
     """The client itself sees that its application does not poll; the coordinator sees it leave, with no word of why."""
-    topic, told = new_topic(4), Told(server, group)
+    topic, told = new_topic(4), GroupEvents(server, group)
     quick = MEMBERS[client]("quick", Ledger(), server.bootstrap, topic, group)
 
     def causes() -> list[tuple[str, str]]:
@@ -140,7 +140,7 @@ def test_who_is_slow_between_polls_leaves_by_itself(
 async def test_who_is_slow_between_polls_leaves_by_itself_under_aiokafka(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    topic, told = new_topic(4), Told(server, group)
+    topic, told = new_topic(4), GroupEvents(server, group)
     quick = Member("quick", Ledger(), server.bootstrap, [topic], group)
     settings = {"group_id": group, "client_id": "slow", "max_poll_interval_ms": 500}
     async with members(quick), consuming(server.bootstrap, topic, **settings) as slow:
@@ -161,7 +161,7 @@ async def test_who_does_not_come_back_in_time_is_left_behind(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
     """Its application takes longer in the listener than the rebalance timeout; its client heartbeats all the while."""
-    topic, told, done = new_topic(4), Told(server, group), asyncio.Event()
+    topic, told, done = new_topic(4), GroupEvents(server, group), asyncio.Event()
     done.set()
 
     class Busy(Member):

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from muster.assignors.measures import Moves
 from tests.e2e.cooperative import Before, Stage, nobody_stops, start
+from tests.e2e.group_events import HAS_EVENTS
 from tests.e2e.laggard import Laggard
 from tests.e2e.ledger import Ledger
 from tests.e2e.sync_clients import (
@@ -16,7 +17,6 @@ from tests.e2e.sync_clients import (
     confluent_member,
     kafka_python_member,
 )
-from tests.e2e.told import HAS_EVENTS
 from tests.support.servers import ServerProcess
 
 NewTopic = Callable[[int], str]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from aiokafka import TopicPartition
 
 from tests.e2e.aio import Member, administering, consuming, grow, members, send_numbered, shared_out
+from tests.e2e.group_events import HAS_EVENTS, GroupEvents
 from tests.e2e.ledger import Ledger, eventually
-from tests.e2e.told import HAS_EVENTS, Told
 from tests.e2e.victim import victim
 from tests.support.servers import ServerProcess
 
@@ -76,7 +76,7 @@ async def test_a_killed_member_is_missed_after_its_session_and_its_partitions_go
             await send_numbered(server.bootstrap, topic, PARTITIONS, 80)
             await eventually(lambda: len(ledger) == 80, "80 records")
         if HAS_EVENTS:
-            assert ("session_expired", "victim") in Told(server, group).causes()
+            assert ("session_expired", "victim") in GroupEvents(server, group).causes()
     assert not ledger.twice
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.e2e.aio import Member, consuming, members, send_numbered, shared_out
 from tests.e2e.cooperative import start
+from tests.e2e.group_events import GroupEvents, with_events
 from tests.e2e.ledger import Ledger, eventually, eventually_sync
 from tests.e2e.sync_clients import MEMBERS, ThreadMember, confluent_produce
-from tests.e2e.told import Told, with_events
 from tests.e2e.victim import victim
 from tests.support.servers import ServerProcess
 
@@ -28,7 +28,7 @@ that is over, here of the one that began the group.
 """
 
 
-def replaced_alone(told: Told, spared: str = "") -> list[str]:
+def replaced_alone(told: GroupEvents, spared: str = "") -> list[str]:
     """The instances that came back; and nothing else happened to the group, but for rebalances of the spared cause."""
     happened = [value for value in told(*CHANGES) if value.get("cause") != spared]
     assert {value["kind"] for value in happened} <= {"member_replaced"}, happened
@@ -38,7 +38,7 @@ def replaced_alone(told: Told, spared: str = "") -> list[str]:
 async def test_of_three_dynamic_members_it_is_six_rebalances(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    topic, ledger, told = new_topic(PARTITIONS), Ledger(), Told(server, group)
+    topic, ledger, told = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
 
     def member(name: str) -> Member:
         return Member(name, ledger, server.bootstrap, [topic], group)
@@ -64,7 +64,7 @@ async def test_of_three_dynamic_members_it_is_six_rebalances(
 def test_of_three_static_members_it_is_none(
     server: ServerProcess, new_topic: NewTopic, group: str, client: str
 ) -> None:
-    topic, ledger, told = new_topic(PARTITIONS), Ledger(), Told(server, group)
+    topic, ledger, told = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
 
     def member(name: str) -> ThreadMember:
         return MEMBERS[client](name, ledger, server.bootstrap, topic, group, group_instance_id=f"i-{name}")
@@ -95,7 +95,7 @@ def test_of_three_static_members_it_is_none(
 async def test_a_killed_static_member_that_is_back_in_time_is_no_rebalance(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    topic, ledger, told = new_topic(PARTITIONS), Ledger(), Told(server, group)
+    topic, ledger, told = new_topic(PARTITIONS), Ledger(), GroupEvents(server, group)
 
     def member(name: str, instance: str) -> Member:
         return Member(name, ledger, server.bootstrap, [topic], group, group_instance_id=instance)
@@ -122,7 +122,7 @@ async def test_a_killed_static_member_that_is_back_in_time_is_no_rebalance(
 async def test_a_static_member_that_is_back_too_late_is_two_rebalances(
     server: ServerProcess, new_topic: NewTopic, group: str
 ) -> None:
-    topic, told = new_topic(PARTITIONS), Told(server, group)
+    topic, told = new_topic(PARTITIONS), GroupEvents(server, group)
     one = Member("one", Ledger(), server.bootstrap, [topic], group, group_instance_id="i-1")
     two = {"group_id": group, "client_id": "two", "group_instance_id": "i-2"}
     async with members(one):

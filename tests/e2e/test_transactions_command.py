@@ -19,8 +19,8 @@ from muster.coordinator.cli.cluster import Cluster
 from muster.coordinator.cli.transactions.hanging import UNKNOWN, Open, find
 from muster.coordinator.config.listeners import Address
 from tests.e2e.aio import producing
+from tests.e2e.group_events import with_events
 from tests.e2e.ledger import eventually
-from tests.e2e.told import with_events
 from tests.support.servers import ServerProcess
 
 NewName = Callable[[str], str]

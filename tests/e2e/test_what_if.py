@@ -12,9 +12,9 @@ from muster.pipeline.whatif.from_events import history_of
 from muster.pipeline.whatif.settings import parse
 from tests.e2e.aio import Member, members, shared_out
 from tests.e2e.cooperative import start
+from tests.e2e.group_events import GroupEvents, with_events
 from tests.e2e.ledger import Ledger, eventually, eventually_sync
 from tests.e2e.sync_clients import COOPERATIVE, KAFKA_PYTHON_COOPERATIVE, MEMBERS, ThreadMember
-from tests.e2e.told import Told, with_events
 from tests.e2e.victim import victim
 from tests.support.servers import ServerProcess
 
@@ -38,7 +38,7 @@ async def restart_and_death(server: ServerProcess, topic: str, group: str) -> tu
     """A member restarts, another one dies: the what-if of that; and how long the server did not hear of the dead ones
     until it removed them, in the mean.
     """
-    told = Told(server, group)
+    told = GroupEvents(server, group)
 
     def member(name: str) -> Member:
         return Member(name, Ledger(), server.bootstrap, [topic], group)
@@ -86,7 +86,7 @@ async def test_a_restart_and_a_death(server: ServerProcess, new_topic: NewTopic,
 
 def scale_out(server: ServerProcess, topic: str, group: str, client: str) -> Comparison:
     """From one to three members, one after the other: the what-if of that."""
-    told = Told(server, group)
+    told = GroupEvents(server, group)
     strategy = COOPERATIVE if client == "confluent-kafka" else (KAFKA_PYTHON_COOPERATIVE,)
     running: list[ThreadMember] = []
 

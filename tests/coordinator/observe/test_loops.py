@@ -13,7 +13,7 @@ from muster.coordinator.observe.loops import GROUP_RESTLESS, MOST_PLACES, Loops
 from muster.coordinator.observe.observers import warn_restless
 from muster.coordinator.observe.timeline import Timeline
 from muster.pipeline.episodes.verdict import verdict
-from tests.coordinator.observe.test_journal import Desk
+from tests.coordinator.observe.test_journal import Bench
 from tests.pipeline.episodes.timeline import Group, ms
 
 MINUTE = 60_000
@@ -120,18 +120,18 @@ def test_only_so_many_are_remembered() -> None:
 
 
 def test_the_journal_writes_it_after_what_led_to_it_and_a_timeline_tells_it() -> None:
-    desk = Desk()
+    bench = Bench()
     for _ in range(3):
         for kind, more in ((events.MEMBER_LEFT, {}), (events.MEMBER_JOINED, {"protocol_type": "consumer"})):
-            desk.tell(Event(kind, "g", {"member": member("web-1"), "reason": None, **more}))
-            desk.advance(1_000)
-    value = desk.log.rows[-1][1]
-    assert [row["kind"] for _, row in desk.log.rows[-2:]] == ["member_joined", GROUP_RESTLESS]
+            bench.tell(Event(kind, "g", {"member": member("web-1"), "reason": None, **more}))
+            bench.advance(1_000)
+    value = bench.log.rows[-1][1]
+    assert [row["kind"] for _, row in bench.log.rows[-2:]] == ["member_joined", GROUP_RESTLESS]
     assert (value["what"], value["times"], value["members"]) == ("crash_loop", 3, ["web-1"])
     assert Timeline(dates=False).feed(value)[0].endswith(" web-1 keeps leaving and coming back: 3 times")
-    assert [one.facts["text"] for one in desk.restless] == ["web-1 keeps leaving and coming back"]
+    assert [one.facts["text"] for one in bench.restless] == ["web-1 keeps leaving and coming back"]
     with capture_logs() as lines:
-        warn_restless(desk.restless[0])
+        warn_restless(bench.restless[0])
     assert lines == [
         {
             "event": "a group is restless",

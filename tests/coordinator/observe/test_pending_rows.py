@@ -49,7 +49,7 @@ def joined(*protocols: tuple[str, bytes]) -> Event:
     return Event(events.MEMBER_JOINED, "g", facts)
 
 
-class Desk:
+class Bench:
     def __init__(self) -> None:
         self.lost: list[tuple[str, str]] = []
         self.writing = PendingRows(lambda event, why: self.lost.append((event.kind, why)))
@@ -79,60 +79,60 @@ def test_so_are_the_others_that_tell_of_many(make: Callable[[int], Event]) -> No
 
 
 def test_a_large_event_takes_some_turns_and_those_behind_it_wait() -> None:
-    desk = Desk()
-    desk.writing.add(CREATED, 1_000)
-    assert desk.kinds() == ["group_created"]
-    desk.writing.add(large(), 1_000)
-    desk.writing.add(CREATED, 1_000)
-    desk.writing.add(joined(("range", b"")), 1_000)
-    assert desk.kinds() == ["group_created"]
+    bench = Bench()
+    bench.writing.add(CREATED, 1_000)
+    assert bench.kinds() == ["group_created"]
+    bench.writing.add(large(), 1_000)
+    bench.writing.add(CREATED, 1_000)
+    bench.writing.add(joined(("range", b"")), 1_000)
+    assert bench.kinds() == ["group_created"]
     turns = 0
-    while desk.writing.is_behind:
-        desk.writing.go_on()
+    while bench.writing.is_behind:
+        bench.writing.go_on()
         turns += 1
-    assert desk.kinds() == ["group_created", "rebalance_completed", "group_created", "member_joined"]
-    assert desk.writing.rows[1] == (b"g", schema.to_json(large(), 1_000))
+    assert bench.kinds() == ["group_created", "rebalance_completed", "group_created", "member_joined"]
+    assert bench.writing.rows[1] == (b"g", schema.to_json(large(), 1_000))
     assert turns >= len(list(schema.pieces(large(), 1_000))) // PIECES_AT_ONCE
-    assert desk.lost == []
+    assert bench.lost == []
 
 
 def test_many_that_wait_do_not_come_all_in_one_turn() -> None:
-    desk = Desk()
-    desk.writing.add(large(), 1_000)
+    bench = Bench()
+    bench.writing.add(large(), 1_000)
     for _ in range(100):
-        desk.writing.add(synced(1), 1_000)
-    while not desk.writing.rows:
-        desk.writing.go_on()
-    assert len(desk.writing.rows) <= PIECES_AT_ONCE
-    desk.writing.finish()
-    assert len(desk.writing.rows) == 101
-    assert not desk.writing.is_behind
+        bench.writing.add(synced(1), 1_000)
+    while not bench.writing.rows:
+        bench.writing.go_on()
+    assert len(bench.writing.rows) <= PIECES_AT_ONCE
+    bench.writing.finish()
+    assert len(bench.writing.rows) == 101
+    assert not bench.writing.is_behind
 
 
 def test_short_ones_that_come_all_the_time_are_not_left_ever_further_behind() -> None:
-    desk = Desk()
-    desk.writing.add(large(), 1_000)
+    bench = Bench()
+    bench.writing.add(large(), 1_000)
     turns = 0
-    while desk.writing.is_behind:
+    while bench.writing.is_behind:
         for _ in range(200):
-            desk.writing.add(joined(("range", b"")), 1_000)
-        desk.writing.go_on()
+            bench.writing.add(joined(("range", b"")), 1_000)
+        bench.writing.go_on()
         turns += 1
         assert turns < len(list(schema.pieces(large(), 1_000)))
-    assert len(desk.writing.rows) == 1 + 200 * turns
+    assert len(bench.writing.rows) == 1 + 200 * turns
 
 
 def test_a_group_that_rebalances_faster_than_it_is_told_of_does_not_fill_the_memory() -> None:
-    desk = Desk()
+    bench = Bench()
     event = failed(MOST_ROWS_WAITING // 4)
     for _ in range(6):
-        desk.writing.add(event, 1_000)
+        bench.writing.add(event, 1_000)
     why = f"events of {MOST_ROWS_WAITING} members are before it, and not written yet"
-    assert desk.lost == [("rebalance_failed", why)] * 2
-    desk.writing.finish()
-    assert desk.kinds() == ["rebalance_failed"] * 4
-    desk.writing.add(large(10), 1_000)
-    assert len(desk.lost) == 2
+    assert bench.lost == [("rebalance_failed", why)] * 2
+    bench.writing.finish()
+    assert bench.kinds() == ["rebalance_failed"] * 4
+    bench.writing.add(large(10), 1_000)
+    assert len(bench.lost) == 2
 
 
 def test_metadata_that_is_too_large_is_not_encoded_to_find_that_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,12 +140,12 @@ def test_metadata_that_is_too_large_is_not_encoded_to_find_that_out(monkeypatch:
         raise AssertionError(f"{len(data)} bytes were encoded")
 
     monkeypatch.setattr(schema, "b2a_base64", encode)
-    desk = Desk()
-    desk.writing.add(joined(("range", bytes(MOST_BYTES * 3 // 4 + 1))), 1_000)
-    desk.writing.add(joined(*((f"range-{number}", b"") for number in range(17)), ("x", bytes(MOST_BYTES))), 1_000)
-    assert [kind for kind, _ in desk.lost] == ["member_joined"] * 2
-    assert desk.lost[0][1] == f"{MOST_BYTES + 6} bytes or more, and {MOST_BYTES} is the most"
-    assert desk.writing.rows == []
+    bench = Bench()
+    bench.writing.add(joined(("range", bytes(MOST_BYTES * 3 // 4 + 1))), 1_000)
+    bench.writing.add(joined(*((f"range-{number}", b"") for number in range(17)), ("x", bytes(MOST_BYTES))), 1_000)
+    assert [kind for kind, _ in bench.lost] == ["member_joined"] * 2
+    assert bench.lost[0][1] == f"{MOST_BYTES + 6} bytes or more, and {MOST_BYTES} is the most"
+    assert bench.writing.rows == []
 
 
 def test_a_group_that_is_too_large_is_known_by_the_number_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,21 +153,21 @@ def test_a_group_that_is_too_large_is_known_by_the_number_of_its_members(monkeyp
         raise AssertionError("a member was told of")
 
     monkeypatch.setattr(schema, "_member", tell)
-    desk = Desk()
-    desk.writing.add(failed(MOST_BYTES // 200 + 1), 1_000)
-    assert [kind for kind, _ in desk.lost] == ["rebalance_failed"]
-    assert not desk.writing.is_behind
+    bench = Bench()
+    bench.writing.add(failed(MOST_BYTES // 200 + 1), 1_000)
+    assert [kind for kind, _ in bench.lost] == ["rebalance_failed"]
+    assert not bench.writing.is_behind
 
 
 def test_what_turns_out_to_be_too_large_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "MOST_BYTES", 100_000)
-    desk = Desk()
-    desk.writing.add(large(300), 1_000)
-    desk.writing.add(synced(20_000), 1_000)
-    desk.writing.add(CREATED, 1_000)
-    desk.writing.finish()
-    assert [kind for kind, _ in desk.lost] == ["rebalance_completed", "members_synced"]
-    assert desk.kinds() == ["group_created"]
+    bench = Bench()
+    bench.writing.add(large(300), 1_000)
+    bench.writing.add(synced(20_000), 1_000)
+    bench.writing.add(CREATED, 1_000)
+    bench.writing.finish()
+    assert [kind for kind, _ in bench.lost] == ["rebalance_completed", "members_synced"]
+    assert bench.kinds() == ["group_created"]
 
 
 def test_long_metadata_is_not_remembered() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.observe.transaction_counts import MOST, TransactionCounts
-from tests.coordinator.observe.test_journal import Desk
+from tests.coordinator.observe.test_journal import Bench
 
 
 def end(kind: str = events.TRANSACTION_COMMITTED, *, group: str = "g", epoch: int = 0, producer_id: int = 7) -> Event:
@@ -31,23 +31,23 @@ def test_one_event_for_each_group_producer_and_outcome() -> None:
 
 
 def test_the_journal_writes_them_after_a_second() -> None:
-    desk = Desk()
-    desk.tell(end(), end(epoch=1))
-    desk.advance(999)
-    desk.tell(end(group="h"))
-    assert desk.told() == []
-    desk.advance(1)
-    assert desk.told() == [(b"g", "transactions_committed"), (b"h", "transactions_committed")]
-    assert desk.log.rows[0][1]["transactions"] == 2
-    assert [row[1]["time"] - desk.clock.now().wall_ms for row in desk.log.rows] == [-1_000, -1]
-    desk.tell(end())
-    desk.journal.close()
-    desk.advance(1_000)
-    assert len(desk.told()) == 3
+    bench = Bench()
+    bench.tell(end(), end(epoch=1))
+    bench.advance(999)
+    bench.tell(end(group="h"))
+    assert bench.told() == []
+    bench.advance(1)
+    assert bench.told() == [(b"g", "transactions_committed"), (b"h", "transactions_committed")]
+    assert bench.log.rows[0][1]["transactions"] == 2
+    assert [row[1]["time"] - bench.clock.now().wall_ms for row in bench.log.rows] == [-1_000, -1]
+    bench.tell(end())
+    bench.journal.close()
+    bench.advance(1_000)
+    assert len(bench.told()) == 3
 
 
 def test_very_many_groups_do_not_wait() -> None:
-    desk = Desk()
-    desk.log.most_bytes = 1_000_000
-    desk.tell(*(end(group=str(number)) for number in range(MOST)))
-    assert len(desk.told()) == MOST
+    bench = Bench()
+    bench.log.most_bytes = 1_000_000
+    bench.tell(*(end(group=str(number)) for number in range(MOST)))
+    assert len(bench.told()) == MOST

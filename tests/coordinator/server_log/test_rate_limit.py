@@ -20,7 +20,7 @@ from muster.coordinator.server_log.rate_limit import (
 )
 
 
-class Desk:
+class Bench:
     def __init__(self) -> None:
         self.now_ms = 0
         self.woken = 0
@@ -45,115 +45,115 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def bench() -> Bench:
+    return Bench()
 
 
-def test_of_one_cause_some_lines_are_told_and_the_others_are_counted(desk: Desk) -> None:
-    assert desk.say_often(5_000, why="no size") == MOST_OF_A_CAUSE
-    assert desk.woken == 1
-    assert desk.limiter.due() == ([], WINDOW_MS / 1000)
-    desk.now_ms = WINDOW_MS
-    (line,), again = desk.limiter.due()
+def test_of_one_cause_some_lines_are_told_and_the_others_are_counted(bench: Bench) -> None:
+    assert bench.say_often(5_000, why="no size") == MOST_OF_A_CAUSE
+    assert bench.woken == 1
+    assert bench.limiter.due() == ([], WINDOW_MS / 1000)
+    bench.now_ms = WINDOW_MS
+    (line,), again = bench.limiter.due()
     assert again is None
     assert line == {
         "event": f"closed a connection … and {5_000 - MOST_OF_A_CAUSE} more of these in the last 10 seconds",
         "level": "warning", "logger": "net", "why": "no size", "more": 5_000 - MOST_OF_A_CAUSE, "seconds": 10,
     }  # fmt: skip
-    assert desk.limiter.due() == ([], None)
+    assert bench.limiter.due() == ([], None)
     # and from the beginning
-    assert desk.say_often(100, why="no size") == MOST_OF_A_CAUSE
-    assert desk.woken == 2
+    assert bench.say_often(100, why="no size") == MOST_OF_A_CAUSE
+    assert bench.woken == 2
 
 
-def test_another_cause_is_told_in_the_midst_of_a_flood(desk: Desk) -> None:
-    desk.say_often(100, why="frame of 17 bytes")
-    assert not desk.say(why="frame of 18 bytes")  # a number makes no other cause
-    assert desk.say(why="not UTF-8")
-    assert desk.say("another line")
-    assert desk.say(logger="api")
-    desk.now_ms = WINDOW_MS
-    assert desk.due() == [("frame of 18 bytes", 101 - MOST_OF_A_CAUSE)]
+def test_another_cause_is_told_in_the_midst_of_a_flood(bench: Bench) -> None:
+    bench.say_often(100, why="frame of 17 bytes")
+    assert not bench.say(why="frame of 18 bytes")  # a number makes no other cause
+    assert bench.say(why="not UTF-8")
+    assert bench.say("another line")
+    assert bench.say(logger="api")
+    bench.now_ms = WINDOW_MS
+    assert bench.due() == [("frame of 18 bytes", 101 - MOST_OF_A_CAUSE)]
 
 
 @pytest.mark.parametrize("name", ["group", "partition", "path", "topic", "api"])
-def test_what_a_line_is_about_makes_it_another_one(desk: Desk, name: str) -> None:
+def test_what_a_line_is_about_makes_it_another_one(bench: Bench, name: str) -> None:
     for number in range(9):
-        assert desk.say_often(30, **{name: f"g-{number}"}) == MOST_OF_A_CAUSE
+        assert bench.say_often(30, **{name: f"g-{number}"}) == MOST_OF_A_CAUSE
 
 
-def test_who_changes_the_cause_each_time_is_bounded_too(desk: Desk) -> None:
+def test_who_changes_the_cause_each_time_is_bounded_too(bench: Bench) -> None:
     causes = [chr(97 + number // 26) + chr(97 + number % 26) for number in range(600)]
-    told = [why for why in causes * 3 if desk.say(why=why)]
+    told = [why for why in causes * 3 if bench.say(why=why)]
     assert len(told) == MOST_OF_A_KIND
-    assert len(desk.limiter._kinds["net", "closed a connection"].causes) <= MOST_OF_A_KIND
-    desk.now_ms = WINDOW_MS
-    lines = desk.due()
+    assert len(bench.limiter._kinds["net", "closed a connection"].causes) <= MOST_OF_A_KIND
+    bench.now_ms = WINDOW_MS
+    lines = bench.due()
     assert len(lines) == MOST_CAUSES + 1
     assert sum(more for _, more in lines) == 3 * 600 - MOST_OF_A_KIND
     assert lines[-1][0] == ""  # of many causes
 
 
 @pytest.mark.parametrize("name", ["path", "partition"])
-def test_what_is_said_of_data_is_told_of_each_file(desk: Desk, name: str) -> None:
+def test_what_is_said_of_data_is_told_of_each_file(bench: Bench, name: str) -> None:
     for number in range(10 * MOST_OF_A_KIND):
-        assert desk.say("a torn tail was cut off", logger="log", **{name: f"data/t-{number}/0.log"})
-    assert desk.say_often(100, **{name: "data/t-1/0.log"}) == MOST_OF_A_CAUSE
+        assert bench.say("a torn tail was cut off", logger="log", **{name: f"data/t-{number}/0.log"})
+    assert bench.say_often(100, **{name: "data/t-1/0.log"}) == MOST_OF_A_CAUSE
 
 
-def test_many_causes_without_others_are_told_shortly(desk: Desk) -> None:
+def test_many_causes_without_others_are_told_shortly(bench: Bench) -> None:
     for number in range(MOST_CAUSES - 1):
-        desk.say_often(MOST_OF_A_CAUSE + number, group=f"g{number}")
-    desk.now_ms = WINDOW_MS
-    assert [more for _, more in desk.due()] == list(range(MOST_CAUSES - 2, 0, -1))
+        bench.say_often(MOST_OF_A_CAUSE + number, group=f"g{number}")
+    bench.now_ms = WINDOW_MS
+    assert [more for _, more in bench.due()] == list(range(MOST_CAUSES - 2, 0, -1))
 
 
-def test_long_reasons_do_not_fill_the_memory(desk: Desk) -> None:
-    desk.say(why="x" * 100_000, group="g" * 100_000)
-    ((cause, _),) = desk.limiter._kinds["net", "closed a connection"].causes.items()
+def test_long_reasons_do_not_fill_the_memory(bench: Bench) -> None:
+    bench.say(why="x" * 100_000, group="g" * 100_000)
+    ((cause, _),) = bench.limiter._kinds["net", "closed a connection"].causes.items()
     assert sum(map(len, cause)) < 2 * ALIKE + 50
 
 
-def test_a_window_that_is_over_begins_anew_when_nothing_was_left_out(desk: Desk) -> None:
-    assert desk.say_often(MOST_OF_A_CAUSE) == MOST_OF_A_CAUSE
-    desk.now_ms = WINDOW_MS
-    assert desk.say_often(MOST_OF_A_CAUSE) == MOST_OF_A_CAUSE
-    assert desk.woken == 0
+def test_a_window_that_is_over_begins_anew_when_nothing_was_left_out(bench: Bench) -> None:
+    assert bench.say_often(MOST_OF_A_CAUSE) == MOST_OF_A_CAUSE
+    bench.now_ms = WINDOW_MS
+    assert bench.say_often(MOST_OF_A_CAUSE) == MOST_OF_A_CAUSE
+    assert bench.woken == 0
 
 
-def test_until_it_is_told_what_was_left_out_counting_goes_on(desk: Desk) -> None:
-    desk.say_often(100)
-    desk.now_ms = 2 * WINDOW_MS
-    assert not desk.say()
-    (line,), _ = desk.limiter.due()
+def test_until_it_is_told_what_was_left_out_counting_goes_on(bench: Bench) -> None:
+    bench.say_often(100)
+    bench.now_ms = 2 * WINDOW_MS
+    assert not bench.say()
+    (line,), _ = bench.limiter.due()
     assert (line["more"], line["seconds"]) == (101 - MOST_OF_A_CAUSE, 20)
 
 
-def test_at_the_end_all_is_told(desk: Desk) -> None:
-    desk.say_often(100)
-    assert desk.due() == []
-    assert desk.due(all_of_them=True) == [("", 100 - MOST_OF_A_CAUSE)]
+def test_at_the_end_all_is_told(bench: Bench) -> None:
+    bench.say_often(100)
+    assert bench.due() == []
+    assert bench.due(all_of_them=True) == [("", 100 - MOST_OF_A_CAUSE)]
 
 
-def test_debug_lines_and_summaries_are_not_counted(desk: Desk) -> None:
-    assert all(desk.say(level="debug") for _ in range(1_000))
+def test_debug_lines_and_summaries_are_not_counted(bench: Bench) -> None:
+    assert all(bench.say(level="debug") for _ in range(1_000))
     event = {"event": "x", "level": "warning", "logger": "net", SUMMARY: True}
     for _ in range(1_000):
-        assert SUMMARY not in desk.limiter(None, "warning", dict(event))
-    assert desk.limiter._kinds == {}
+        assert SUMMARY not in bench.limiter(None, "warning", dict(event))
+    assert bench.limiter._kinds == {}
 
 
-def test_lines_of_any_text_do_not_fill_the_memory(desk: Desk) -> None:
-    desk.say_often(100)
+def test_lines_of_any_text_do_not_fill_the_memory(bench: Bench) -> None:
+    bench.say_often(100)
     for number in range(3 * MOST_KINDS):
-        desk.say(f"text {number}")
-    assert len(desk.limiter._kinds) <= MOST_KINDS
-    desk.now_ms = WINDOW_MS
-    assert ("", 100 - MOST_OF_A_CAUSE) in desk.due()
+        bench.say(f"text {number}")
+    assert len(bench.limiter._kinds) <= MOST_KINDS
+    bench.now_ms = WINDOW_MS
+    assert ("", 100 - MOST_OF_A_CAUSE) in bench.due()
 
 
-def test_too_many_kinds_that_are_all_floods_are_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_kinds_that_are_all_floods_are_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_limit, "MOST_KINDS", 3)
     for text in "abcde":
-        desk.say_often(MOST_OF_A_CAUSE + 1, text=text)
-    assert len(desk.limiter._kinds) == 4
+        bench.say_often(MOST_OF_A_CAUSE + 1, text=text)
+    assert len(bench.limiter._kinds) == 4

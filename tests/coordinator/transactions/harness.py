@@ -28,7 +28,7 @@ T0 = {"t": [0]}
 Topics = Mapping[str, Sequence[int]]
 
 
-class Desk:
+class Bench:
     """One core, its time, its markers that are not written yet, and the producer ids that it may use."""
 
     def __init__(self, log: Sequence[Decoded] = (), *, first_check_ms: int | None = None, **settings: int) -> None:

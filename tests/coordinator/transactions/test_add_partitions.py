@@ -11,21 +11,21 @@ from muster.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from tests.coordinator.transactions.harness import START, Desk
+from tests.coordinator.transactions.harness import START, Bench
 
 P = (1_001, 0)
 
 
-def opened(version: int = 2) -> Desk:
-    desk = Desk()
-    desk.init()
-    desk.add(P, version=version)
-    return desk
+def opened(version: int = 2) -> Bench:
+    bench = Bench()
+    bench.init()
+    bench.add(P, version=version)
+    return bench
 
 
 @pytest.mark.parametrize("verify", [False, True])
 def test_who_is_refused(verify: bool) -> None:
-    desk = opened()
+    bench = opened()
     for transactional_id, producer, error in [
         ("", P, ErrorCode.INVALID_REQUEST),
         ("unknown", P, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
@@ -33,82 +33,82 @@ def test_who_is_refused(verify: bool) -> None:
         ("x", (1_001, 1), ErrorCode.PRODUCER_FENCED),
         ("x", (1_001, -1), ErrorCode.PRODUCER_FENCED),
     ]:
-        records = len(desk.records)
+        records = len(bench.records)
         topics = {"t": [0, 1], "u": [2]}
-        assert desk.add(producer, topics, transactional_id=transactional_id, verify=verify) == error
-        assert len(desk.records) == records
-    kinds = desk.kinds()[-5:]
+        assert bench.add(producer, topics, transactional_id=transactional_id, verify=verify) == error
+        assert len(bench.records) == records
+    kinds = bench.kinds()[-5:]
     assert kinds == [events.REQUEST_REFUSED] * 2 + [events.FENCED] * 3
 
 
 def test_while_its_markers_are_written_an_id_is_busy() -> None:
-    desk = opened()
-    desk.end(P)
+    bench = opened()
+    bench.end(P)
     # Kafka looks at that first; the epoch of the one that only asks is looked at before
-    assert desk.add((9, 9)) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert desk.add((1_001, 1), verify=True) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert desk.add(P, verify=True) == ErrorCode.PRODUCER_FENCED
-    told = len(desk.events)
-    assert desk.add((1_001, 1)) == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert len(desk.events) == told
+    assert bench.add((9, 9)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert bench.add((1_001, 1), verify=True) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert bench.add(P, verify=True) == ErrorCode.PRODUCER_FENCED
+    told = len(bench.events)
+    assert bench.add((1_001, 1)) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert len(bench.events) == told
 
 
 def test_what_is_there_already_needs_no_record() -> None:
-    desk = opened()
-    records, told = len(desk.records), len(desk.events)
-    assert desk.add(P, {"t": [0, 0]}) == 0
-    assert (len(desk.records), len(desk.events)) == (records, told)
-    assert desk.add(P, {"t": [0, 1], "u": [5]}) == 0
-    assert len(desk.records) == records + 1
-    assert desk.events[-1].facts == {"topics": {"t": [1], "u": [5]}, "start_ms": START.wall_ms, "partitions": 3}
+    bench = opened()
+    records, told = len(bench.records), len(bench.events)
+    assert bench.add(P, {"t": [0, 0]}) == 0
+    assert (len(bench.records), len(bench.events)) == (records, told)
+    assert bench.add(P, {"t": [0, 1], "u": [5]}) == 0
+    assert len(bench.records) == records + 1
+    assert bench.events[-1].facts == {"topics": {"t": [1], "u": [5]}, "start_ms": START.wall_ms, "partitions": 3}
 
 
 def test_only_an_open_transaction_has_partitions() -> None:
-    desk = opened()
-    assert desk.add(P, {"t": [0, 1]}, verify=True) == {("t", 0): 0, ("t", 1): ErrorCode.TRANSACTION_ABORTABLE}
-    desk.end(P)
-    desk.written()
-    assert desk.add((1_001, 1), verify=True) == ErrorCode.TRANSACTION_ABORTABLE
-    assert desk.events[-1].kind == events.COMMITTED, "that is no refusal of the whole"
+    bench = opened()
+    assert bench.add(P, {"t": [0, 1]}, verify=True) == {("t", 0): 0, ("t", 1): ErrorCode.TRANSACTION_ABORTABLE}
+    bench.end(P)
+    bench.written()
+    assert bench.add((1_001, 1), verify=True) == ErrorCode.TRANSACTION_ABORTABLE
+    assert bench.events[-1].kind == events.COMMITTED, "that is no refusal of the whole"
 
 
 def test_a_transaction_begins_with_its_first_partitions() -> None:
-    desk = Desk()
-    desk.init()
-    desk.advance(500)
-    desk.add(P, version=2)
-    began = desk.now.wall_ms
-    desk.advance(500)
-    desk.add(P, {"t": [1]}, version=0)
-    assert (desk.one().start_ms, desk.one().updated_ms) == (began, began + 500)
-    assert desk.one().version == 0, "that of the last one who added"
-    desk.end(P, version=0)
-    desk.written()
-    desk.advance(500)
-    desk.add(P)
-    assert desk.one().start_ms == began + 1_000
+    bench = Bench()
+    bench.init()
+    bench.advance(500)
+    bench.add(P, version=2)
+    began = bench.now.wall_ms
+    bench.advance(500)
+    bench.add(P, {"t": [1]}, version=0)
+    assert (bench.one().start_ms, bench.one().updated_ms) == (began, began + 500)
+    assert bench.one().version == 0, "that of the last one who added"
+    bench.end(P, version=0)
+    bench.written()
+    bench.advance(500)
+    bench.add(P)
+    assert bench.one().start_ms == began + 1_000
 
 
 def test_no_partitions_at_all_begin_one_too() -> None:
-    desk = Desk()
-    desk.init()
-    desk.ask(AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", *P)]))
-    assert (desk.one().state, dict(desk.one().partitions)) == ("Ongoing", {})
-    assert desk.end(P) == (0, 1_001, 1)
-    assert desk.one().state == "CompleteCommit"
+    bench = Bench()
+    bench.init()
+    bench.ask(AddPartitionsToTxnRequest([AddPartitionsToTxnTransaction("x", *P)]))
+    assert (bench.one().state, dict(bench.one().partitions)) == ("Ongoing", {})
+    assert bench.end(P) == (0, 1_001, 1)
+    assert bench.one().state == "CompleteCommit"
 
 
 def test_each_transaction_of_a_request_is_answered_by_itself() -> None:
-    desk = Desk()
-    desk.init()
-    desk.init("y")
+    bench = Bench()
+    bench.init()
+    bench.init("y")
     topics = [AddPartitionsToTxnTopic("t", [0, 1])]
     asked = [
         AddPartitionsToTxnTransaction("y", 1_002, 5, False, topics),
         AddPartitionsToTxnTransaction("x", 1_001, 0, False, topics),
         AddPartitionsToTxnTransaction("x", 1_001, 0, True, topics),
     ]
-    rows = desk.ask(AddPartitionsToTxnRequest(asked), 2).results_by_transaction
+    rows = bench.ask(AddPartitionsToTxnRequest(asked), 2).results_by_transaction
     assert [
         (row.transactional_id, [one.partition_error_code for one in row.topic_results[0].results_by_partition])
         for row in rows
@@ -116,29 +116,29 @@ def test_each_transaction_of_a_request_is_answered_by_itself() -> None:
 
 
 def test_a_record_must_fit_into_a_batch() -> None:
-    desk = Desk()
-    desk.init()
-    desk.init("y")
-    desk.most_bytes = 2_000
-    assert desk.add(P, {"t": range(1_000)}) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert desk.one().state == "Empty"
+    bench = Bench()
+    bench.init()
+    bench.init("y")
+    bench.most_bytes = 2_000
+    assert bench.add(P, {"t": range(1_000)}) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert bench.one().state == "Empty"
     topics = [AddPartitionsToTxnTopic("t", range(300))]
     asked = [
         AddPartitionsToTxnTransaction(name, producer, 0, False, topics)
         for name, producer in (("x", 1_001), ("y", 1_002))
     ]
-    rows = desk.ask(AddPartitionsToTxnRequest(asked)).results_by_transaction
+    rows = bench.ask(AddPartitionsToTxnRequest(asked)).results_by_transaction
     errors = [row.topic_results[0].results_by_partition[0].partition_error_code for row in rows]
     assert errors == [0, ErrorCode.CONCURRENT_TRANSACTIONS]
 
 
 def test_a_transaction_may_have_so_many_partitions() -> None:
-    desk = Desk()
-    desk.init()
-    assert desk.add(P, {"t": range(50_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert desk.add(P, {"t": range(30_000)}) == 0
-    assert desk.add(P, {"t": range(30_000)}) == 0
-    assert desk.add(P, {"t": [7], "u": range(20_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert desk.add(P, {"u": range(20_000)}) == 0
-    assert desk.one().partition_count == 50_000
-    assert desk.end(P) == (0, 1_001, 1)
+    bench = Bench()
+    bench.init()
+    assert bench.add(P, {"t": range(50_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert bench.add(P, {"t": range(30_000)}) == 0
+    assert bench.add(P, {"t": range(30_000)}) == 0
+    assert bench.add(P, {"t": [7], "u": range(20_001)}) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert bench.add(P, {"u": range(20_000)}) == 0
+    assert bench.one().partition_count == 50_000
+    assert bench.end(P) == (0, 1_001, 1)

@@ -10,18 +10,18 @@ from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.transaction_records.transaction_log import TransactionLogKey, TransactionLogValue
-from tests.coordinator.transactions.harness import START, Desk
+from tests.coordinator.transactions.harness import START, Bench
 
 FULL = 32_766
 
 
-def with_epoch(epoch: int, status: int = 0, **fields: int) -> Desk:
+def with_epoch(epoch: int, status: int = 0, **fields: int) -> Bench:
     """The id `x` of producer 7, which has had its epochs."""
     partitions = None if status == 0 else []
     value = TransactionLogValue(7, 7, -1, epoch, -1, 60_000, status, partitions, START.wall_ms, START.wall_ms)
     for name, given in fields.items():
         setattr(value, name, given)
-    return Desk([(TransactionLogKey("x"), value)])
+    return Bench([(TransactionLogKey("x"), value)])
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ def with_epoch(epoch: int, status: int = 0, **fields: int) -> Desk:
 )
 def test_what_is_refused_whatever_the_id_is(request_: InitProducerIdRequest, error: int) -> None:
     assert refusal(request_, TransactionSettings()) == error
-    answer = Desk().ask(request_)
+    answer = Bench().ask(request_)
     assert (answer.error_code, answer.producer_id == -1) == (error, error != 0)
 
 
 def test_a_new_id_gets_a_new_producer_id() -> None:
-    desk = Desk()
-    assert desk.init() == (0, 1_001, 0)
-    assert desk.init("y", timeout_ms=1_000) == (0, 1_002, 0)
+    bench = Bench()
+    assert bench.init() == (0, 1_001, 0)
+    assert bench.init("y", timeout_ms=1_000) == (0, 1_002, 0)
     # a producer that knows another cluster's id is welcome too
-    assert desk.init("z", 77, 5) == (0, 1_003, 0)
-    value = desk.records[0].value
+    assert bench.init("z", 77, 5) == (0, 1_003, 0)
+    value = bench.records[0].value
     assert value == TransactionLogValue(1_001, 1_001, -1, 0, -1, 60_000, 0, None, START.wall_ms, -1, 0)
-    assert desk.events[0].facts == {
+    assert bench.events[0].facts == {
         "cause": events.NEW_ID,
         "timeout_ms": 60_000,
         "client_id": "c",
@@ -63,109 +63,109 @@ def test_a_new_id_gets_a_new_producer_id() -> None:
 
 
 def test_another_producer_gets_the_next_epoch() -> None:
-    desk = Desk()
-    desk.init()
-    assert desk.init(timeout_ms=30_000) == (0, 1_001, 1)
-    assert desk.one().timeout_ms == 30_000
-    assert desk.events[-1].facts["cause"] == events.NEW_PRODUCER
-    assert desk.events[-1].facts["fenced_producer_epoch"] == 0
-    assert desk.spare == 1_001, "the spare producer id was not used"
+    bench = Bench()
+    bench.init()
+    assert bench.init(timeout_ms=30_000) == (0, 1_001, 1)
+    assert bench.one().timeout_ms == 30_000
+    assert bench.events[-1].facts["cause"] == events.NEW_PRODUCER
+    assert bench.events[-1].facts["fenced_producer_epoch"] == 0
+    assert bench.spare == 1_001, "the spare producer id was not used"
 
 
 def test_a_producer_asks_for_its_next_epoch_and_once_more() -> None:
-    desk = Desk()
-    desk.init()
-    assert desk.init("x", 1_001, 0) == (0, 1_001, 1)
-    assert desk.init("x", 1_001, 0) == (0, 1_001, 1)
-    assert desk.events[-1].facts["cause"] == events.SAME_PRODUCER
-    assert desk.init("x", 1_001, 1) == (0, 1_001, 2)
-    assert desk.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
-    assert desk.init("x", 9, 2) == (ErrorCode.PRODUCER_FENCED, -1, -1)
-    assert desk.kinds()[-2:] == [events.FENCED, events.FENCED]
-    assert desk.events[-1].facts["current_producer_epoch"] == 2
+    bench = Bench()
+    bench.init()
+    assert bench.init("x", 1_001, 0) == (0, 1_001, 1)
+    assert bench.init("x", 1_001, 0) == (0, 1_001, 1)
+    assert bench.events[-1].facts["cause"] == events.SAME_PRODUCER
+    assert bench.init("x", 1_001, 1) == (0, 1_001, 2)
+    assert bench.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    assert bench.init("x", 9, 2) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    assert bench.kinds()[-2:] == [events.FENCED, events.FENCED]
+    assert bench.events[-1].facts["current_producer_epoch"] == 2
 
 
 def test_what_is_asked_once_more_is_forgotten_in_a_restart() -> None:
-    desk = Desk()
-    desk.init()
-    desk.init("x", 1_001, 0)
-    desk.restart()
-    assert desk.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    bench = Bench()
+    bench.init()
+    bench.init("x", 1_001, 0)
+    bench.restart()
+    assert bench.init("x", 1_001, 0) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 def test_another_producer_between_two_requests_fences() -> None:
-    desk = Desk()
-    desk.init()
-    desk.init("x", 1_001, 0)
-    desk.init()
-    assert desk.init("x", 1_001, 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    bench = Bench()
+    bench.init()
+    bench.init("x", 1_001, 0)
+    bench.init()
+    assert bench.init("x", 1_001, 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 @pytest.mark.parametrize("status", [0, 4, 5])
 def test_after_the_last_epoch_comes_another_producer_id(status: int) -> None:
-    desk = with_epoch(FULL, status)
-    assert desk.init() == (0, 1_001, 0)
-    assert desk.one().previous_producer_id == 7
-    assert desk.one().last_producer_epoch == -1
+    bench = with_epoch(FULL, status)
+    assert bench.init() == (0, 1_001, 0)
+    assert bench.one().previous_producer_id == 7
+    assert bench.one().last_producer_epoch == -1
 
 
 def test_after_the_last_epoch_the_same_producer_may_ask_once_more() -> None:
-    desk = with_epoch(FULL)
-    assert desk.init("x", 7, FULL) == (0, 1_001, 0)
-    assert desk.init("x", 7, FULL) == (0, 1_001, 0)
+    bench = with_epoch(FULL)
+    assert bench.init("x", 7, FULL) == (0, 1_001, 0)
+    assert bench.init("x", 7, FULL) == (0, 1_001, 0)
     # that answer names the new id as the previous one too, as Kafka's does
-    assert desk.init("x", 7, FULL) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    assert bench.init("x", 7, FULL) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 def test_old_epochs_of_a_producer_that_has_had_all() -> None:
     """Unlike Kafka 4.3, which finds itself unable to answer: UNKNOWN_SERVER_ERROR."""
-    desk = with_epoch(FULL - 1)
-    assert desk.init("x", 7, FULL - 1) == (0, 7, FULL)
-    assert desk.init("x", 7, FULL - 1) == (0, 7, FULL), "once more"
-    assert desk.init("x", 7, 3) == (ErrorCode.PRODUCER_FENCED, -1, -1)
-    desk.restart()
-    assert desk.init("x", 7, FULL - 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    bench = with_epoch(FULL - 1)
+    assert bench.init("x", 7, FULL - 1) == (0, 7, FULL)
+    assert bench.init("x", 7, FULL - 1) == (0, 7, FULL), "once more"
+    assert bench.init("x", 7, 3) == (ErrorCode.PRODUCER_FENCED, -1, -1)
+    bench.restart()
+    assert bench.init("x", 7, FULL - 1) == (ErrorCode.PRODUCER_FENCED, -1, -1)
 
 
 def test_without_a_spare_producer_id_it_has_to_wait() -> None:
-    for desk in (Desk(), with_epoch(FULL), with_epoch(FULL, 1)):
-        desk.next_producer_id = lambda: -1  # type: ignore[method-assign]
-        assert desk.init() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
-        assert desk.records == []
-        assert desk.markers == {}
+    for bench in (Bench(), with_epoch(FULL), with_epoch(FULL, 1)):
+        bench.next_producer_id = lambda: -1  # type: ignore[method-assign]
+        assert bench.init() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+        assert bench.records == []
+        assert bench.markers == {}
 
 
 def test_an_open_transaction_is_taken_over() -> None:
-    desk = Desk()
-    desk.init()
-    desk.add((1_001, 0))
-    assert desk.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert (desk.one().state, desk.one().producer_epoch, desk.one().version) == ("PrepareAbort", 1, 2)
-    marker = desk.markers["x"]
+    bench = Bench()
+    bench.init()
+    bench.add((1_001, 0))
+    assert bench.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert (bench.one().state, bench.one().producer_epoch, bench.one().version) == ("PrepareAbort", 1, 2)
+    marker = bench.markers["x"]
     assert (marker.producer_epoch, marker.transaction_result, marker.transaction_version) == (1, False, 2)
-    assert desk.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert desk.init("x", 9, 9) == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    desk.written()
-    assert desk.init() == (0, 1_001, 2)
-    ending = next(event for event in desk.events if event.kind == events.ENDING)
+    assert bench.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert bench.init("x", 9, 9) == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    bench.written()
+    assert bench.init() == (0, 1_001, 2)
+    ending = next(event for event in bench.events if event.kind == events.ENDING)
     assert (ending.facts["cause"], ending.producer_epoch) == (events.NEW_PRODUCER, 0)
-    ended = next(event for event in desk.events if event.kind == events.ABORTED)
+    ended = next(event for event in bench.events if event.kind == events.ABORTED)
     assert (ended.producer_epoch, ended.facts["next_producer_epoch"]) == (0, 1)
 
 
 def test_a_takeover_at_the_last_epoch_uses_the_spare_producer_id_of_the_request() -> None:
-    desk = with_epoch(FULL)
-    desk.add((7, FULL))
-    assert desk.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert desk.spare == 1_001
-    assert (desk.markers["x"].producer_id, desk.markers["x"].producer_epoch) == (7, 32_767)
-    desk.written()
-    assert (desk.one().producer_id, desk.one().producer_epoch) == (1_001, 0)
-    assert desk.init() == (0, 1_001, 1)
+    bench = with_epoch(FULL)
+    bench.add((7, FULL))
+    assert bench.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert bench.spare == 1_001
+    assert (bench.markers["x"].producer_id, bench.markers["x"].producer_epoch) == (7, 32_767)
+    bench.written()
+    assert (bench.one().producer_id, bench.one().producer_epoch) == (1_001, 0)
+    assert bench.init() == (0, 1_001, 1)
 
 
 def test_an_open_transaction_without_partitions_is_complete_at_once() -> None:
-    desk = with_epoch(3, 1)
-    assert desk.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
-    assert desk.markers == {}
-    assert desk.init() == (0, 7, 5)
+    bench = with_epoch(3, 1)
+    assert bench.init() == (ErrorCode.CONCURRENT_TRANSACTIONS, -1, -1)
+    assert bench.markers == {}
+    assert bench.init() == (0, 7, 5)

@@ -5,36 +5,36 @@ from __future__ import annotations
 import random
 
 from muster.protocol.records import TRANSACTION_STATE
-from tests.coordinator.transactions.harness import Desk
+from tests.coordinator.transactions.harness import Bench
 
 
 def history(seed: int) -> list[str]:
     """All that comes of a random history, as text."""
-    chance, desk = random.Random(seed), Desk()
+    chance, bench = random.Random(seed), Bench()
     answers: list[object] = []
     for _ in range(300):
         name = chance.choice("xyz")
-        one = desk.core.state.transactions.get(name)
+        one = bench.core.state.transactions.get(name)
         producer = (0, 0) if one is None else (one.producer_id, one.producer_epoch - (chance.random() < 0.1))
         action = chance.randrange(6)
         if action == 0:
-            answers.append(desk.init(name, timeout_ms=chance.choice([1_000, 60_000])))
+            answers.append(bench.init(name, timeout_ms=chance.choice([1_000, 60_000])))
         elif action < 3:
             topics = {topic: chance.sample(range(9), 4) for topic in chance.sample(["t", "u", "v", "w"], 3)}
-            answers.append(desk.add(producer, topics, transactional_id=name, version=2))
+            answers.append(bench.add(producer, topics, transactional_id=name, version=2))
         elif action == 3:
-            answers.append(desk.end(producer, commit=chance.random() < 0.5, transactional_id=name))
+            answers.append(bench.end(producer, commit=chance.random() < 0.5, transactional_id=name))
         elif action == 4:
-            desk.advance(chance.choice([1, 3_000]))
-        elif desk.markers:
-            desk.written(chance.choice(sorted(desk.markers)))
-    answers += [desk.describe("x", "y", "z"), desk.list()]
+            bench.advance(chance.choice([1, 3_000]))
+        elif bench.markers:
+            bench.written(chance.choice(sorted(bench.markers)))
+    answers += [bench.describe("x", "y", "z"), bench.list()]
     records = [
         TRANSACTION_STATE.encode_key(record.key)
         + (b"" if record.value is None else TRANSACTION_STATE.encode_value(record.value, record.value_version))
-        for record in desk.records
+        for record in bench.records
     ]
-    return [repr(one) for one in (*answers, *records, *desk.events)]
+    return [repr(one) for one in (*answers, *records, *bench.events)]
 
 
 def test_it_is_the_same_again() -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked
-from tests.coordinator.transactions.harness import Desk
+from tests.coordinator.transactions.harness import Bench
 
 topics = st.dictionaries(st.sampled_from("tuv"), st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=1)
 steps = st.tuples(
@@ -14,9 +14,11 @@ steps = st.tuples(
 )
 
 
-def through_the_other(desk: Desk, step: tuple[str, int, int, bool, dict[str, list[int]]]) -> dict[tuple[str, int], int]:
+def through_the_other(
+    bench: Bench, step: tuple[str, int, int, bool, dict[str, list[int]]]
+) -> dict[tuple[str, int], int]:
     transactional_id, producer_id, epoch, verify, asked = step
-    answer = desk.ask(PartitionsAsked(transactional_id, producer_id, epoch, verify, asked), 2)
+    answer = bench.ask(PartitionsAsked(transactional_id, producer_id, epoch, verify, asked), 2)
     assert isinstance(answer, PartitionErrors)
     errors = dict.fromkeys(answer.asked.all_with(0), 0)
     assert all(answer.errors.values())
@@ -25,9 +27,9 @@ def through_the_other(desk: Desk, step: tuple[str, int, int, bool, dict[str, lis
 
 @given(st.lists(steps, max_size=5), st.booleans())
 def test_both_ways_decide_the_same(asked: list[tuple[str, int, int, bool, dict[str, list[int]]]], ends: bool) -> None:
-    one, other = Desk(), Desk()
-    for desk in (one, other):
-        desk.init()
+    one, other = Bench(), Bench()
+    for bench in (one, other):
+        bench.init()
     for number, step in enumerate(asked):
         transactional_id, producer_id, epoch, verify, parts = step
         errors = one.add((producer_id, epoch), parts, transactional_id=transactional_id, verify=verify, version=2)

@@ -20,7 +20,7 @@ with_events = pytest.mark.skipif(not HAS_EVENTS, reason="Apache Kafka has no __g
 Value = dict[str, Any]
 
 
-class Told:
+class GroupEvents:
     """The events of a group from a moment on: its beginning, or the last `forget`."""
 
     def __init__(self, server: ServerProcess, group: str) -> None:
