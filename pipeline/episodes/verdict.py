@@ -149,7 +149,7 @@ def _fine(episodes: Sequence[Episode], end_ms: int, also: Sequence[str]) -> str:
     stop = max((one for one in told if one.kind == model.STOP), key=lambda one: one.until_ms, default=None)
     gone = stop is not None and stop.back_ms is None and all(one.until_ms <= stop.until_ms for one in episodes)
     if stop is not None and gone:
-        return f"stopped on purpose at {_clock(stop.until_ms, episodes[0].from_ms, end_ms)}, {_all(stop)} left"
+        return f"stopped at {_clock(stop.until_ms, episodes[0].from_ms, end_ms)}: {_all(stop)} left"
     if not told and any(one.is_midst for one in episodes):
         since = _clock(max(one.until_ms for one in episodes), episodes[0].from_ms, end_ms)
         return f"fine: {', '.join([f'no rebalance since {since}, when what the log has of it begins', *also])}"

@@ -132,7 +132,7 @@ async def test_the_history_says_why_and_who(
     assert [one.partition(":")[0] for one in found] == [
         "first formation", "both members stopped and nobody came back"
     ]  # fmt: skip
-    assert verdict.startswith("verdict: stopped on purpose at ")
+    assert verdict.startswith("verdict: stopped at ")
     values = lines(await command.later("history", group, "--episodes", "--json"))
     assert [value.get("kind") for value in values] == ["first_formation", "whole_stop", None]
 

@@ -38,7 +38,7 @@ def test_what_was_wanted_is_no_trouble_but_told_with_its_cost() -> None:
         0,
     )
     stopped = Group("a", "b").leaves(1_000, "a", "b")
-    assert told(stopped, HOUR_S).text == "stopped on purpose at 15:23, both members left"
+    assert told(stopped, HOUR_S).text == "stopped at 15:23: both members left"
 
 
 def test_what_happened_is_told_in_plain_words() -> None:
