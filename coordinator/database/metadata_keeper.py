@@ -166,10 +166,9 @@ class MetadataKeeper:
         async with self._following:
             while not self._stopped:
                 rows = await self._store.metadata(self.known)
-                if rows and rows[0].base_offset != self.known:
-                    self._is_shortened()
-                    return
                 for row in rows:
+                    if not self._stopped and row.base_offset != self.known:
+                        self._is_shortened()
                     if not self._stopped:
                         await self._take_in(row)
                         self.followed_ms = self._clock.mono_ms()
@@ -186,7 +185,9 @@ class MetadataKeeper:
                 await self._pause()
 
     def _is_shortened(self) -> None:
-        """It was not followed for longer than a node can hold its seat, and rows are gone: the snapshot has them."""
+        """It was not followed for longer than a node can hold its seat, and rows are gone: the snapshot has them, or
+        `read` finds that nothing has.
+        """
         self._stopped = True
         self.lost(f"the metadata log was shortened behind offset {self.known}, up to which this node knows it")
 
@@ -198,6 +199,7 @@ class MetadataKeeper:
         """The whole log as it is now, for a node that begins: `snapshot` and `began_at` are set, and the rows after it
         are returned. Raises StoreAway or StoreRefused.
         """
+        numbers = set[int]()
         for _ in range(TRIES):
             snapshot, parts = await self._store.snapshot(), []
             for number in range(snapshot.parts):
@@ -208,7 +210,16 @@ class MetadataKeeper:
             rows: list[MetadataRow] = []
             while found := await self._store.metadata(rows[-1].next_offset if rows else snapshot.end_offset):
                 rows += found
-            if len(parts) == snapshot.parts and (not rows or rows[0].base_offset == snapshot.end_offset):
+            # rows may go between two questions; but not those behind a snapshot that is still the newest one
+            ends = [snapshot.end_offset, *(row.next_offset for row in rows)]
+            gap = next((end for end, row in zip(ends, rows, strict=False) if row.base_offset != end), None)
+            if gap is not None and snapshot.number in numbers:
+                raise StoreRefused(
+                    f"the metadata log has a gap at offset {gap}, and no snapshot has what was there: rows of "
+                    "muster_metadata are missing, restore the database from a backup"
+                )
+            numbers.add(snapshot.number)
+            if len(parts) == snapshot.parts and gap is None:
                 self.snapshot, self.began_at = parts, snapshot.end_offset
                 self.began = rows[-1].next_offset if rows else snapshot.end_offset
                 self.bytes_read = sum(len(row.data) for row in rows)
