@@ -14,7 +14,7 @@ from typing import IO, Final
 from muster.coordinator.config.listeners import parse_address, show
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.testing.against import Against, ClusterVerbs
-from muster.testing.control import ControlledVerbs
+from muster.testing.controlled_verbs import ControlledVerbs
 from muster.testing.portal import Portal
 from muster.testing.server_lines import Line, ServerLines
 from muster.testing.settings import Given, config_of

@@ -1,0 +1,48 @@
+"""Asks the control of a server in a process of its own, over HTTP (docs/rehearsal.md)."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from muster.coordinator.rehearsal.errors import CannotBeDone, WrongValue
+from muster.coordinator.rehearsal.faults.errors import NoSuchFault
+from muster.coordinator.rehearsal.virtual_time import RanInVain
+
+PATIENCE_S: Final = 60.0
+"""How long an answer may take, besides what was asked to be waited for."""
+
+
+class Control:
+    """One server, asked by one request after the other. Raises CannotBeDone and what the answers mean."""
+
+    def __init__(self, address: str) -> None:
+        """`address`: HOST:PORT."""
+        self._address = address
+
+    def ask(self, method: str, path: str, body: object = None, *, waits_s: float = 0.0) -> dict[str, Any]:
+        """What is answered. Raises WrongValue (bad-request), NoSuchFault (not-found), RanInVain (timeout) and
+        CannotBeDone.
+        """
+        connection = http.client.HTTPConnection(self._address, timeout=PATIENCE_S + waits_s)
+        try:
+            connection.request(method, path, None if body is None else json.dumps(body))
+            answer = connection.getresponse()
+            told: dict[str, Any] = json.loads(answer.read())
+        except OSError as error:
+            raise CannotBeDone(f"the control at {self._address} does not answer: {error}") from error
+        finally:
+            connection.close()
+        if answer.status == http.client.OK:
+            return told
+        code, message = told["error"]["code"], told["error"]["message"]
+        raise _RAISED.get(code, CannotBeDone)(message)
+
+
+_RAISED: Final[Mapping[str, type[Exception]]] = {
+    "bad-request": WrongValue,
+    "not-found": NoSuchFault,
+    "timeout": RanInVain,
+}

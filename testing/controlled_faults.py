@@ -1,0 +1,142 @@
+"""The verbs on rules, scenarios and time of a server that has a control."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from urllib.parse import quote
+
+from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.expected import whole
+from muster.coordinator.rehearsal.faults.actions import Call
+from muster.coordinator.rehearsal.faults.errors import NoSuchFault
+from muster.coordinator.rehearsal.faults.rule import Rule
+from muster.coordinator.rehearsal.virtual_time import TimeView
+from muster.testing.control_client import Control
+
+
+class ControlledRule:
+    """A rule in force, asked when somebody looks."""
+
+    def __init__(self, control: Control, rule_id: str, told: Mapping[str, Any]) -> None:
+        self.id = rule_id
+        self._control = control
+        self._last = dict(told)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is now, or was last."""
+        with suppress(NoSuchFault, CannotBeDone):  # it was taken away
+            self._last = self._control.ask("GET", f"/v1/faults/{self.id}")
+        return self._last
+
+    @property
+    def hits(self) -> int:
+        """Requests that it has happened to."""
+        return int(self.to_json().get("hits", 0))
+
+    @property
+    def held(self) -> int:
+        """What it holds."""
+        return int(self.to_json().get("held", 0))
+
+
+class ControlledFaults:
+    """The rules of the server. What is a function in Python cannot be sent."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    @property
+    def log(self) -> ControlledFaults:
+        """See `after`."""
+        return self
+
+    def after(self, number: int = 0) -> list[dict[str, Any]]:
+        """What was hit."""
+        found: list[dict[str, Any]] = self._control.ask("GET", f"/v1/fault-log?after={whole('after', number)}")["hits"]
+        return found
+
+    @property
+    def rules(self) -> list[ControlledRule]:
+        """Those that there are."""
+        return [
+            ControlledRule(self._control, row["id"], row) for row in self._control.ask("GET", "/v1/faults")["rules"]
+        ]
+
+    def add(self, match: Any, then: Any, when: Any, *, name: str = "") -> ControlledRule:
+        """See `Faults`, as all below."""
+        wanted = Rule(match, then, when, name)
+        if wanted.match.predicate is not None or wanted.then.name == Call.name:
+            raise CannotBeDone("a function in Python cannot be sent to a server in a process of its own")
+        shown = wanted.to_json()
+        body = {part: shown[part] for part in ("match", "then", "when", "name")}
+        found = self._control.ask("POST", "/v1/faults", body)
+        return ControlledRule(self._control, found["id"], found)
+
+    def release(self, rule_id: str) -> None:
+        """What it holds goes on."""
+        self._control.ask("POST", f"/v1/faults/{rule_id}/release")
+
+    def remove(self, rule_id: str) -> None:
+        """It is gone; what it counted is remembered by who has it."""
+        self._control.ask("DELETE", f"/v1/faults/{rule_id}")
+
+    def clear(self) -> None:
+        """All are."""
+        self._control.ask("DELETE", "/v1/faults")
+
+
+class ControlledScenario:
+    """A scenario, as it was told last."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self._told = told
+
+    def to_json(self) -> dict[str, Any]:
+        """As the control tells it."""
+        return self._told
+
+
+class ControlledScenarios:
+    """The scenarios of the server."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def start(self, name: str, parameters: Mapping[str, Any]) -> ControlledScenario:
+        """See `Scenarios`, as all below."""
+        told = await asyncio.to_thread(self._control.ask, "POST", f"/v1/scenarios/{quote(name, safe='')}", parameters)
+        return ControlledScenario(told)
+
+    def find(self, scenario_id: str) -> ControlledScenario:
+        """One that runs."""
+        return ControlledScenario(self._control.ask("GET", f"/v1/scenarios/{scenario_id}"))
+
+    def end(self, scenario_id: str) -> None:
+        """End one."""
+        self._control.ask("DELETE", f"/v1/scenarios/{scenario_id}")
+
+
+class ControlledTime:
+    """The server's time."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    def now(self) -> TimeView:
+        """See `VirtualTime`, as all below."""
+        return TimeView(**self._control.ask("GET", "/v1/time"))
+
+    def freeze(self) -> TimeView:
+        """It stands still."""
+        return TimeView(**self._control.ask("POST", "/v1/time/freeze"))
+
+    def thaw(self) -> TimeView:
+        """It goes on."""
+        return TimeView(**self._control.ask("POST", "/v1/time/thaw"))
+
+    def advance(self, ms: int) -> TimeView:
+        """So much passes."""
+        return TimeView(**self._control.ask("POST", "/v1/time/advance", {"ms": ms}))

@@ -1,0 +1,137 @@
+"""The verbs on groups and nodes of a server that has a control: what Kafka's own requests can do, and what only the
+control can.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.rehearsal import meddling
+from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.faults.errors import NoSuchFault
+from muster.coordinator.rehearsal.nodes import NodeView
+from muster.coordinator.rehearsal.views import GroupView
+from muster.testing.admin_topics import AdminTopics
+from muster.testing.against import AdminGroups, AdminNodes
+from muster.testing.control_client import Control
+
+
+class ControlledGroups(AdminGroups):
+    """Groups, with what only Muster can do."""
+
+    def __init__(self, cluster: Cluster, topics: AdminTopics, control: Control) -> None:
+        super().__init__(cluster, topics)
+        self._control = control
+
+    def _do(self, group_id: str, verb: str, body: object = None, method: str = "POST") -> dict[str, Any]:
+        try:
+            return self._control.ask(method, f"/v1/groups/{quote(group_id, safe='')}/{verb}", body)
+        except NoSuchFault as missing:
+            raise CannotBeDone(str(missing)) from missing
+
+    def describe(self, group_id: str) -> GroupView:
+        """With the generation of a classic group, which Kafka's own requests do not tell."""
+        view = super().describe(group_id)
+        if view.kind != "classic" or view.generation >= 0:
+            return view
+        try:
+            told = self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")
+        except NoSuchFault:
+            return view
+        return replace(view, generation=told["generation"])
+
+    def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # here there are some
+        """See `Groups`, as all below."""
+        found: list[dict[str, Any]] = self._told(group_id)["events"]
+        return found
+
+    def history(self, group_id: str, *, everything: bool = False) -> list[str]:  # type: ignore[override]  # noqa: ARG002
+        """With everything there is to tell or not, as the control has it."""
+        found: list[str] = self._told(group_id)["timeline"]
+        return found
+
+    def _told(self, group_id: str) -> dict[str, Any]:
+        try:
+            return self._do(group_id, "history", method="GET")
+        except CannotBeDone:
+            return {"events": [], "timeline": []}  # there is no such group
+
+    def meddling(self, since: int = 0) -> list[str]:
+        """What the test has done to the server."""
+        time = self._control.ask("GET", "/v1/time")
+        return meddling.told(
+            self._control.ask("GET", f"/v1/fault-log?after={since}")["hits"],
+            self._control.ask("GET", "/v1/scenarios")["running"],
+            is_frozen=time["frozen"],
+            ahead_ms=time["ahead_ms"],
+        )
+
+    def timeline(self, group_id: str) -> list[str]:
+        """For a wait that failed."""
+        return self.history(group_id)
+
+    def rebalance(self, group_id: str) -> None:  # type: ignore[override]  # here it can be done
+        """Force one."""
+        self._do(group_id, "rebalance")
+
+    def expire(self, group_id: str, member: str) -> None:  # type: ignore[override]
+        """End a session."""
+        self._do(group_id, "expire", {"member": member})
+
+    def hold_joins(self, group_id: str) -> None:  # type: ignore[override]
+        """Who joins waits."""
+        self._do(group_id, "hold-joins")
+
+    def release(self, group_id: str) -> int:  # type: ignore[override]
+        """They go on. How many these were is not told over HTTP: -1."""
+        self._do(group_id, "release")
+        return -1
+
+
+class ControlledNodes(AdminNodes):
+    """Nodes, with what only Muster can do."""
+
+    def __init__(self, cluster: Cluster, control: Control) -> None:
+        super().__init__(cluster)
+        self._control = control
+
+    def _rows(self) -> dict[int, dict[str, Any]]:
+        return {row["node"]: row for row in self._control.ask("GET", "/v1/nodes")["nodes"]}
+
+    def ids(self) -> list[int]:
+        """Those that are down too."""
+        return list(self._rows())
+
+    def describe(self, node_id: int) -> NodeView:
+        """See `Nodes`, as all below."""
+        row = self._rows().get(node_id)
+        if row is None:
+            raise CannotBeDone(f"there is no node {node_id}")
+        values = {name: row[name] for name in ("state", "rack", "connections", "leads", "coordinates")}
+        return NodeView(node_id=node_id, addresses=tuple(row["addresses"]), **values)
+
+    def _change(self, node_id: int, verb: str) -> None:
+        self._control.ask("POST", f"/v1/nodes/{node_id}/{verb}")
+
+    def stop(self, node_id: int) -> None:  # type: ignore[override]
+        """Controlled shutdown."""
+        self._change(node_id, "stop")
+
+    def kill(self, node_id: int) -> None:  # type: ignore[override]
+        """As by SIGKILL."""
+        self._change(node_id, "kill")
+
+    def pause(self, node_id: int) -> None:  # type: ignore[override]
+        """As by SIGSTOP."""
+        self._change(node_id, "pause")
+
+    def resume(self, node_id: int) -> None:  # type: ignore[override]
+        """As by SIGCONT."""
+        self._change(node_id, "resume")
+
+    def return_(self, node_id: int) -> None:  # type: ignore[override]
+        """Start again."""
+        self._change(node_id, "return")
