@@ -283,7 +283,7 @@ class PostgresStore:
             await self._prepared[statement].fetch(no, *values)
 
         if changes.new_logs:
-            await run(sql.NEW_LOGS, *map(list, zip(*changes.new_logs, strict=True)))
+            await run(sql.NEW_LOGS, *map(list, zip(*(row[:5] for row in changes.new_logs), strict=True)))
         if changes.new_segments:
             await run(sql.NEW_SEGMENTS, *map(list, zip(*(row[:4] for row in changes.new_segments), strict=True)))
         if changes.batches:
@@ -296,6 +296,8 @@ class PostgresStore:
             await run(sql.STATE, changes.dead, DEAD)
         if changes.dropped:
             await run(sql.DROP, changes.dropped)
+        if changes.clean:
+            await run(sql.CLEAN, list(changes.clean), list(changes.clean.values()))
         if changes.facts:
             await run(sql.FACTS, *map(list, zip(*changes.facts, strict=True)))
         if changes.checkpoints:

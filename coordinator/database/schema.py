@@ -154,6 +154,11 @@ MIGRATIONS: Final = (
             "ALTER TABLE muster_logs ADD COLUMN producers bytea",
         ),
     ),
+    Migration(
+        5,
+        "up to where a log was compacted",
+        ("ALTER TABLE muster_logs ADD COLUMN clean_offset bigint NOT NULL DEFAULT 0",),
+    ),
 )
 NEWEST: Final = MIGRATIONS[-1].version
 

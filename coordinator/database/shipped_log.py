@@ -122,10 +122,12 @@ class ShippedLog:
         known: Mapping[int, SegmentRow],
         *,
         is_new: bool,
+        clean_offset: int = 0,
         cache: SegmentCache | None = None,
     ) -> None:
         """`known`: the segments that the database has, by base offset. `is_new`: it has nothing of the log yet.
-        `cache`: what brings the segments that are absent; None: none is, nor will be.
+        `clean_offset`: up to there it was compacted by those who led it. `cache`: what brings the segments that are
+        absent; None: none is, nor will be.
         """
         self.log_no = log_no
         self._shipper = shipper
@@ -148,6 +150,7 @@ class ShippedLog:
         """What was not taken yet when the files were closed."""
         self._start_offset = segments.start_offset
         self._is_closed = False
+        self.clean_offset = self._clean_told = clean_offset
         self._cache = cache
         self._told: set[Segment] = set()
         """Segments of which the database has the facts."""
@@ -257,6 +260,12 @@ class ShippedLog:
         changes.dead += [number for number in numbers if number != upload.number]
         self._tell(changes, upload.segment, upload.aborted)
 
+    def compacted_to(self, offset: int) -> None:
+        """All before `offset` is compacted in the copy."""
+        if not self._is_closed:
+            self.clean_offset = offset
+            self._shipper.want(self)
+
     def cut_to(self, end_offset: int) -> None:
         """What the database may have cannot be cut off here: the copy is of no use any more."""
         self._shipper.failed(f"the copy of {self._segments.directory} was cut off at offset {end_offset}")
@@ -293,6 +302,9 @@ class ShippedLog:
             changes.batches.append(row)
             next_offset = row.next_offset
             most -= len(row.data)
+        if self.clean_offset != self._clean_told and not (self._uploads or self._is_closed):
+            # the database has what it was compacted to
+            self._clean_told = changes.clean[self.log_no] = self.clean_offset
         if self._cache is not None and not self._is_closed:
             self._tell_some(changes)
         return next_offset, most
@@ -338,6 +350,8 @@ class ShippedLog:
     def counts(self) -> None:
         """The turn counts in which something of it went along."""
         telling, self._telling = self._telling, []
+        if self.clean_offset != self._clean_told and not self._is_closed:
+            self._shipper.want(self)
         if self._is_closed or self._cache is None:
             return
         for segment in telling:

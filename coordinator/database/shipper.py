@@ -196,7 +196,9 @@ class Shipper:
             self._new_logs.append(row)
         known = self._known.pop(row.log_no, {})
         cache = self._cache if copy.is_read_in_parts(place[0]) else None
-        log = ShippedLog(self, row.log_no, segments, availability, known, is_new=is_new, cache=cache)
+        log = ShippedLog(
+            self, row.log_no, segments, availability, known, is_new=is_new, clean_offset=row.clean_offset, cache=cache
+        )
         if row.log_no in self._opened:
             # what the old one has sent is not known to this one
             self.failed(f"the copy of {segments.directory} has failed")

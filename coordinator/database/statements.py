@@ -129,9 +129,16 @@ STARTS: Final = (
     "FROM unnest($2::bigint[], $3::bigint[]) AS s (log_no, start_offset) "
     "WHERE muster_logs.cluster_no = $1 AND muster_logs.log_no = s.log_no"
 )
+CLEAN: Final = (
+    "UPDATE muster_logs SET clean_offset = c.clean_offset "
+    "FROM unnest($2::bigint[], $3::bigint[]) AS c (log_no, clean_offset) "
+    "WHERE muster_logs.cluster_no = $1 AND muster_logs.log_no = c.log_no"
+)
 STATE: Final = "UPDATE muster_segments SET state = $3 WHERE cluster_no = $1 AND segment_no = ANY($2::bigint[])"
 DROP: Final = "DELETE FROM muster_logs WHERE cluster_no = $1 AND log_no = ANY($2::bigint[])"
-LOGS: Final = "SELECT log_no, topic, partition, topic_id, start_offset FROM muster_logs WHERE cluster_no = $1"
+LOGS: Final = (
+    "SELECT log_no, topic, partition, topic_id, start_offset, clean_offset FROM muster_logs WHERE cluster_no = $1"
+)
 FACTS: Final = (
     "UPDATE muster_segments AS s SET size = f.size, first_timestamp = f.first_timestamp, "
     "max_timestamp = f.max_timestamp, max_timestamp_offset = f.max_timestamp_offset, aborted = f.aborted "
@@ -161,7 +168,7 @@ ABORTED: Final = (
     f"ORDER BY base_offset LIMIT {FETCHED_ROWS}) AS found) AS rows_of_it "
     f"WHERE before < {FETCHED_BYTES} ORDER BY base_offset"
 )
-OF_A_TURN: Final = (HOLD, NEW_LOGS, NEW_SEGMENTS, NEW_BATCHES, STARTS, STATE, DROP, FACTS, CHECKPOINTS)
+OF_A_TURN: Final = (HOLD, NEW_LOGS, NEW_SEGMENTS, NEW_BATCHES, STARTS, STATE, DROP, CLEAN, FACTS, CHECKPOINTS)
 """What a turn of several statements may need."""
 
 

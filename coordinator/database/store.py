@@ -72,6 +72,8 @@ class LogRow(NamedTuple):
     partition: int
     topic_id: bytes
     start_offset: int
+    clean_offset: int = 0
+    """Up to here the log cleaner came; not said of a new log."""
 
 
 class SegmentRow(NamedTuple):
@@ -167,6 +169,8 @@ class Changes:
     """Segments that cease to count."""
     dropped: list[int] = field(default_factory=list)
     """Logs of deleted topics."""
+    clean: dict[int, int] = field(default_factory=dict)
+    """Up to where logs are compacted now."""
     facts: list[SegmentFacts] = field(default_factory=list)
     checkpoints: list[Checkpoint] = field(default_factory=list)
 
@@ -180,6 +184,7 @@ class Changes:
             or self.live
             or self.dead
             or self.dropped
+            or self.clean
             or self.facts
             or self.checkpoints
         )
@@ -190,6 +195,7 @@ class Changes:
         self.new_segments = [row for row in self.new_segments if row.log_no != log_no]
         self.batches = [row for row in self.batches if row.segment_no not in segments]
         self.starts.pop(log_no, None)
+        self.clean.pop(log_no, None)
         self.live = [number for number in self.live if number not in segments]
         self.dead = [number for number in self.dead if number not in segments]
         self.facts = [row for row in self.facts if row.segment_no not in segments]

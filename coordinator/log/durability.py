@@ -38,11 +38,12 @@ class LogDurability(Protocol):
     """Up to where one log is durable, and who waits for that: `Durability` by the disk, another engine in its own way.
 
     The methods are those of `Durability`. `waits_for_sync`: durable means more than written. `is_copied`: its files are
-    a copy with which another process may go on at once.
+    a copy with which another process may go on at once; such a log also knows up to where it was compacted.
     """
 
     waits_for_sync: bool
     is_copied: bool
+    clean_offset: int
     durable_offset: int
     listeners: AppendListeners
 
@@ -62,6 +63,7 @@ class LogDurability(Protocol):
     def replaced(  # noqa: D102
         self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]
     ) -> None: ...
+    def compacted_to(self, offset: int) -> None: ...  # noqa: D102
     def cut_to(self, end_offset: int) -> None: ...  # noqa: D102
     def bring(  # noqa: D102
         self, base_offset: int, then: Callable[[Exception | None], object], /
@@ -88,6 +90,8 @@ class Durability:
     """Of one log."""
 
     is_copied = False
+    clean_offset = 0
+    """A file of the data directory says it of all logs (`cleaning.cleaner`)."""
 
     def __init__(
         self,
@@ -203,6 +207,9 @@ class Durability:
 
     def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
         """A compacted segment has taken their place; what its transaction index says."""
+
+    def compacted_to(self, offset: int) -> None:
+        """All before `offset` is compacted."""
 
     def cut_to(self, end_offset: int) -> None:
         """The log ends at `end_offset` now."""

@@ -207,6 +207,9 @@ class Tables:
 
     def _note(self, changes: Changes) -> None:
         """What is known of segments and logs without reading them."""
+        for log_no, clean_offset in changes.clean.items():
+            if log_no in self.logs:
+                self.logs[log_no] = self.logs[log_no]._replace(clean_offset=clean_offset)
         for facts in changes.facts:
             if facts.segment_no in self.segments_by_no:
                 self.segments_by_no[facts.segment_no] = self.segments_by_no[facts.segment_no]._replace(

@@ -115,7 +115,8 @@ class Cleaner:
             key = (log.topic, log.partition)
             is_free = not (key in self._running or key in self._uncleanable or key in self._stuck)
             if is_free and log.failure is None and log.config.compacts and len(log.segments) > 1:
-                found = import_module(f"{_ROOM}.log_to_clean").examine(log, self._clean_up_to.get(key), wall_ms)
+                clean = log.durability.clean_offset if log.durability.is_copied else self._clean_up_to.get(key)
+                found = import_module(f"{_ROOM}.log_to_clean").examine(log, clean, wall_ms)
                 if found.segments and found.end_offset != self._undecided.get(key):
                     surveyed.append(found)
         return surveyed
@@ -147,6 +148,7 @@ class Cleaner:
             if job.end_offset > job.first_dirty:
                 self._clean_up_to[key] = job.end_offset
                 self._save()
+                job.log.durability.compacted_to(job.end_offset)
             else:
                 self._undecided[key] = job.planned_end
             self._begin_due()  # the next one

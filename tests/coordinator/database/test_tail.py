@@ -227,6 +227,38 @@ async def test_the_cleaner_has_brought_what_it_needs(store: Counting) -> None:
         assert await read_all(log) == after
 
 
+async def test_what_was_compacted_is_not_compacted_again_after_a_move(store: Counting) -> None:
+    compacted = LogConfig(segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
+
+    async def clean(node: Node) -> Any:
+        """The position of the log cleaner, and the segments, when it has done what is to be done."""
+        log = loaded(node.open(config=compacted))
+        workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
+        cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
+        cleaner.look()
+        await until(lambda: not cleaner._coming and cleaner.is_idle)
+        await node.settled()
+        cleaner.stop()
+        (row,) = await store.logs()
+        assert row.clean_offset == log.durability.clean_offset
+        return row.clean_offset, [one.segment_no for one in await store.segments(row.log_no)]
+
+    await filled(store, config=compacted, keys=3)
+    async with seated(store, cache_bytes=PLENTY) as node:
+        clean_offset, segments = await clean(node)
+        assert clean_offset > 30
+    await store.segments_read()
+    async with seated(store, cache_bytes=PLENTY) as node:
+        assert await clean(node) == (clean_offset, segments)
+        assert await store.segments_read() == 1  # nor was anything brought for it
+        log = node.open(config=compacted)
+        for number in range(40, 60):
+            append(log, value(number), epoch=2)
+        await node.durable(log)
+        after, _ = await clean(node)
+        assert after > clean_offset
+
+
 async def test_producers_and_aborted_transactions_come_along(store: Counting) -> None:
     def send(log: Any, producer_id: int, sequence: int, *, transactional: bool = False) -> Any:
         return batches.build(
