@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ from tests.torture.clients import connected
 pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
 PARTITIONS = 6
 LEASE_MS = 2_500
+BETWEEN_LOOKS_S = 0.05
+"""Who looks all the time takes the processor from the nodes that are looked at."""
 
 
 @pytest.fixture
@@ -62,18 +65,23 @@ def nodes(database: str, tmp_path: Path) -> Iterator[list[ClusterNode]]:
         yield made
 
 
-def leaders(nodes: list[ClusterNode], topic: str) -> list[int]:
-    """Of the partitions, as the first node tells that runs."""
+def admin_of(nodes: list[ClusterNode]) -> AdminClient:
+    """Of the first node that runs."""
     asked = next(node for node in nodes if node.running)
-    admin = AdminClient({"bootstrap.servers": asked.bootstrap, "log_level": 0})
+    return AdminClient({"bootstrap.servers": asked.bootstrap, "log_level": 0})
+
+
+def leaders(admin: AdminClient, topic: str) -> list[int]:
+    """Of the partitions, as a node tells."""
     found = admin.list_topics(topic, timeout=30).topics[topic].partitions
     return [found[index].leader for index in sorted(found)]
 
 
 def until_led_by(nodes: list[ClusterNode], wanted: set[int]) -> None:
     """Until each of these nodes, and no other, leads something of what clients need."""
-    while any(set(leaders(nodes, topic)) != wanted for topic in ("orders", "__consumer_offsets")):
-        pass
+    admin = admin_of(nodes)
+    while any(set(leaders(admin, topic)) != wanted for topic in ("orders", "__consumer_offsets")):
+        time.sleep(BETWEEN_LOOKS_S)
 
 
 def end(node: ClusterNode) -> None:
@@ -194,17 +202,18 @@ def test_a_database_that_is_away_for_longer_than_the_lease(
 ) -> None:
     load = Load(bootstrap_of(nodes))
     load.run(300)
-    before = leaders(nodes, "orders")
+    before = leaders(admin_of(nodes), "orders")
     asyncio.run(shut(postgres, database, is_shut=True))
     try:
         while any("the seat is lost" not in node.log() for node in nodes):
-            pass
+            time.sleep(BETWEEN_LOOKS_S)
     finally:
         asyncio.run(shut(postgres, database, is_shut=False))
     load.run(300)
     assert sorted(load.read, key=int) == [b"%d" % number for number in range(load.sent)]
-    while leaders(nodes, "orders") != before:
-        pass
+    admin = admin_of(nodes)
+    while leaders(admin, "orders") != before:
+        time.sleep(BETWEEN_LOOKS_S)
     load.close()
 
 
@@ -245,7 +254,7 @@ def test_transactions_reach_over_nodes_and_outlive_them(nodes: list[ClusterNode]
 
 def test_a_node_that_stood_still_acknowledges_nothing(nodes: list[ClusterNode], database: str) -> None:
     second = nodes[1]
-    mine = [index for index, leader in enumerate(leaders(nodes, "orders")) if leader == 2]
+    mine = [index for index, leader in enumerate(leaders(admin_of(nodes), "orders")) if leader == 2]
     acked: list[object] = []
     alone = Producer({"bootstrap.servers": second.bootstrap, "message.timeout.ms": 60_000, "log_level": 0,
                       "enable.idempotence": True})  # fmt: skip
@@ -258,7 +267,7 @@ def test_a_node_that_stood_still_acknowledges_nothing(nodes: list[ClusterNode], 
     assert not acked
     second.signal(signal.SIGCONT)
     while "the seat is lost" not in second.log():
-        pass
+        time.sleep(BETWEEN_LOOKS_S)
     alone.flush(60)
     assert acked == [None]
     until_led_by(nodes, {1, 2, 3})
@@ -288,15 +297,15 @@ def test_every_node_takes_what_changes_the_cluster(nodes: list[ClusterNode]) -> 
     for node in nodes:
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
         while {"of-0", "of-1", "of-2"} - admin.list_topics(timeout=30).topics.keys():
-            pass
+            time.sleep(BETWEEN_LOOKS_S)
         resource = ConfigResource(ResourceType.TOPIC, "of-2")
         while admin.describe_configs([resource])[resource].result(30)["retention.ms"].value != "86400000":
-            pass
+            time.sleep(BETWEEN_LOOKS_S)
     admin.delete_topics(["of-0", "of-1", "of-2"], operation_timeout=30)["of-1"].result(30)
     for node in nodes:
         admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 0})
         while {"of-0", "of-1", "of-2"} & admin.list_topics(timeout=30).topics.keys():
-            pass
+            time.sleep(BETWEEN_LOOKS_S)
 
 
 async def unregister(asked: ClusterNode, broker_id: int) -> None:
@@ -316,7 +325,7 @@ def test_nodes_that_are_all_unregistered_at_once_come_back(nodes: list[ClusterNo
         load.run(60)
         asyncio.run(unregister_all())
         while any(node.log().count("it was unregistered") < round_ for node in nodes):
-            pass
+            time.sleep(BETWEEN_LOOKS_S)
         load.run(60)  # a message that waits for 50 s fails
         until_led_by(nodes, {1, 2, 3})
     # what was read and not committed may be read again
