@@ -22,7 +22,7 @@ from muster.pipeline.facts.epoch_states import epochs_in
 from muster.pipeline.facts.events import EVENTS_TOPIC, events, malformed_events
 from muster.pipeline.facts.inputs import Inputs
 from muster.pipeline.facts.log_times import with_sound_times
-from muster.pipeline.facts.schema import EVENTS, TABLES
+from muster.pipeline.facts.schema import EVENTS
 from muster.pipeline.formats import DELTA, PARQUET
 from muster.pipeline.output import is_local, plain
 from muster.pipeline.schema import DECODED, KINDS, MALFORMED, OFFSET_COMMIT, OFFSETS_TOPIC, RAW, UNKNOWN
@@ -117,14 +117,13 @@ def stage(spark: SparkSession, source: Source, folder: str, wanted: Wanted = ALL
         raw.write.mode("overwrite").parquet(f"{folder}/raw_events")
         found = _read(spark, f"{folder}/raw_events", RAW)
         events(found).where(is_wanted(wanted, F.col("time_ms"))).write.mode("overwrite").parquet(f"{folder}/events")
+        # only one table asks for them, once
         bad = malformed_events(found)
-        bad = bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull()))
-        bad.write.mode("overwrite").parquet(f"{folder}/malformed_events")
+        malformed = bad.where(is_wanted(wanted, F.col("log_timestamp_ms"), of_any_group=F.col("group").isNull()))
         staged_events = _read(spark, f"{folder}/events", EVENTS)
         if staged_events.isEmpty():
             # a topic, or a column that could name it, tells nothing by being there
             staged_events = None
-        malformed = _read(spark, f"{folder}/malformed_events", TABLES["malformed"])
     if staged_events is None and not any(rows.get(kind) for kind in KINDS if kind not in _ODD):
         raise NoSource(_nothing(name, staged, rows, wanted))
     if source.kafka is not None and reach is not None:
