@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import asyncpg
 
 from muster.coordinator.database import schema
-from muster.coordinator.database.postgres import connect, refusal
+from muster.coordinator.database.postgres_connection import connect, refusal
 from muster.coordinator.database.store import DEAD, LIVE, Identity, StoreAway, StoreRefused
 
 TIMEOUT_S: Final = 30.0

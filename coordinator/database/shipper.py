@@ -31,6 +31,7 @@ from muster.coordinator.database.store import (
     StoreAway,
     StoreRefused,
 )
+from muster.coordinator.database.turn import Turn
 from muster.coordinator.log.availability import Availability
 from muster.coordinator.log.checkpoints import partition_of
 from muster.coordinator.log.directory import topic_ids
@@ -50,40 +51,6 @@ AGAIN_MS: Final = (20, 50, 100, 200, 500)
 """How long it is waited before the database is asked again."""
 
 _logger = structlog.get_logger("muster.cluster")
-
-
-class Turn:
-    """What goes along at a time."""
-
-    __slots__ = ("changes", "taken")
-
-    def __init__(self) -> None:
-        self.changes = Changes()
-        self.taken: list[tuple[ShippedLog, int, set[int]]] = []
-        """The logs, the offset up to which each comes along (-1: no batch does), and the segments that it is about."""
-
-    def take(self, log: ShippedLog, bring: Callable[[], int]) -> None:
-        """Let `bring` add something of a log; it returns the offset."""
-        changes = self.changes
-        batches, live, dead, facts = len(changes.batches), len(changes.live), len(changes.dead), len(changes.facts)
-        next_offset = bring()
-        segments = {row.segment_no for row in changes.batches[batches:]}
-        segments.update(row.segment_no for row in changes.facts[facts:])
-        self.taken.append((log, next_offset, segments.union(changes.live[live:], changes.dead[dead:])))
-
-    def leave_out(self, log: ShippedLog) -> None:
-        """Nothing of this log goes along: another node leads it now."""
-        for one, _, segments in self.taken:
-            if one is log:
-                self.changes.leave_out(log.log_no, segments)
-        self.taken = [one for one in self.taken if one[0] is not log]
-
-    def confirm(self) -> None:
-        """The database has it."""
-        for log, next_offset, _ in self.taken:
-            if next_offset >= 0:
-                log.confirm(next_offset)
-            log.counts()
 
 
 class Shipper:
