@@ -49,8 +49,8 @@ def _whole_stop(of: History) -> Found:
     for ms in of.empty_times():
         gone: list[Change] = []
         for one in reversed(ended[: bisect_right(times, ms)]):
-            if bisect_right(starts, one.gone_ms) < bisect_left(starts, ms):
-                break  # somebody came after it: it was no stop yet
+            if bisect_right(starts, one.gone_ms) < bisect_left(starts, ms) or _is_replaced_before(one, ms):
+                break  # somebody came after it, or for it: it was no stop yet
             since_ms = (gone[-1].gone_ms if gone else ms) - one.gone_ms
             # one that died is not stopped with others that leave later
             is_other = bool(gone) and one.died != gone[-1].died and since_ms > limits.MOMENT_MS
@@ -73,6 +73,10 @@ def _whole_stop(of: History) -> Found:
         some = [one for one in dict.fromkeys([*reversed(gone), *back]) if one not in taken]
         taken.update(some)
         yield model.STOP, some
+
+
+def _is_replaced_before(one: Change, ms: int) -> bool:
+    return one.back_ms is not None and one.back_ms < ms
 
 
 def _slow(of: History) -> Found:

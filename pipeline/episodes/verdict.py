@@ -247,8 +247,8 @@ def _slow(clause: _Clause) -> str:
 
 def _common(clause: _Clause) -> str:
     if not any(one.died for one in clause.some):
-        return f"{clause.names} went or came back when other groups lost members (coordinator or network)"
-    return f"{clause.names} died together with members of other groups (coordinator or network)"
+        return f"{clause.names} went or came back when other groups lost members {_PERHAPS}"
+    return f"{clause.names} died when members of other groups did {_PERHAPS}"
 
 
 def _deaths(clause: _Clause) -> str:
@@ -280,6 +280,7 @@ def _stopped(clause: _Clause) -> str:
     )
 
 
+_PERHAPS: Final = "(perhaps the coordinator or the network)"
 _STATIC: Final = "(static members do not say which)"
 _BY: Final = frozenset({model.SUBSCRIPTION, model.GROWTH})
 """What somebody did, or saw."""

@@ -137,6 +137,13 @@ def test_several_that_go_and_come_all_at_once_do_not_roll() -> None:
     assert (found.kind, found.members, found.rebalances, found.times) == ("restart", ("b", "c", "d"), 2, 1)
 
 
+def test_a_deploy_just_before_a_stop_does_not_belong_to_it() -> None:
+    """The new ones came before the old ones went; then all were stopped."""
+    group = Group(*ABC).comes(1_000, "d", "e", "f").leaves(1_009, *ABC).leaves(1_027, "d", "e", "f")
+    assert group.kinds() == ["overlapped_deploy", "whole_stop"]
+    assert (group.episodes()[-1].members, group.episodes()[-1].rebalances) == (("d", "e", "f"), 1)
+
+
 @pytest.mark.parametrize("again", [True, False])
 def test_an_autoscaler_scales_out_and_in(again: bool) -> None:
     """The same processes come again, or new ones; then all stop."""
