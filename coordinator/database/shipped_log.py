@@ -156,6 +156,8 @@ class ShippedLog:
         """Segments of which the database has the facts."""
         self._telling: list[Segment] = []
         """Those that go along in this turn."""
+        self._may_tell = len(segments) > 1
+        """There may be a checkpoint to be brought. In nearly all turns there is none, and no file is looked for."""
         self._checkpoint = -1
         """Where the one is that the database has from this leader, or gets in this turn."""
         if cache is not None:
@@ -213,6 +215,7 @@ class ShippedLog:
 
     def rolled(self, old: Segment) -> None:  # noqa: ARG002 - it is still in `_unsent` as long as it has to be
         """The log goes on in another segment."""
+        self._may_tell = True
         self._add(self._segments.active)
         self._unsent.append(self._segments.active)
         self._shipper.want(self)
@@ -276,7 +279,8 @@ class ShippedLog:
         def is_done() -> None:
             done()
             if self._cache is not None and not self._is_closed:
-                self._shipper.want(self)  # it may have been a snapshot of producers, for a checkpoint
+                self._may_tell = True  # it may have been a snapshot of producers, for a checkpoint
+                self._shipper.want(self)
 
         self._shipper.in_background(job, is_done)
 
@@ -317,12 +321,16 @@ class ShippedLog:
         """
         segments = self._segments
         active = segments.active
-        if active.base_offset <= self._checkpoint or self._uploads or self._unsent[0] is not active:
+        if not self._may_tell or self._uploads or self._unsent[0] is not active:
+            return
+        if active.base_offset <= self._checkpoint:
+            self._may_tell = False
             return
         path = f"{segments.directory}/{segment_name(active.base_offset)}{SNAPSHOT_SUFFIX}"
         producers = segments.storage.load(path)
         if producers is None:
-            return  # it is being written; or nobody knew the producers when the segment began
+            self._may_tell = False  # it is being written; or nobody knew the producers when the segment began
+            return
         due = [segment for segment in segments[:-1] if segment not in self._told and segment not in self._telling]
         for segment in due[:FACTS_AT_ONCE]:
             index = f"{segment.name}{TRANSACTION_INDEX_SUFFIX}"

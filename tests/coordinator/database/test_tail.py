@@ -339,6 +339,35 @@ async def test_logs_of_which_nothing_is_known_are_read_whole(tables: Counting) -
         assert await read_all(log) == before
 
 
+async def test_no_file_is_looked_for_while_no_segment_begins(tables: Counting) -> None:
+    async with seated(tables, cache_bytes=PLENTY) as node:
+        log = loaded(node.open(config=LogConfig()))
+        looked: list[str] = []
+        storage: Any = node.logs.storage
+        load = storage.load
+
+        def noting(path: str) -> Any:
+            looked.append(path)
+            return load(path)
+
+        storage.load = noting
+
+        async def several() -> list[str]:
+            for _ in range(2):
+                append(log, b"x")
+                await node.durable(log)
+            await node.settled()
+            found = [path for path in looked if path.endswith(".snapshot")]
+            looked.clear()
+            return found
+
+        assert await several() == []
+        log.roll(5)
+        assert len(await several()) == 1
+        assert len(tables.below.tables.checkpoints) == 1
+        assert await several() == []
+
+
 @pytest.mark.parametrize("change", ["facts", "boundary", "epochs", "producers"])
 async def test_a_checkpoint_that_is_not_whole_is_none(tables: Counting, change: str) -> None:
     before = await filled(tables)
