@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,7 +15,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
 from tests.e2e.conftest import BOOTSTRAP, SERVER
-from tests.e2e.test_cluster import leaders
+from tests.e2e.test_cluster import BETWEEN_LOOKS_S, admin_of, leaders
 from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database
 from tests.support.servers import QUICK, free_port_pair
@@ -90,7 +91,7 @@ def test_a_wide_topic_moves(database: str, tmp_path: Path) -> None:
             node.begin()
             node.until_ready()
         bootstrap = ",".join(node.bootstrap for node in nodes)
-        (leader,) = leaders(nodes, "wide")
+        (leader,) = leaders(admin_of(nodes), "wide")
         first, second = nodes if leader == 1 else reversed(nodes)
 
         expected = []
@@ -113,8 +114,9 @@ def test_a_wide_topic_moves(database: str, tmp_path: Path) -> None:
         assert sum(path.stat().st_size for path in files(first)) < CACHE_BYTES + 4 * SEGMENT_BYTES
 
         first.kill()
-        while leaders(nodes, "wide") != [3 - leader]:
-            pass
+        admin = admin_of([second])
+        while leaders(admin, "wide") != [3 - leader]:
+            time.sleep(BETWEEN_LOOKS_S)
         (last,) = read(bootstrap, end, 1)
         assert last.value() == before[-1].value()
         offset, segments = asyncio.run(checkpoint_of(database))
