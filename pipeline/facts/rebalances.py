@@ -73,8 +73,10 @@ def _from_empty(rows: DataFrame) -> DataFrame:
     is_near = is_new & (whole_ms <= (_MOST_DELAYS + 1) * delay_ms)
     times = F.when(is_near, F.greatest(F.floor(whole_ms / delay_ms), F.lit(1))).otherwise(usual)
     most = F.when(is_near, times).otherwise(F.least(F.col("members_after"), F.lit(_MOST_DELAYS)))
-    start_ms = F.greatest(joined_ms - times * delay_ms - _TIMER_MS, F.coalesce(empty_ms, F.lit(0)))
-    earliest_ms = F.greatest(joined_ms - most * delay_ms - _SLACK_MS, F.when(whole_ms.isNotNull(), empty_ms))
+    # without the record of a new group (it was compacted away) nothing says since when it was there
+    since_ms = F.when(whole_ms.isNotNull(), empty_ms)
+    start_ms = F.greatest(joined_ms - times * delay_ms - _TIMER_MS, F.coalesce(since_ms, F.lit(0)))
+    earliest_ms = F.greatest(joined_ms - most * delay_ms - _SLACK_MS, since_ms)
     told = {
         "start_ms": F.least(start_ms, joined_ms),
         "start_earliest_ms": F.least(earliest_ms, start_ms),

@@ -172,7 +172,8 @@ def _odd_time(row: Row) -> str:
 
 def _cause(row: Row) -> str:
     title = cause_words(row["cause"]).title
-    return f"{row['rebalances']:>7,}  {title:<24} {duration(row['took_ms'])} on average"
+    took = "it is not known how long they took" if row["took_ms"] is None else f"{duration(row['took_ms'])} on average"
+    return f"{row['rebalances']:>7,}  {title:<24} {took}"
 
 
 def _change(row: Row) -> str:

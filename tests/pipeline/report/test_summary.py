@@ -40,6 +40,13 @@ def test_who_is_in_trouble_and_is_advised_nothing_is_told_why() -> None:
     assert "    nothing is advised: mostly members differ" in lines
 
 
+def test_what_nobody_knows_is_said_to_be_unknown() -> None:
+    """The first record of a log that was compacted does not tell how long its rebalance took."""
+    cause = {"cause": None, "rebalances": 4, "took_ms": None, "unread_partition_ms": 0, "confidence": 0.2}
+    lines = text(chosen(causes=[cause])).splitlines()
+    assert "        4  not known                it is not known how long they took" in lines
+
+
 def test_few_settings_are_answered_in_a_sentence() -> None:
     static = setting("static", 1, 20.0, '{"static":true}')
     lines = text(chosen(grid=[static], answers=Some([static | {"group": "payments", "why": None}], 1))).splitlines()
