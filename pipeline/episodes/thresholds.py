@@ -35,6 +35,10 @@ AT_ONCE: Final = 3
 """Members of so many groups that are lost at the same moment may be trouble of the coordinator or the network,"""
 AT_ONCE_SHARE: Final = 0.3
 """if these are so large a share of all groups that have had members."""
+AROUND_MS: Final = 5 * MINUTE
+"""A group that loses other members so long before or after loses some at any moment: it counts for less,"""
+BY_CHANCE: Final = 0.5
+"""and what all count for may be less than their number by this."""
 SILENCE_MS: Final = 8 * SECOND
 """So long nobody commits though AT_ONCE groups did all the time: the coordinator is away, or the network."""
 LOST_SESSIONS: Final = 4

@@ -4,6 +4,7 @@ nobody could commit. All groups together, one after the other.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
@@ -28,6 +29,9 @@ Moments = list[tuple[int, int]]
 
 MOMENT: Final = "from_ms long, until_ms long"
 _MOMENTS: Final = pa.schema([("moments", structs(MOMENT))])
+_NEIGHBOURS: Final = (-1, 0, 1)
+"""A moment has so many steps of MOMENT_MS."""
+_AROUND: Final = limits.AROUND_MS // limits.MOMENT_MS
 _STEPS: Final = 10
 """So many steps are a period."""
 _DENSE: Final = 25
@@ -66,23 +70,36 @@ def _moments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Losses:
-    """When members of so many groups were last heard of that it is no chance."""
+    """When members of so many groups were last heard of that it is no chance.
+
+    A group that loses members all the time loses some at any moment: it counts for as much as is left when the share of
+    the time around is taken away in which it loses members anyhow.
+    """
 
     def __init__(self) -> None:
         self._groups = 0
         self._hit: Counter[int] = Counter()
+        self._weight: dict[int, float] = {}
 
     def add(self, heard: Sequence[int | None]) -> None:
         """The members of a group: when each was heard of last; None: it was not lost."""
         self._groups += bool(heard)
-        at = {heard_ms // limits.MOMENT_MS for heard_ms in heard if heard_ms is not None}
-        self._hit.update({one + shift for one in at for shift in (-1, 0, 1)})
+        lost = Counter(heard_ms // limits.MOMENT_MS for heard_ms in heard if heard_ms is not None)
+        steps = sorted(lost)
+        for at in {one + shift for one in steps for shift in _NEIGHBOURS}:
+            near = steps[bisect_left(steps, at - _AROUND) : bisect_right(steps, at + _AROUND)]
+            others = sum(lost[one] for one in near if one - at not in _NEIGHBOURS)
+            share = others * len(_NEIGHBOURS) / (2 * _AROUND + 1)
+            self._hit[at] += 1
+            self._weight[at] = self._weight.get(at, 0.0) + max(1 - share, 0.0)
 
     def found(self) -> Moments:
         """The moments."""
         least = max(limits.AT_ONCE, limits.AT_ONCE_SHARE * self._groups)
         return [
-            ((at - 1) * limits.MOMENT_MS, (at + 2) * limits.MOMENT_MS) for at, hit in self._hit.items() if hit >= least
+            ((at - 1) * limits.MOMENT_MS, (at + 2) * limits.MOMENT_MS)
+            for at, hit in self._hit.items()
+            if hit >= least and self._weight[at] > least - limits.BY_CHANCE
         ]
 
 
