@@ -249,11 +249,12 @@ def test_muster_groups_shows_who_waits_for_whom(company: Company, capsys: pytest
         eventually_sync(lambda: len(company.described().members) == 2, "the second one to join")
         listed = [line.split() for line in command("list", "--type", "consumer", "--state", "reconciling")]
         assert [company.group, "consumer", "Reconciling", "consumer"] in listed
-        head, columns, first, second, waiting, *_ = command("describe", company.group)
+        head, verdict, columns, first, second, waiting, *_ = command("describe", company.group)
         text = (
             f"group {company.group}: Reconciling, 2 members (type consumer, protocol type consumer, uniform, epoch 3)"
         )
         assert head == text
+        assert verdict.split()[0] == "verdict:"
         assert columns.split() == ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PROTOCOL", "EPOCH", "PARTITIONS", "TARGET"]
         rows = {cells[2]: cells for cells in (first.split(), second.split())}
         topic = company.topic

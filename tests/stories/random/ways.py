@@ -17,7 +17,7 @@ from muster.assignors.target_group import TargetGroup
 from muster.assignors.uniform import UniformAssignor
 from muster.assignors.uniform_equal import equal_shares
 from muster.assignors.uniform_general import GeneralShares
-from muster.coordinator.groups import dispatch, migration
+from muster.coordinator.groups import dispatch
 from muster.coordinator.groups.classic import group as classic
 from muster.coordinator.groups.classic import parked_requests, rebalance
 from muster.coordinator.groups.classic.group import ClassicGroup
@@ -28,6 +28,7 @@ from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import ConsumerMember
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.migration import downgrade
 from muster.coordinator.groups.offsets import commit, fetch
 from muster.protocol.hashing import java_string_hash
 from muster.protocol.messages.join_group import JoinGroupRequest
@@ -332,7 +333,7 @@ class KafkaWays(OwnWays):
 
     def join_consumer_group(self, step: Any, command: Any, request: Any, group: ConsumerGroup) -> None:
         """Kafka removes an empty consumer group before it looks who joins; when it refuses, nothing is recorded."""
-        migration.join_consumer_group(step, command, request, group)
+        downgrade.join_consumer_group(step, command, request, group)
         groups, group_id = step.state.groups, request.group_id
         if groups.get(group_id) is group and not group.members and request.member_id:
             del groups[group_id]
