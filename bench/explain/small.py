@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -12,20 +13,33 @@ from bench.explain.spark import SAMPLE_S, cpu_by_process
 
 _RUNS = 3
 _SAMPLE = ("--groups", "19", "--hours", "2")
+_RECORDED = Path(__file__).parents[2] / "tests" / "data" / "recorded" / "one.tar.xz"
 
 
 def small_log(_log: Path, folder: Path) -> list[Row]:
-    """Of a small sample, without the what-if; the least of some runs."""
+    """Of a real Kafka's log of 19 groups, and of a small sample, which has the tables of events and of transactions
+    besides. Without the what-if; the least of some runs.
+    """
     muster = Path(sys.executable).parent / "muster"
+    with tarfile.open(_RECORDED) as archive:
+        archive.extractall(folder / "recorded", filter="data")
     sample = folder / "small"
     subprocess.run([muster, "log", "sample", sample, *_SAMPLE], check=True, stdout=subprocess.DEVNULL)
-    command = [str(muster), "analyze", str(sample), "--what-if", "none", "--out"]
-    runs = [_run([*command, str(folder / f"out-{number}")]) for number in range(_RUNS)]
-    bytes_read = sum(file.stat().st_size for file in sample.glob("__*/*.log"))
+    what = "muster analyze, with Java and all that starts, CPU s"
     return [
-        plain("log, KiB", bytes_read / 1024),
-        at_most("muster analyze, with Java and all that starts, CPU s", min(cpu for cpu, _ in runs), 25),
+        *_costs(muster, folder / "recorded" / "log", folder / "of-recorded", f"of a real Kafka's log: {what}"),
+        *_costs(muster, sample, folder / "of-sample", f"with events and transactions: {what}"),
+    ]
+
+
+def _costs(muster: Path, log: Path, out: Path, what: str) -> list[Row]:
+    command = [str(muster), "analyze", str(log), "--what-if", "none", "--out"]
+    runs = [_run([*command, f"{out}-{number}"]) for number in range(_RUNS)]
+    bytes_read = sum(file.stat().st_size for file in log.glob("__*/*.log"))
+    return [
+        at_most(what, min(cpu for cpu, _ in runs), 25),
         plain("  by the clock, s", min(wall for _, wall in runs)),
+        plain("  the log, KiB", bytes_read / 1024),
     ]
 
 
