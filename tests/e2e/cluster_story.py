@@ -313,14 +313,32 @@ def check(nodes: list[ClusterNode], workers: dict[str, Progress]) -> None:
         assert not told, f"node {number} tells of faults: {told[:5]}"
 
 
+_MOVES = frozenset(
+    (
+        confluent_kafka.KafkaError.NOT_COORDINATOR,
+        confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+        confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        confluent_kafka.KafkaError._TIMED_OUT,
+    )
+)
+"""What a client is told while a coordinator moves, and asks again."""
+
+
 def kept_offsets(bootstrap: str, group: str) -> dict[int, int]:
-    """The offsets of a group."""
+    """The offsets of a group; a node that is just back may take its coordinator once more."""
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}, logger=None
     )
     asked = [confluent_kafka.TopicPartition(group, number) for number in range(PARTITIONS)]
+    until = time.monotonic() + PATIENCE_S
     try:
-        return {one.partition: one.offset for one in consumer.committed(asked, timeout=60)}
+        while True:
+            try:
+                return {one.partition: one.offset for one in consumer.committed(asked, timeout=10)}
+            except confluent_kafka.KafkaException as failed:
+                if failed.args[0].code() not in _MOVES or time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
     finally:
         consumer.close()
 
