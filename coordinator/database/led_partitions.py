@@ -16,6 +16,7 @@ from muster.coordinator.database import copy
 from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.shipper import Shipper
 from muster.coordinator.database.store import Store, StoreAway
+from muster.coordinator.database.tasks import cancel_all, pause
 from muster.coordinator.log import DamagedLog, LogError, LogOffline, SegmentAbsent, Storage
 from muster.coordinator.slices import Job, Slices
 from muster.coordinator.topics.metadata_state import TopicState
@@ -247,33 +248,23 @@ class LedPartitions:
     async def _copy(self, wanted: _Wanted) -> copy.Copied:
         come, is_long = 0, False
 
-        async def pause(size: int) -> None:
+        async def came(size: int) -> None:
             nonlocal come, is_long
             come += size
             if come > LONG_BYTES and not is_long and self._long < MOST_LONG:
                 is_long = True
                 self._long += 1
                 self._begin()
-            await self._pause()
+            await pause(self._clock)
 
         try:
             place = wanted.topic, wanted.partition, wanted.topic_id
             tail_only = copy.is_read_in_parts(wanted.topic)
-            return await copy.fetch(self._store, self._storage, *place, pause, tail_only=tail_only)
+            return await copy.fetch(self._store, self._storage, *place, came, tail_only=tail_only)
         finally:
             self._long -= is_long
-
-    async def _pause(self) -> None:
-        turn: asyncio.Future[None] = self._loop.create_future()
-        # who waits may be cancelled meanwhile
-        self._clock.call_soon(lambda: None if turn.done() else turn.set_result(None))
-        await turn
 
     async def stop(self) -> None:
         """Fetch no more."""
         self._waiting.clear()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_all(self._tasks)

@@ -15,6 +15,7 @@ import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.database.store import MetadataRow, Store, StoreAway, StoreRefused
+from muster.coordinator.database.tasks import cancel_all, pause
 from muster.coordinator.log import batches
 from muster.coordinator.slices import Job, Later, Slices, to_its_end
 from muster.coordinator.topics.errors import ApiError
@@ -32,11 +33,6 @@ ENCODED_AT_ONCE: Final = 100
 """Records that are encoded in one step."""
 
 log = structlog.get_logger("muster.cluster")
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 class MetadataKeeper:
@@ -135,13 +131,8 @@ class MetadataKeeper:
             except StoreAway:
                 if attempt == TRIES - 1:
                     raise
-                await self._pause()
+                await pause(self._clock, AGAIN_MS)
         return False
-
-    async def _pause(self) -> None:
-        over: asyncio.Future[None] = self._loop.create_future()
-        self._clock.call_at(self._clock.mono_ms() + AGAIN_MS, lambda: _wake(over))
-        await over
 
     # -- following
 
@@ -182,7 +173,7 @@ class MetadataKeeper:
             try:
                 await self.follow()
             except StoreAway:
-                await self._pause()
+                await pause(self._clock, AGAIN_MS)
 
     def _is_shortened(self) -> None:
         """It was not followed for longer than a node can hold its seat, and rows are gone: the snapshot has them, or
@@ -229,8 +220,4 @@ class MetadataKeeper:
     async def stop(self) -> None:
         """Nothing more is taken in, and nobody waits for anything any more."""
         self._stopped = True
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_all(self._tasks)

@@ -18,6 +18,7 @@ from muster.coordinator.clock import Clock
 from muster.coordinator.database import copy
 from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.store import LIVE, Store, StoreAway, StoreRefused
+from muster.coordinator.database.tasks import cancel_all, pause
 from muster.coordinator.log import DamagedLog, LogError, LogOffline, Storage
 from muster.coordinator.log.segments.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
@@ -131,7 +132,7 @@ class SegmentCache:
             failure: Exception | None = None
             try:
                 while coming.log.lacks(coming.segment) and not await self._try(coming):
-                    await self._pause(AGAIN_MS)
+                    await pause(self._clock, AGAIN_MS)
             except DamagedLog as error:
                 log.error("a segment is damaged in the database", path=error.path, position=error.position,
                           what="it cannot be read: what is before and behind it can")  # fmt: skip
@@ -167,7 +168,7 @@ class SegmentCache:
                         return
                     for _ in writing.write(part):
                         pass
-                    await self._pause(0)
+                    await pause(self._clock)
                 since = rows[-1].next_offset
             if not of.lacks(segment):
                 return
@@ -198,19 +199,6 @@ class SegmentCache:
         for then in tuple(coming.waiting):
             then(failure)
         self._shrink()
-
-    async def _pause(self, after_ms: int) -> None:
-        turn: asyncio.Future[None] = self._loop.create_future()
-
-        def go_on() -> None:
-            if not turn.done():
-                turn.set_result(None)
-
-        if after_ms:
-            self._clock.call_at(self._clock.mono_ms() + after_ms, go_on)
-        else:
-            self._clock.call_soon(go_on)
-        await turn
 
     # -- keeping, and letting go
 
@@ -252,8 +240,4 @@ class SegmentCache:
         """Bring nothing more."""
         self._stopped = True
         self._queue.clear()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_all(self._tasks)

@@ -201,17 +201,22 @@ async def test_retention_removes_what_was_never_read(store: Counting) -> None:
         assert await read_all(node.open()) == before[38:]
 
 
+async def cleaned(node: Node) -> None:
+    """The log cleaner does all that is to be done."""
+    workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
+    cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
+    cleaner.look()
+    await until(lambda: not cleaner._coming and cleaner.is_idle)
+    await node.settled()
+    cleaner.stop()
+
+
 async def test_the_cleaner_has_brought_what_it_needs(store: Counting) -> None:
     compacted = LogConfig(segment_bytes=400, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.01)
     before = await filled(store, config=compacted, keys=3)
     async with seated(store, cache_bytes=PLENTY) as node:
         log = loaded(node.open(config=compacted))
-        workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
-        cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
-        cleaner.look()
-        await until(lambda: not cleaner._coming and cleaner.is_idle)
-        await node.settled()
-        cleaner.stop()
+        await cleaned(node)
         after = await read_all(log)
         assert after[-3:] == before[-3:]
         assert len(after) < 10
@@ -233,12 +238,7 @@ async def test_what_was_compacted_is_not_compacted_again_after_a_move(store: Cou
     async def clean(node: Node) -> Any:
         """The position of the log cleaner, and the segments, when it has done what is to be done."""
         log = loaded(node.open(config=compacted))
-        workers = SharedSync(asyncio.get_running_loop().call_soon_threadsafe, threads=1)
-        cleaner = Cleaner(node.logs, node.clock, workers, cpu_share=1.0)
-        cleaner.look()
-        await until(lambda: not cleaner._coming and cleaner.is_idle)
-        await node.settled()
-        cleaner.stop()
+        await cleaned(node)
         (row,) = await store.logs()
         assert row.clean_offset == log.durability.clean_offset
         return row.clean_offset, [one.segment_no for one in await store.segments(row.log_no)]
