@@ -20,10 +20,15 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Muster needs Python 3.11 or later (with venv); none was found on PATH. Set PYTHON=/path/to/python3." >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-# the small lock only, and this project itself; modules compiled beforehand so that the first start is quick
-$(VENV)/.run: requirements/build.txt requirements/run.txt pyproject.toml | $(BIN)/python
-	@echo "setting up $(VENV) (running)" >&2
+# what builds and installs this project, and nothing that it runs with
+$(VENV)/.build: requirements/build.txt | $(BIN)/python
+	@echo "setting up $(VENV) (building)" >&2
 	@$(PIP) install --require-hashes -r requirements/build.txt
+	@touch $@
+
+# the small lock only, and this project itself; modules compiled beforehand so that the first start is quick
+$(VENV)/.run: requirements/run.txt pyproject.toml $(VENV)/.build
+	@echo "setting up $(VENV) (running)" >&2
 	@$(PIP) install --require-hashes -r requirements/run.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q $(SOURCES)
@@ -210,8 +215,12 @@ lock: ## resolve the requirements anew (needs uv)
 	  uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 
-wheel: venv ## build the wheel into dist/
-	$(BIN)/python -m pip wheel --no-deps --no-build-isolation -q -w dist .
+# what an earlier build left would be packed again
+wheel: $(VENV)/.build ## build the wheel into dist/
+	@rm -rf build dist/muster_kafka-*.whl
+	@$(PIP) wheel --no-deps --no-build-isolation -w dist .
+	@rm -rf build
+	@ls dist/muster_kafka-*.whl
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
