@@ -85,7 +85,7 @@ torture-cluster: venv ## stock clients while the processes over one PostgreSQL, 
 torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')
 	$(BIN)/python -m tests.torture.storage $(ARGS)
 
-lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules and drawn tables up to date, width of the prose
+lint: venv ## ruff (format + rules), mypy --strict, import contracts, generated modules and drawn tables up to date, prose
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy -p muster -p tools -p bench

@@ -1,0 +1,104 @@
+"""`make lint`: whether pages are at most 120 columns wide, and whether each sentence keeps the rules of `rules`.
+
+    python -m tools.prose              check
+    python -m tools.prose PATH …       print all faults of these files, also those that are still allowed
+    python -m tools.prose --update     write down what is left, after sentences were rewritten; it must not grow
+
+`allowed.json` has the number of faults that each file still has from before the rules. A file that is not there has
+none. The numbers only fall.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tools.prose import rules, texts
+
+ROOT: Final = Path(__file__).parents[2]
+ALLOWED: Final = Path(__file__).with_name("allowed.json")
+COLUMNS: Final = 120
+FOLDERS: Final = ("assignors", "bench", "coordinator", "docs", "pipeline", "protocol", "simulation", "testing", "tools")
+GENERATED: Final = (
+    "protocol/messages/",
+    "bench/assignors.md",
+    "bench/nodes.md",
+    "bench/over_database.md",
+    "bench/pipeline.md",
+    "bench/results.md",
+)
+"""Their text is made by programs."""
+
+
+def files() -> Iterator[str]:
+    """The pages and modules whose prose is checked, as paths from the root."""
+    listed = subprocess.run(["git", "ls-files", "*.md", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True)
+    for path in listed.stdout.splitlines():
+        folder = path.partition("/")[0]
+        is_checked = folder in FOLDERS or ("/" not in path and path.endswith(".md"))
+        if is_checked and not path.startswith(GENERATED) and not (ROOT / path).is_symlink() and (ROOT / path).exists():
+            yield path
+
+
+def too_wide(text: str) -> list[tuple[int, str]]:
+    """Number and text of the lines that are. Rows of tables and code may be wider: Markdown cannot break them."""
+    prose = re.sub(r"(?ms)^```.*?^```", lambda code: "\n" * code[0].count("\n"), text)
+    lines = enumerate(prose.split("\n"), 1)
+    return [(number, line) for number, line in lines if len(line) > COLUMNS and not line.startswith("|")]
+
+
+def faults(path: str, text: str) -> list[str]:
+    """The faults of one file's sentences, each as `PATH:LINE: fault: sentence`."""
+    found = texts.of_markdown(text) if path.endswith(".md") else texts.of_python(text)
+    return [f"{path}:{one.line}: {fault}: {one.text}" for one in found for fault in rules.faults(one)]
+
+
+def grown(found: Mapping[str, Sequence[str]], allowed: Mapping[str, int]) -> list[str]:
+    """The faults of files that have more of them than they may have."""
+    return [
+        line
+        for path, some in found.items()
+        if len(some) > allowed.get(path, 0)
+        for line in [f"{path}: {len(some)} faults, {allowed.get(path, 0)} allowed", *some]
+    ]
+
+
+def _read(paths: Iterable[str]) -> dict[str, str]:
+    return {path: (ROOT / path).read_text(encoding="utf-8") for path in paths}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the faults; the exit code is 1 when there are some that are not allowed."""
+    wanted = [argument for argument in arguments if not argument.startswith("-")]
+    if wanted:
+        print("\n".join(line for path, text in _read(wanted).items() for line in faults(path, text)))
+        return 0
+    contents = _read(files())
+    wide = [
+        f"{path}:{number}: {len(line)} columns, more than {COLUMNS}: {line}"
+        for path, text in contents.items()
+        if path == "README.md" or path.startswith("docs/")
+        for number, line in too_wide(text)
+    ]
+    found = {path: faults(path, text) for path, text in contents.items()}
+    counts = {path: len(some) for path, some in found.items() if some}
+    allowed: dict[str, int] = json.loads(ALLOWED.read_text(encoding="utf-8"))
+    if "--update" in arguments:
+        more = sorted(path for path, count in counts.items() if path in allowed and count > allowed[path])
+        if more:
+            print("these files have more faults than before:\n" + "\n".join(more))
+            return 1
+        ALLOWED.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        return 0
+    problems = [*wide, *grown(found, allowed)]
+    print("\n".join(problems), end="\n" if problems else "")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
