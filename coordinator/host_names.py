@@ -1,12 +1,25 @@
-"""Addresses of hosts. Asks the system, which may take seconds: for a thread."""
+"""Addresses of hosts, and why a server cannot listen at one. The system is asked, which may take seconds."""
 
 from __future__ import annotations
 
 import socket
 
 
+class CannotListen(OSError):
+    """A server cannot listen at an address. `host`, `port`: of the address, as it was given; `purpose`: the name of a
+    listener of Kafka's protocol, "metrics" or "control". Its cause is the system's own error.
+    """
+
+    def __init__(self, error: OSError, host: str, port: int, purpose: str) -> None:
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        super().__init__(error.errno, f"cannot listen on {where}: {error.strerror or error}")
+        self.host = host
+        self.port = port
+        self.purpose = purpose
+
+
 def resolve(host: str) -> str | None:
-    """The address of a host; None: there is none."""
+    """The address of a host; None: there is none. It may wait for seconds: for a thread."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError):

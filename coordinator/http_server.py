@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import h11
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.host_names import CannotListen
 
 READ_BYTES: Final = 64 * 1024
 """Read at once. The line of a request and its headers may have 16 KB, as h11 has it."""
@@ -59,9 +60,10 @@ class HttpServer:
         limits: Limits,
         answer: Callable[[Request], Awaitable[Response]],
         busy: Response,
+        purpose: str = "http",
     ) -> None:
         """`port` 0: a free one. `answer` is cancelled when the client hangs up, or the server stops; it raises nothing
-        else. `busy`: what clients beyond the limit are told.
+        else. `busy`: what clients beyond the limit are told. `purpose`: what it serves, for errors.
         """
         self.host = host
         self.port = port
@@ -69,6 +71,7 @@ class HttpServer:
         self._limits = limits
         self._answer = answer
         self._busy = busy
+        self._purpose = purpose
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[Any]] = set()
 
@@ -78,8 +81,11 @@ class HttpServer:
         return len(self._clients)
 
     async def start(self) -> None:
-        """Listen. Raises OSError."""
-        self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=READ_BYTES)
+        """Listen. Raises CannotListen."""
+        try:
+            self._server = await asyncio.start_server(self._serve, self.host, self.port, limit=READ_BYTES)
+        except OSError as error:
+            raise CannotListen(error, self.host, self.port, self._purpose) from error
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:

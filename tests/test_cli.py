@@ -21,8 +21,10 @@ from confluent_kafka import Producer
 from muster.coordinator.cli import main
 from muster.coordinator.cli.failure import sentence
 from muster.coordinator.config import ConfigError, load
+from muster.coordinator.host_names import CannotListen
 from muster.version import VERSION
 from tests.support.certificates import Authority
+from tests.support.servers import free_port_pair
 
 COMMAND = [sys.executable, "-m", "muster.coordinator.cli"]
 START_S = 30
@@ -210,6 +212,32 @@ def test_a_port_in_use() -> None:
     assert told.startswith(f"muster serve: cannot listen on {where}: the port is in use")
 
 
+@pytest.mark.parametrize("option", ["--metrics", "--control"])
+def test_the_port_of_another_option_is_in_use(option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        told = failed(run("serve", "--in-memory", "--listen", "127.0.0.1:0", option, where))
+    why = "the port is in use; stop the program that has it, or give another with"
+    assert told == f"muster serve: cannot listen on {where} ({option}): {why} {option}"
+
+
+def test_the_port_of_a_further_listener_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        listeners = f"listeners=A://127.0.0.1:0,B://{where}"
+        protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT"
+        told = failed(run("serve", "--in-memory", "--override", listeners, "--override", protocols))
+    assert told.startswith(f"muster serve: cannot listen on {where} (listener B): the port is in use; ")
+    assert told.endswith("give another with the property listeners")
+
+
+def test_the_port_of_a_further_broker_is_in_use() -> None:
+    port = free_port_pair()
+    with socket.create_server(("127.0.0.1", port + 1)):
+        told = failed(run("serve", "--in-memory", "--nodes", "2", "--listen", f"127.0.0.1:{port}"))
+    assert told.startswith(f"muster serve: cannot listen on 127.0.0.1:{port + 1} (broker 2 of --nodes 2): the port is in")
+
+
 def test_an_address_of_another_machine() -> None:
     told = failed(run("serve", "--in-memory", "--listen", "192.0.2.1:0"))
     assert told.startswith("muster serve: cannot listen on 192.0.2.1:0: it is not an address of this machine")
@@ -236,13 +264,24 @@ def test_a_data_directory_that_cannot_be_written(tmp_path: Path) -> None:
     assert "Permission denied" in told
 
 
+def at(error: OSError, purpose: str = "PLAINTEXT", port: int = 80) -> CannotListen:
+    try:
+        raise CannotListen(error, "::1", port, purpose) from error
+    except CannotListen as raised:
+        return raised
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
         (PermissionError(errno.EACCES, "Permission denied", "/data"), "/data cannot be used: Permission denied; give a writable"),
         (OSError(errno.ENOSPC, "No space left on device", "/data/x"), "/data/x cannot be used: No space left on device"),
-        (PermissionError(errno.EACCES, "Permission denied"), "cannot listen on [::1]:80: this user is not allowed to; give a port above 1023"),
-        (socket.gaierror(-2, "Name or service not known"), "cannot listen on [::1]:80: the host is not known"),
+        (at(PermissionError(errno.EACCES, "Permission denied")), "cannot listen on [::1]:80: this user is not allowed to; give a port above 1023 with --listen"),
+        (at(socket.gaierror(-2, "Name or service not known")), "cannot listen on [::1]:80: the host is not known; give an address of this machine with --listen"),
+        (at(OSError(errno.EADDRINUSE, "Address already in use"), "metrics", 9095), "cannot listen on [::1]:9095 (--metrics): the port is in use; stop the program that has it, or give another with --metrics"),
+        (at(OSError(errno.EADDRINUSE, "Address already in use"), "metrics"), "cannot listen on [::1]:80 (--metrics): listener PLAINTEXT of this server has that port; give another with --metrics"),
+        (at(OSError(errno.EADDRNOTAVAIL, "Cannot assign"), "control", 9095), "cannot listen on [::1]:9095 (--control): it is not an address of this machine; give one that is with --control"),
+        (at(OSError(errno.ENOBUFS, "No buffer space available")), "cannot listen on [::1]:80: No buffer space available; give another address with --listen"),
         (OSError(errno.EMFILE, "Too many open files"), "cannot start: Too many open files"),
     ],
 )  # fmt: skip

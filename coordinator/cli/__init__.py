@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
+from muster.pipeline.safe_path import leave_current_folder
 from muster.version import VERSION
 
 EXAMPLES = """\
@@ -189,6 +190,9 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; `arguments` are those after the program's name, None for the process's own."""
+    if arguments is None:
+        # before anything else is imported: a file json.py of the user is not what is meant
+        leave_current_folder()
     given = sys.argv[1:] if arguments is None else arguments
     parser = build_parser(given[0] if given else None)
     options = parser.parse_args(given)

@@ -18,6 +18,7 @@ from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Sink
 from muster.coordinator.clock import Timer
 from muster.coordinator.cluster.image import Endpoint
+from muster.coordinator.host_names import CannotListen
 from muster.coordinator.net.addresses import client_host, host_and_port, with_port
 from muster.coordinator.net.authentication_gate import AuthenticationGate, RequestsWithSink
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
@@ -116,8 +117,12 @@ class Listener:
         self.port = address.port
 
     async def start(self) -> None:
-        """Bind and accept; `port` is the real one afterwards. Raises OSError naming the address."""
-        bound = self._socket = _bind(self.address.host, self.address.port)
+        """Bind and accept; `port` is the real one afterwards. Raises CannotListen."""
+        host = self.address.host.removeprefix("[").removesuffix("]")
+        try:
+            bound = self._socket = _bind(host, self.address.port)
+        except OSError as error:
+            raise CannotListen(error, host, self.address.port, self.address.name) from error
         self.port = bound.getsockname()[1]
         wanted = self._settings.socket_listen_backlog_size
         bound.listen(_BACKLOG if wanted == _DEFAULT_BACKLOG else wanted)
@@ -294,22 +299,17 @@ class Listener:
 
 def _bind(host: str, port: int) -> socket.socket:
     """A bound socket; one that takes both families when all addresses are meant."""
-    host = host.removeprefix("[").removesuffix("]")
-    try:
-        if host in WILDCARDS and host != "0.0.0.0" and socket.has_dualstack_ipv6():
-            try:
-                return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-            except OSError as error:
-                if error.errno not in _NO_IPV6:
-                    raise
-                host = ""
-        if host in WILDCARDS:
-            return socket.create_server(("", port))
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family)
-    except OSError as error:
-        where = with_port(host, port)
-        raise OSError(error.errno, f"cannot listen on {where}: {error.strerror or error}") from error
+    if host in WILDCARDS and host != "0.0.0.0" and socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in _NO_IPV6:
+                raise
+            host = ""
+    if host in WILDCARDS:
+        return socket.create_server(("", port))
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    return socket.create_server(address[:2], family=family)
 
 
 _NO_IPV6 = frozenset({97, 99})  # EAFNOSUPPORT, EADDRNOTAVAIL: the kernel has the module but no address

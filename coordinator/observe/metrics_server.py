@@ -28,11 +28,11 @@ class MetricsServer:
         """`port` 0: a free one; `collect`: the figures of now."""
         busy = _plain(503, f"{MOST_CLIENTS} connections are open already\n")
         limits = Limits(MOST_BYTES, MOST_CLIENTS, PATIENCE_MS)
-        self.http = HttpServer(clock, host, port, limits, self._answer, busy)
+        self.http = HttpServer(clock, host, port, limits, self._answer, busy, "metrics")
         self._collect = collect
 
     async def start(self) -> None:
-        """Listen. Raises OSError."""
+        """Listen. Raises CannotListen."""
         await self.http.start()
         log.info("metrics are told", address=f"http://{self.http.host}:{self.http.port}/metrics")
 

@@ -16,6 +16,7 @@ from muster.pipeline.follow_options import Follow
 from muster.pipeline.formats import DELTA
 from muster.pipeline.output import check_place
 from muster.pipeline.progress import quiet
+from muster.pipeline.safe_path import of_workers
 from muster.pipeline.session import UNSEEN_PLANS, open_session, told_in_full
 from muster.pipeline.sources.cluster import bounds, knock
 from muster.pipeline.sources.segment_files import NoSource
@@ -33,7 +34,8 @@ def follow(asked: Arguments, how: Follow) -> int:
     line = StatusLine()
     with ends_on_signals(stopped):
         line("starting Spark …")
-        settings = {"spark.ui.showConsoleProgress": "false", **told_in_full(asked.verbose), **UNSEEN_PLANS}
+        settings = {"spark.ui.showConsoleProgress": "false", **of_workers(), **told_in_full(asked.verbose)}
+        settings |= UNSEEN_PLANS
         with quiet(asked.verbose):
             spark = open_session(asked.master, settings | (EXTENSION if how.table_format == DELTA else {}))
         try:

@@ -6,6 +6,7 @@ import gc
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 from muster.pipeline import worker_daemon
 from tests.pipeline.conftest import TIMEOUT_S
@@ -16,9 +17,10 @@ import json
 
 import pyarrow as pa
 
+from muster.pipeline.safe_path import of_workers
 from muster.pipeline.session import LITTLE, ONE_CORE, open_session
 
-spark = open_session(ONE_CORE, LITTLE, knows_format=False)
+spark = open_session(ONE_CORE, LITTLE | of_workers(), knows_format=False)
 
 
 def looked_through(batches):
@@ -32,10 +34,14 @@ spark.stop()
 """
 
 
-def test_after_the_first_task_python_does_not_look_through_what_a_worker_has_loaded() -> None:
+def test_after_the_first_task_python_does_not_look_through_what_a_worker_has_loaded(tmp_path: Path) -> None:
+    """It runs in a folder whose files have the names of modules that workers need: none of them is taken."""
+    for name in ("grp", "random", "json", "numpy", "pickle", "pyspark"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a script of the user')\n")
     done = subprocess.run(
-        [sys.executable, "-c", TWO_TASKS], capture_output=True, text=True, timeout=TIMEOUT_S, check=True
-    )
+        [sys.executable, "-P", "-c", TWO_TASKS],
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=True, cwd=tmp_path,
+    )  # fmt: skip
     first, second = json.loads(done.stdout.splitlines()[-1])
     # Spark and Arrow are loaded by the first task
     assert second["frozen"] > first["frozen"] + 1_000

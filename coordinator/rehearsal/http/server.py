@@ -52,10 +52,11 @@ class ControlServer:
         busy = Failure("busy", f"{MOST_CONNECTIONS} connections are open already")
         # the control's own time, which no test moves
         clock = THIS_MACHINE.clock()
-        self.http = HttpServer(clock, host, port, limits, self._answer, _json(busy.status, busy.to_json()))
+        answer_busy = _json(busy.status, busy.to_json())
+        self.http = HttpServer(clock, host, port, limits, self._answer, answer_busy, "control")
 
     async def start(self) -> None:
-        """Listen. Raises OSError."""
+        """Listen. Raises CannotListen."""
         await self.http.start()
         log.info("the control listens", address=f"{self.http.host}:{self.http.port}")
 
