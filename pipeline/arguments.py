@@ -68,7 +68,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="a data directory, copied segments, or a table of raw Kafka rows in Parquet or Delta; a path or a URL",
     )
-    parser.add_argument("--bootstrap-server", metavar="HOST:PORT", help="a live cluster instead")
+    parser.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT[,…]", help="a live cluster instead: some of its servers"
+    )
     parser.add_argument(
         "-X",
         action="append",

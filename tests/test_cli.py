@@ -235,7 +235,9 @@ def test_the_port_of_a_further_broker_is_in_use() -> None:
     port = free_port_pair()
     with socket.create_server(("127.0.0.1", port + 1)):
         told = failed(run("serve", "--in-memory", "--nodes", "2", "--listen", f"127.0.0.1:{port}"))
-    assert told.startswith(f"muster serve: cannot listen on 127.0.0.1:{port + 1} (broker 2 of --nodes 2): the port is in")
+    assert told.startswith(
+        f"muster serve: cannot listen on 127.0.0.1:{port + 1} (broker 2 of --nodes 2): the port is in"
+    )
 
 
 def test_an_address_of_another_machine() -> None:

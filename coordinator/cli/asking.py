@@ -16,9 +16,9 @@ def options_of_cluster() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
     shared.add_argument(
         "--bootstrap-server",
-        metavar="HOST:PORT",
+        metavar="HOST:PORT[,…]",
         default="localhost:9092",
-        help="a server of the cluster (default: %(default)s)",
+        help="servers of the cluster, the first that answers is asked (default: %(default)s)",
     )
     shared.add_argument(
         "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
@@ -39,10 +39,10 @@ def ask(
     from muster.coordinator.cli.cluster import AskingFailed, Cluster, read_command_config
     from muster.coordinator.cli.output import printing, say
     from muster.coordinator.config import ConfigError
-    from muster.coordinator.config.listeners import parse_address
+    from muster.coordinator.config.listeners import parse_addresses
 
     try:
-        address = parse_address(options.bootstrap_server, "--bootstrap-server", advertised=True)
+        addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
         security = read_command_config(options.command_config)
         if getattr(options, "last", None) is not None and options.last < 1:
             raise ConfigError(f"--last {options.last}: a number of events, 1 or more, was expected")
@@ -51,7 +51,7 @@ def ask(
         say(f"{command}: {error}", sys.stderr)
         return 2
     try:
-        with Cluster(address, security) as cluster:
+        with Cluster(addresses, security) as cluster:
             return printing(command, lambda: answer(cluster))
     except AskingFailed as failure:
         say(f"{command}: {failure}", sys.stderr)

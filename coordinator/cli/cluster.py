@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from muster.coordinator.cli.spoken import NEEDED
 from muster.coordinator.config.listeners import Address, show
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode, error_message, error_name
@@ -33,28 +34,7 @@ MAX_ANSWER_BYTES: Final = 100_000_000
 CLIENT_ID: Final = "muster"
 _RENEWED_AT: Final = 0.8
 """Of the lifetime of a session: then we say again who we are, before the server asks for it."""
-NEEDED: Final = {
-    ApiKey.METADATA: (4, 13),
-    ApiKey.FIND_COORDINATOR: (4, 6),
-    ApiKey.LIST_GROUPS: (0, 5),
-    ApiKey.DESCRIBE_GROUPS: (0, 6),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (0, 1),
-    ApiKey.OFFSET_FETCH: (8, 9),
-    ApiKey.LIST_OFFSETS: (1, 7),
-    ApiKey.FETCH: (4, 12),
-    ApiKey.LIST_TRANSACTIONS: (0, 2),
-    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
-    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
-    ApiKey.DESCRIBE_CONFIGS: (1, 4),
-    # those of `muster.testing`
-    ApiKey.PRODUCE: (3, 12),
-    ApiKey.OFFSET_COMMIT: (2, 9),
-    ApiKey.LEAVE_GROUP: (3, 5),
-    ApiKey.CREATE_TOPICS: (4, 7),
-    ApiKey.DELETE_TOPICS: (1, 5),
-    ApiKey.CREATE_PARTITIONS: (0, 3),
-}
-"""The versions that are spoken here: those whose shape is the newest one, with names of topics."""
+_IS_IT_THERE: Final = "; is a server listening there? (--bootstrap-server HOST:PORT)"
 
 GROUP: Final = 0
 TRANSACTIONAL_ID: Final = 1
@@ -72,16 +52,16 @@ class Connection:
     def __init__(self, address: Address, security: ClientSecurity | None = None) -> None:
         """Connects, with TLS and as a user where `security` says so. Raises AskingFailed."""
         self.address = show(*address)
+        self._place = address
         self._security = security
         self._correlation_id = 0
         self._renew_at_ms: float | None = None
+        self._was_answered = False
+        """Also something that only clients which are let in are answered."""
         try:
             self._socket = socket.create_connection(address, FIRST_TIMEOUT_S)
         except OSError as error:
-            raise AskingFailed(
-                f"{self.address} cannot be reached: {error.strerror or error}; is a server listening there? "
-                "(--bootstrap-server HOST:PORT)"
-            ) from error
+            raise AskingFailed(f"{self.address} cannot be reached: {error.strerror or error}{_IS_IT_THERE}") from error
         try:
             if security is not None and security.context is not None:
                 self._establish_tls(security.context, address.host)
@@ -102,9 +82,13 @@ class Connection:
                     f"{self.address} is not trusted: {why.rstrip('.')}; the certificate must come from one of "
                     "ssl.truststore, and name the host (ssl.endpoint.identification.algorithm)"
                 ) from error
+            # imported here: it is needed only now
+            from muster.coordinator.cli import hints
+
+            self._socket.close()
+            hint = hints.of_tls(self._place) or "is it a listener of SSL or SASL_SSL?"
             raise AskingFailed(
-                f"{self.address} cannot be spoken to with TLS: {getattr(error, 'reason', None) or error}; "
-                "is it a listener of SSL or SASL_SSL?"
+                f"{self.address} cannot be spoken to with TLS: {getattr(error, 'reason', None) or error}; {hint}"
             ) from error
 
     def _log_in(self) -> None:
@@ -184,27 +168,39 @@ class Connection:
         self._correlation_id += 1
         try:
             self._socket.sendall(request_frame(kind, version, self._correlation_id, request, CLIENT_ID))
-            (size,) = struct.unpack(">i", self._read(4))
+            start = self._read(4)
+            (size,) = struct.unpack(">i", start)
             if not 0 <= size <= MAX_ANSWER_BYTES:
-                raise AskingFailed(f"{self.address} answers {kind.name} with something that Kafka never sends")
+                raise AskingFailed(
+                    f"{self.address} answers {kind.name} with something that Kafka never sends{_looks_like(start)}"
+                )
             data = self._read(size)
-            correlation_id, start = decode_response_header(kind, version, data, 0, len(data))
+            correlation_id, body = decode_response_header(kind, version, data, 0, len(data))
             if correlation_id != self._correlation_id:
                 raise AskingFailed(f"{self.address} answers a request that was not sent")
-            return kind.decode_response(version, data, start, len(data))
+            answer = kind.decode_response(version, data, body, len(data))
+            self._was_answered = self._was_answered or key != ApiKey.API_VERSIONS
+            return answer
         except (OSError, EOFError) as error:
-            raise AskingFailed(
-                f"{self.address} does not answer {kind.name}: {error}; is it a Kafka listener of {self._protocol}? "
-                "(--command-config FILE)"
-            ) from error
+            why = getattr(error, "strerror", None) or error
+            raise AskingFailed(f"{self.address} does not answer {kind.name}: {why}; {self._hint()}") from error
         except ProtocolError as error:
             raise AskingFailed(
                 f"{self.address} answers {kind.name} with something that cannot be read: {error}"
             ) from error
 
-    @property
-    def _protocol(self) -> str:
-        return "PLAINTEXT" if self._security is None else self._security.protocol
+    def _hint(self) -> str:
+        """What to do when the server hangs up, or is silent."""
+        security = self._security
+        protocol = "PLAINTEXT" if security is None else security.protocol
+        hint = None
+        if not self._was_answered:
+            # imported here: it is needed only now
+            from muster.coordinator.cli import hints
+
+            self._socket.close()
+            hint = hints.of_silence(self._place, protocol, None if security is None else security.context)
+        return hint or f"is it a Kafka listener of {protocol}? (--command-config FILE)"
 
     def _read(self, count: int) -> bytes:
         parts: list[bytes] = []
@@ -218,17 +214,30 @@ class Connection:
 
 
 class Cluster:
-    """All nodes behind one bootstrap address."""
+    """All nodes behind some bootstrap addresses."""
 
-    def __init__(self, bootstrap: Address, security: ClientSecurity | None = None) -> None:
-        """Connects to the bootstrap address and learns the nodes. Raises AskingFailed."""
-        self._address = bootstrap
+    def __init__(self, bootstrap: Address | Sequence[Address], security: ClientSecurity | None = None) -> None:
+        """Connects to the first bootstrap address that answers, and learns the nodes. Raises AskingFailed."""
+        self._addresses = [bootstrap] if isinstance(bootstrap, Address) else [*bootstrap]
         self._security = security
         self._connections: dict[int, Connection] = {}
         self._connect()
 
     def _connect(self) -> None:
-        self.bootstrap = Connection(self._address, self._security)
+        failures = []
+        for address in self._addresses:
+            try:
+                self._connect_to(address)
+                return
+            except AskingFailed as failure:
+                failures.append(failure)
+        if len(failures) == 1:
+            raise failures[0]
+        told = "; ".join(str(one).removesuffix(_IS_IT_THERE) for one in failures)
+        raise AskingFailed(f"none of {len(failures)} servers answers: {told} (--bootstrap-server)")
+
+    def _connect_to(self, address: Address) -> None:
+        self.bootstrap = Connection(address, self._security)
         self.nodes: dict[int, Address] = {}
         try:
             self._learn(self.bootstrap.ask(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
@@ -237,7 +246,7 @@ class Cluster:
             raise
 
     def reconnect(self) -> None:
-        """Hang up, and connect to the bootstrap address anew. Raises AskingFailed."""
+        """Hang up, and connect anew to the first bootstrap address that answers. Raises AskingFailed."""
         self.close()
         self._connections.clear()
         self._connect()
@@ -296,6 +305,15 @@ def read_command_config(file: Path | None) -> ClientSecurity | None:
     from muster.coordinator.cli import client_security
 
     return client_security.read(file)
+
+
+def _looks_like(start: bytes) -> str:
+    """What a server may be whose answer begins so."""
+    if start[:2] == b"\x15\x03":  # an alert
+        return ": it speaks TLS; give security.protocol=SSL or SASL_SSL in the file of --command-config"
+    if start == b"HTTP":
+        return ": it is a server of HTTP"
+    return ""
 
 
 def sentence(error_code: int, message: str | None = None) -> str:

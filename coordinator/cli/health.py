@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import socket
 import struct
@@ -34,10 +35,27 @@ def health(options: argparse.Namespace) -> int:
     try:
         ask(address, context)
     except (OSError, EOFError) as error:
-        print(f"muster health: {show(*address)} does not answer: {error}", file=sys.stderr)
+        why = getattr(error, "strerror", None) or str(error)
+        print(
+            f"muster health: {show(*address)} does not answer: {why}{_hint(address, error, context)}", file=sys.stderr
+        )
         return 1
     print(f"muster health: {show(*address)} answers")
     return 0
+
+
+def _hint(address: Address, error: Exception, context: SSLContext | None) -> str:
+    """What to do, as far as it is known."""
+    if isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return "; is a server listening there?"
+    # imported here: a server that answers is asked nothing more
+    from muster.coordinator.cli import hints
+
+    if context is None and hints.speaks_tls(address):
+        return "; it speaks TLS: give --tls, or --command-config FILE"
+    if context is not None and hints.speaks_plainly(address):
+        return "; it speaks no TLS: leave --tls out, or give the port of a listener with TLS"
+    return ""
 
 
 def _address(options: argparse.Namespace) -> tuple[Address, bool]:

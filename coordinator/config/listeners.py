@@ -77,6 +77,14 @@ def parse_address(text: str, option: str, *, advertised: bool = False) -> Addres
     return Address(host, port)
 
 
+def parse_addresses(text: str, option: str) -> list[Address]:
+    """Addresses that a client connects to: HOST:PORT,HOST:PORT, with IPv6 hosts in brackets. Raises ConfigError."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words:
+        raise ConfigError(f"{option} '{text}' is not HOST:PORT, or several with commas; as in localhost:9092")
+    return list(dict.fromkeys(parse_address(word, option, advertised=True) for word in words))
+
+
 def parse_endpoints(name: str, entries: Sequence[str]) -> dict[str, Address]:
     """Listener name -> address of a property such as `listeners`. Raises ConfigError naming property and entry."""
     found: dict[str, Address] = {}

@@ -229,9 +229,27 @@ def test_our_own_commands(
             "wrong",
             "refuses alice: Authentication failed: Invalid username or password",
         ),
-        ("SASL_SSL", "SASL_PLAINTEXT", "PLAIN", PASSWORD, "is it a Kafka listener of SASL_PLAINTEXT?"),
-        ("SASL_PLAINTEXT", "SASL_SSL", "PLAIN", PASSWORD, "is it a listener of SSL or SASL_SSL?"),
-        ("SASL_SSL", "SSL", "PLAIN", PASSWORD, "is it a Kafka listener of SSL?"),
+        (
+            "SASL_SSL",
+            "SASL_PLAINTEXT",
+            "PLAIN",
+            PASSWORD,
+            "; it speaks TLS: give security.protocol=SSL or SASL_SSL in the",
+        ),
+        (
+            "SASL_PLAINTEXT",
+            "SASL_SSL",
+            "PLAIN",
+            PASSWORD,
+            "; it speaks no TLS: give security.protocol=PLAINTEXT or SASL_PLA",
+        ),
+        (
+            "SASL_SSL",
+            "SSL",
+            "PLAIN",
+            PASSWORD,
+            "by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512): give security.protocol=SASL_SSL and",
+        ),
     ],
 )
 def test_our_own_commands_say_what_is_wrong(
@@ -254,3 +272,35 @@ def test_our_own_commands_trust_nobody_else(sasl: Sasl, tmp_path: Path, capsys: 
     assert cli.main(["groups", "list", "--bootstrap-server", where, "--command-config", config]) == 1
     assert f"{where} is not trusted: " in capsys.readouterr().err
     assert cli.main(["health", where, "--command-config", config]) == 1
+
+
+TLS_ONLY = "it speaks TLS: give security.protocol=SSL or SASL_SSL in the file of --command-config"
+NO_TLS = "it speaks no TLS: give security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file of --command-config"
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "sentence"),
+    [
+        ("SASL_SSL", "PLAINTEXT", TLS_ONLY),
+        ("SASL_PLAINTEXT", "SSL", NO_TLS),
+        ("SASL_PLAINTEXT", "PLAINTEXT", f"clients that say who they are (by {', '.join(MECHANISMS)}): give security"),
+    ],
+)
+def test_a_command_says_which_protocol_a_listener_speaks(
+    sasl: Sasl, listener: str, protocol: str, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"security.protocol={protocol}\nssl.truststore.type=PEM\nssl.truststore.location={sasl.ca}\n")
+    where = sasl.address(listener)
+    assert cli.main(["groups", "list", "--bootstrap-server", where, "--command-config", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"muster groups list: {where} ")
+    assert sentence in said
+
+
+def test_health_says_whether_a_listener_speaks_tls(sasl: Sasl, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["health", sasl.address("SASL_SSL")]) == 1
+    assert capsys.readouterr().err.endswith("; it speaks TLS: give --tls, or --command-config FILE\n")
+    assert cli.main(["health", sasl.address("SASL_PLAINTEXT"), "--tls"]) == 1
+    assert "; it speaks no TLS: leave --tls out, or give the port of a listener with" in capsys.readouterr().err
+    assert cli.main(["health", sasl.address("SASL_SSL"), "--tls"]) == 0

@@ -22,7 +22,12 @@ def test_a_command_imports_nothing_of_the_current_folder(tmp_path: Path, path: s
     given = {} if path is None else {"PYTHONPATH": path.replace("HERE", str(tmp_path))}
     # without -P, as `python -m muster.coordinator.cli`
     done = subprocess.run(
-        [sys.executable, "-c", SAYS_WHERE], capture_output=True, text=True, cwd=tmp_path, env={**kept, **given}, check=False
+        [sys.executable, "-c", SAYS_WHERE],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**kept, **given},
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -12,6 +12,7 @@ import pytest
 
 from muster.coordinator.cli import cluster, main
 from muster.coordinator.cli.table import print_table, ranges
+from muster.coordinator.config.listeners import Address, parse_addresses
 
 Capture = pytest.CaptureFixture[str]
 
@@ -47,6 +48,10 @@ def versions(error: int, *rows: tuple[int, int, int]) -> bytes:
             "does not answer ApiVersions: the connection was closed; is it a Kafka listener of PLAINTEXT?",
         ),
         (b"HTTP/1.1 400 Bad Request", "answers ApiVersions with something that Kafka never sends"),
+        (
+            b"\x15\x03\x03\x00\x02\x02\x0a",
+            "answers ApiVersions with something that Kafka never sends: it speaks TLS; give",
+        ),
         (struct.pack(">ii", -1, 1), "answers ApiVersions with something that Kafka never sends"),
         (struct.pack(">ii", 4, 9), "answers a request that was not sent"),
         (struct.pack(">ii", 4, 1), "answers ApiVersions with something that cannot be read: "),
@@ -67,6 +72,37 @@ def test_nobody_listens(capsys: Capture) -> None:
     told = capsys.readouterr().err
     assert told.startswith(f"muster groups list: 127.0.0.1:{port} cannot be reached: ")
     assert told.endswith("is a server listening there? (--bootstrap-server HOST:PORT)\n")
+
+
+def test_the_next_server_is_asked_when_one_does_not_answer(capsys: Capture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gone = f"127.0.0.1:{listener.getsockname()[1]}"
+    with answering(b"HTTP/1.1 400 Bad Request") as web, answering(versions(58)) as last:
+        assert main(["groups", "list", "--bootstrap-server", f"{gone}, {web},{last},"]) == 1
+    assert capsys.readouterr().err == (
+        f"muster groups list: none of 3 servers answers: {gone} cannot be reached: Connection refused; "
+        f"{web} answers ApiVersions with something that Kafka never sends: it is a server of HTTP; "
+        f"{last} refuses ApiVersions: SASL_AUTHENTICATION_FAILED (--bootstrap-server)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("", "--bootstrap-server '' is not HOST:PORT, or several with commas; as in localhost:9092"),
+        (" , ", "--bootstrap-server ' , ' is not HOST:PORT, or several with commas; as in localhost:9092"),
+        ("a:1,b", "--bootstrap-server 'b' is not HOST:PORT; as in localhost:9092"),
+        ("a:1,::1:2", "--bootstrap-server '::1:2' is not HOST:PORT; an IPv6 host goes in brackets, as in [::1]:9092"),
+        ("a:1,b:0", "--bootstrap-server 'b:0': the port 0 is not between 1 and 65535"),
+    ],
+)
+def test_a_list_with_something_that_is_no_address(given: str, sentence: str, capsys: Capture) -> None:
+    assert main(["transactions", "list", "--bootstrap-server", given]) == 2
+    assert capsys.readouterr().err == f"muster transactions list: {sentence}\n"
+
+
+def test_addresses_of_a_list() -> None:
+    assert parse_addresses("a:1, [::1]:2 ,,a:1", "--x") == [Address("a", 1), Address("::1", 2)]
 
 
 def test_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

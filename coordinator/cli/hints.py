@@ -1,0 +1,107 @@
+"""What listens at an address that does not answer as it was expected to: asked anew, to say which security.protocol it
+wants. Only imported when a command has failed.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from contextlib import suppress
+from typing import Final
+
+from muster.coordinator.config.listeners import Address
+
+TIMEOUT_S: Final = 3.0
+"""How long a listener may take to show what it speaks."""
+ALERT: Final = b"\x15\x03"
+"""The first bytes of a server with TLS that did not understand; no answer of Kafka's begins so."""
+_API_VERSIONS: Final = struct.pack(">hhih", 18, 0, 1, -1)
+_SASL_HANDSHAKE: Final = struct.pack(">hhihh", 17, 1, 2, -1, 0)
+_WITH_TLS: Final = "security.protocol=SSL or SASL_SSL in the file of --command-config"
+_WITHOUT_TLS: Final = "security.protocol=PLAINTEXT or SASL_PLAINTEXT in the file of --command-config"
+
+
+def of_silence(address: Address, protocol: str, context: ssl.SSLContext | None) -> str | None:
+    """What to do when a listener hangs up, or is silent, to a client of this security.protocol; `context`: its TLS.
+    None: it is not known.
+    """
+    if context is None and speaks_tls(address):
+        return f"it speaks TLS: give {_WITH_TLS}"
+    mechanisms = None if protocol.startswith("SASL") else sasl_mechanisms(address, context)
+    if mechanisms is not None:
+        wanted = "SASL_PLAINTEXT" if context is None else "SASL_SSL"
+        return (
+            f"it serves only clients that say who they are (by {', '.join(mechanisms)}): give security.protocol="
+            f"{wanted} and sasl.mechanism in the file of --command-config"
+        )
+    return None
+
+
+def of_tls(address: Address) -> str | None:
+    """What to do when TLS cannot be established with a listener; None: it is not known."""
+    if speaks_plainly(address):
+        return f"it speaks no TLS: give {_WITHOUT_TLS}, or the port of a listener with TLS"
+    return None
+
+
+def speaks_tls(address: Address) -> bool:
+    """Whether a server answers there that begins a connection with TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing, server_hostname=address.host or None).do_handshake()
+    answer = _answer(address, outgoing.read(), 3)
+    # a handshake, or an alert: also of a server that wants a certificate or another version
+    return answer[:2] in (b"\x16\x03", ALERT)
+
+
+def speaks_plainly(address: Address) -> bool:
+    """Whether a broker answers ApiVersions there without TLS."""
+    answer = _answer(address, _framed(_API_VERSIONS), 8)
+    return len(answer) == 8 and struct.unpack(">ii", answer)[1] == 1
+
+
+def sasl_mechanisms(address: Address, context: ssl.SSLContext | None = None) -> list[str] | None:
+    """The mechanisms that a broker offers there, with TLS if there is a `context`. None: it asks nobody who he is, or
+    does not answer.
+    """
+    answer = _answer(address, _framed(_SASL_HANDSHAKE), 4096, context)
+    try:
+        _, correlation_id, error_code, count = struct.unpack_from(">iihi", answer)
+        position, found = 14, []
+        for _ in range(count):
+            (length,) = struct.unpack_from(">h", answer, position)
+            found.append(answer[position + 2 : position + 2 + length].decode())
+            position += 2 + length
+    except (struct.error, ValueError):
+        return None
+    return found if correlation_id == 2 and error_code == 33 and found else None
+
+
+def _framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def _answer(address: Address, request: bytes, most: int, context: ssl.SSLContext | None = None) -> bytes:
+    """The first bytes of an answer, as many as there are up to `most`; none when nobody answers."""
+    try:
+        with socket.create_connection(address, TIMEOUT_S) as connection:
+            if context is not None:
+                with context.wrap_socket(connection, server_hostname=address.host) as encrypted:
+                    return _exchanged(encrypted, request, most)
+            return _exchanged(connection, request, most)
+    except OSError:
+        return b""
+
+
+def _exchanged(connection: socket.socket, request: bytes, most: int) -> bytes:
+    connection.sendall(request)
+    data = b""
+    while len(data) < most and (len(data) < 4 or len(data) < 4 + struct.unpack(">i", data[:4])[0]):
+        part = connection.recv(most - len(data))
+        if not part:
+            break
+        data += part
+    return data
