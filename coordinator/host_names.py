@@ -6,7 +6,7 @@ import socket
 
 
 class CannotListen(OSError):
-    """A server cannot listen at an address. `host`, `port`: of the address, as it was given; `purpose`: the name of a
+    """A server cannot listen at an address. `host`, `port`: the address, as it was given. `purpose`: the name of a
     listener of Kafka's protocol, "metrics" or "control". Its cause is the system's own error.
     """
 
