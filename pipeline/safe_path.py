@@ -1,5 +1,5 @@
-"""Where an analysis finds modules: nothing is taken from the current folder. A file `random.py` there would be imported in
-place of Python's own module, in this process and in Spark's workers.
+"""Where an analysis finds modules: nothing is taken from the current folder. A file `random.py` there would be imported
+in place of Python's own module, in this process and in Spark's workers.
 """
 
 from __future__ import annotations
