@@ -1,5 +1,5 @@
-"""What listens at an address that does not answer as it was expected to: asked anew, to say which security.protocol it
-wants. Only imported when a command has failed.
+"""What listens at an address that does not answer as was expected. It is asked anew which security.protocol it wants.
+Only imported when a command has failed.
 """
 
 from __future__ import annotations
