@@ -1,24 +1,41 @@
 """Patterns for names, as clients give them: for transactional ids (ListTransactions) and for topics (KIP-848). They are
 RE2's, as on Kafka (which uses RE2/J).
 
-Pattern and names both come from clients. So the time of a match must be bounded: Python's own `re` may need hours for
-30 characters.
+Pattern and names both come from clients. So the time to read a pattern and the time of a match must be bounded.
+Python's own `re` may need hours for 30 characters. Groups do not capture here: RE2 would follow each of them through
+the name. That takes a thousand times as long.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import re2
 
-MOST_MEMORY: Final = 1 << 20
+MOST_MEMORY: Final = 1 << 19
 """Bytes that a compiled pattern may take; while it is matched it takes no more either."""
 MOST_CHARACTERS: Final = 5_000
-"""Of a pattern: to read it takes 30 ms at worst."""
+"""Of a pattern."""
+MOST_CLASSES: Final = 50
+"""Classes of Unicode (\\pL) in a pattern: to read one takes up to 0.1 ms."""
+MOST_COPIES: Final = 50_000
+"""Parts of a pattern, each as often as counts around it repeat it."""
+MOST_OPTIONAL: Final = 2_000
+"""Of these, the ones that may be missing by such a count. RE2 needs some 4 ms for so many, and 300 ms for
+ten times as many.
+"""
+MOST_NESTED: Final = 1_000
+"""The most that counts which stand in each other may multiply to; RE2's."""
 MOST_STEPS: Final = 10_000_000
-"""Instructions of a pattern × bytes of a name: at worst 20 ms."""
+"""Instructions of a pattern × bytes of a name: at worst 40 ms. RE2 does not hold Python's lock meanwhile."""
+A_MATCH: Final = 1_000
+"""Steps that a match takes besides, however short the name is."""
+MOST_KEPT: Final = 16
+"""Compiled patterns that are kept: members of a group bring the same one."""
 
 
 DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
@@ -36,6 +53,20 @@ DESCRIPTIONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """What RE2 says, up to a colon, and what RE2/J says to the same, where they differ."""
 
+_TOO_LARGE: Final = "the pattern is too large"
+_TOKEN: Final = re.compile(
+    r"\\Q.*?(?:\\E|\Z)"
+    r"|\\(?:[xpP]\{[^}]{0,20}\}|.)"
+    r"|(?P<set>\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*(?:\]|\Z))"
+    r"|(?P<name>\(\?P?<[^>]*>)"
+    r"|(?P<open>\()"
+    r"|(?P<close>\))"
+    r"|\{(?P<least>\d{1,4}),?(?P<most>\d{0,4})\}"
+    r"|(?P<plain>[^\\\[(){]+|\{)",
+    re.DOTALL,
+)
+"""The parts of a pattern that matter here."""
+
 
 class BadPattern(ValueError):
     """It is no pattern. `description`: what is wrong, in the words of RE2/J, which Kafka sends to clients."""
@@ -46,29 +77,114 @@ class BadPattern(ValueError):
 
 
 class Pattern:
-    """A pattern that a whole name has to match; raises BadPattern when it is none."""
+    """A pattern that a whole name has to match; raises BadPattern when it is none, or too large."""
 
-    __slots__ = ("_compiled",)
+    __slots__ = ("_compiled", "size")
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MOST_CHARACTERS:
             message = f"a pattern may have {MOST_CHARACTERS} characters"
             raise BadPattern(message, message)
-        if _has_any_byte(pattern):
-            raise BadPattern("\\C would match a part of a character", "invalid escape sequence")
-        options = re2.Options()
-        options.max_mem = MOST_MEMORY
-        options.log_errors = False
-        try:
-            self._compiled = re2.compile(pattern, options)
-        except re2.error as error:
-            raise BadPattern(f"not a regular expression: {error}", _description(error)) from error
+        self._compiled = _compiled(pattern)
+        self.size: int = self._compiled.programsize
+        """Instructions of the compiled pattern."""
+
+    def steps(self, text: str) -> int:
+        """What a match of this name costs at worst, in steps of some 4 ns."""
+        return self.size * len(text) + A_MATCH
 
     def matches(self, text: str) -> bool:
         """Whether the pattern matches all of `text`; ValueError when that might take too long."""
-        if self._compiled.programsize * len(text) > MOST_STEPS:
+        if self.size * len(text) > MOST_STEPS:
             raise ValueError(f"the pattern is too large for a name of {len(text)} characters")
         return self._compiled.fullmatch(text) is not None
+
+
+@lru_cache(MOST_KEPT)
+def _compiled(pattern: str) -> Any:
+    if _has_any_byte(pattern):
+        raise BadPattern("\\C would match a part of a character", "invalid escape sequence")
+    if pattern.count("\\p") + pattern.count("\\P") > MOST_CLASSES:
+        raise BadPattern(f"a pattern may have {MOST_CLASSES} classes of Unicode", _TOO_LARGE)
+    if "{" in pattern:
+        _check_counts(pattern)
+    compiled = _read(pattern)
+    if compiled.groups:  # those with names capture in spite of the option
+        compiled = _read(_TOKEN.sub(lambda found: "(?:" if found["name"] else found[0], pattern))
+        if compiled.groups:
+            raise BadPattern("the pattern has groups with names that are not understood", "invalid named capture")
+    return compiled
+
+
+def _read(pattern: str) -> Any:
+    options = re2.Options()
+    options.max_mem = MOST_MEMORY
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise BadPattern(f"not a regular expression: {error}", _description(error)) from error
+    finally:
+        re2.purge()  # the library would keep 128 of them, whatever they take
+
+
+def _check_counts(pattern: str) -> None:
+    """Refuse what repeats too much: RE2 copies what has a count, also a copy of a copy. Raises BadPattern."""
+    around: list[_Part] = []
+    here, last = _Part(), _Part()
+    for token in _TOKEN.finditer(pattern):
+        kind = token.lastgroup
+        if kind == "most":
+            least = int(token["least"])
+            here.copies -= last.copies
+            here.optional -= last.optional
+            last.repeat(least, int(token["most"]) if token["most"] else least)
+            here.add(last)
+        elif kind in ("open", "name"):
+            around.append(here)
+            here, last = _Part(), _Part()
+        elif kind == "close":
+            last, here = here, around.pop() if around else _Part()
+            last.copies += 1
+            here.add(last)
+        else:
+            last = _Part(1)
+            here.copies += len(token[0])
+        if here.copies > MOST_COPIES or here.optional > MOST_OPTIONAL:
+            raise BadPattern(f"the pattern is too large: its counts repeat more than {MOST_COPIES} parts, or leave "
+                             f"more than {MOST_OPTIONAL} to choice", _TOO_LARGE)  # fmt: skip
+
+
+class _Part:
+    """A group of a pattern, or what stands around it.
+
+    `copies`: the parts of it when all counts are written out; `optional`: those of them that may be missing. `nested`:
+    the largest product of counts that stand in each other.
+    """
+
+    __slots__ = ("copies", "nested", "optional")
+
+    def __init__(self, copies: int = 0) -> None:
+        self.copies = copies
+        self.optional = 0
+        self.nested = 1
+
+    def add(self, other: _Part) -> None:
+        """It has this as a part."""
+        self.copies += other.copies
+        self.optional += other.optional
+        self.nested = max(self.nested, other.nested)
+
+    def repeat(self, least: int, most: int) -> None:
+        """It has this count behind it. Raises BadPattern, for what RE2 and RE2/J refuse."""
+        times = max(least, most, 1)
+        self.copies *= times
+        self.optional = self.optional * times + max(most - least, 0)
+        self.nested *= times
+        if self.nested > MOST_NESTED:
+            raise BadPattern(f"not a regular expression: a repetition of more than {MOST_NESTED} times",
+                             DESCRIPTIONS["invalid repetition size"])  # fmt: skip
 
 
 def _description(error: Exception) -> str:

@@ -4,7 +4,7 @@ expressions. It is done apart from the event loop; the core of the shard is told
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from muster.coordinator.slices import Apart, Job, Slices
+from muster.coordinator.slices.matching import Budget, matching
 from muster.protocol.message import Message
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ Tell = Callable[[Any], object]
 _COMMANDS = "muster.coordinator.groups.consumer.commands"
 """Imported with the first work: a server without consumer groups does not pay for it."""
 NAMES_AT_ONCE = 200
-"""Topics that are looked at between two steps of a search."""
+"""Topics for which the authorizer is asked between two steps of a search."""
 
 
 class Nobody:
@@ -121,27 +122,41 @@ def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:
 def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
     # imported here: it loads the library of patterns, which hardly anybody needs
     patterns = import_module("muster.coordinator.patterns")
-    found: dict[str, list[str]] = {}
-    for text in wanted.patterns:
-        topics: list[str] = []
+    budget = Budget()
+    found: dict[str, list[str]] = {text: [] for text in wanted.patterns}
+    for text in (yield from _cheapest_first(wanted.patterns, patterns.Pattern)):
         try:
-            matches = patterns.Pattern(text).matches
-            for number, name in enumerate(wanted.image.by_name):
-                if matches(name):
-                    topics.append(name)
-                if not number % NAMES_AT_ONCE:
-                    yield None
+            topics = yield from matching(patterns.Pattern(text), wanted.image.by_name, str, budget)
         except ValueError as error:  # it was looked at when it came: but a log may have others
             log.warning("a regular expression is left out", group=wanted.group_id, pattern=text, error=str(error))
+            continue
+        if wanted.client.seen is not None:
+            topics = yield from _seen(wanted.client.seen, topics)
         found[text] = topics
-    if wanted.client.seen is not None:
-        for text, topics in found.items():
-            kept: list[str] = []
-            for start in range(0, len(topics), NAMES_AT_ONCE):
-                part = topics[start : start + NAMES_AT_ONCE]
-                seen = wanted.client.seen(part)
-                kept += [name for name in part if name in seen]
-                yield None
-            found[text] = kept
     result: TopicsFound = import_module(_COMMANDS).TopicsFound(wanted, found)
     return result
+
+
+def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Sequence[str]]:
+    """So that one that takes all there is of the budget takes it from no other."""
+    if len(texts) == 1:
+        return texts
+    sizes: dict[str, int] = {}
+    for text in texts:
+        try:
+            sizes[text] = read(text).size
+        except ValueError:
+            sizes[text] = 0  # it is read again, and left out
+        yield None
+    return sorted(texts, key=sizes.__getitem__)
+
+
+def _seen(seen: Callable[[Sequence[str]], Container[str]], topics: Sequence[str]) -> Job[list[str]]:
+    """Those that the client may know of."""
+    kept: list[str] = []
+    for start in range(0, len(topics), NAMES_AT_ONCE):
+        part = topics[start : start + NAMES_AT_ONCE]
+        allowed = seen(part)
+        kept += [name for name in part if name in allowed]
+        yield None
+    return kept

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
@@ -27,8 +26,10 @@ _MATCHED = frozenset(
 """What clients can be told apart by (ClientMetricsConfigs.ClientMatchingParams)."""
 
 
-def validate(name: str, configs: Mapping[str, str]) -> None:
-    """Raises InvalidRequest or InvalidProperty, as Kafka takes the one or the other for the fault, with its text."""
+def validate(name: str, configs: Mapping[str, str], is_pattern: Callable[[str], bool]) -> Iterator[None]:
+    """Raises InvalidRequest or InvalidProperty, as Kafka takes the one or the other for the fault, with its text. It
+    yields before each pattern: `is_pattern` may take some milliseconds to read one.
+    """
     if not name:
         raise InvalidRequest("Subscription name can't be empty")
     for key in configs:
@@ -43,17 +44,13 @@ def validate(name: str, configs: Mapping[str, str]) -> None:
         )
     patterns = values.get(MATCH)
     for pattern in patterns if isinstance(patterns, tuple) else ():
-        _check_pattern(pattern)
+        yield None
+        _check_pattern(pattern, is_pattern)
 
 
-def _check_pattern(pattern: str) -> None:
-    """`name=regular expression`. Java's and Python's expressions differ in details; what Python reads is taken."""
+def _check_pattern(pattern: str, is_pattern: Callable[[str], bool]) -> None:
+    """`name=regular expression`. Java's and RE2's expressions differ in details; what RE2 reads is taken."""
     parts = pattern.split("=")
-    if len(parts) == 2 and parts[0].strip() in _MATCHED and parts[1].strip():
-        try:
-            re.compile(parts[1].strip())
-        except re.error:
-            pass
-        else:
-            return
+    if len(parts) == 2 and parts[0].strip() in _MATCHED and parts[1].strip() and is_pattern(parts[1].strip()):
+        return
     raise InvalidProperty(MATCH, pattern, f"Illegal client matching pattern: {pattern}")

@@ -24,9 +24,9 @@ WIRE_TYPES = {
 """DescribeConfigsResponse.ConfigType of each type (KIP-569)."""
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
+_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
 _BLANKS = "".join(map(chr, range(33)))  # what Java's String.trim takes away
-_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_BLANK = " \t\n\x0b\f\r"  # Java's \s, which stands before and behind the comma in Kafka's pattern
 
 
 class InvalidProperty(ValueError):  # Kafka's ConfigException
@@ -111,8 +111,19 @@ def _read(prop: Property, text: str) -> Value:
             return float(trimmed.rstrip("fFdD") if trimmed[-1:] in "fFdD" else trimmed)
         raise _invalid(prop, text, "Not a number of type DOUBLE")
     if kind == "LIST":
-        return tuple(_COMMA.split(trimmed)) if trimmed else ()
+        return _parts(trimmed) if trimmed else ()
     return trimmed
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    """What stands between commas, without the blanks beside them. A pattern would look at many blanks again and again:
+    32,000 of them took a second.
+    """
+    first, *others = text.split(",")
+    if not others:
+        return (first,)
+    *between, last = others
+    return first.rstrip(_BLANK), *[one.strip(_BLANK) for one in between], last.lstrip(_BLANK)
 
 
 def _invalid(prop: Property, text: str, why: str) -> InvalidProperty:

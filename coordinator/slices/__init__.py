@@ -1,5 +1,5 @@
 """Large work in slices, so that one request does not keep the others waiting: jobs (`jobs`), what runs them (`slices`),
-and the thread for work that cannot be interrupted (`workers`).
+the thread for work that cannot be interrupted (`workers`), and the names that match a pattern (`matching`).
 """
 
 from muster.coordinator.slices.jobs import Apart, Job, Later, OneByOne, at_once, counting

@@ -8,6 +8,7 @@ values before it looks whether there is such a topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Final, TypeVar
 
 from muster.coordinator.api.configs import logger_levels
@@ -165,7 +166,8 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
         elif kind == Kind.BROKER:
             _check_min_isr(name, changes, present)
         elif kind == Kind.CLIENT_METRICS:
-            client_metrics.validate(name, after)
+            for _ in client_metrics.validate(name, after, _is_pattern):
+                yield None
         else:
             _check_group(node, name, after)
     except InvalidRequest as error:
@@ -178,6 +180,16 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
     new = {key: text for key, text in changes.items() if text != present.get(key)}
     if new and not validate_only:
         yield from node.topics.setting_configs(kind, name, new)
+
+
+def _is_pattern(text: str) -> bool:
+    # imported here: it loads the library of patterns, which hardly anybody needs
+    patterns = import_module("muster.coordinator.patterns")
+    try:
+        patterns.Pattern(text)
+    except patterns.BadPattern:
+        return False
+    return True
 
 
 def _check_topic(node: Node, name: str, after: Mapping[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -40,16 +41,23 @@ def handle_consumer_group_heartbeat(
     if refusal:
         respond(refuse(request, refusal))
         return
-    pattern = request.subscribed_topic_regex
     command = ConsumerHeartbeatCommand(
         request,
         respond,
         context.client,
         drawn_id="" if request.member_id else bare_id(as_text(node.draw_uuid())),
-        pattern_error=_error_of(pattern) if pattern else None,
         version=context.api_version,
     )
-    node.routing.shard(request.group_id).submit(command)
+    if request.subscribed_topic_regex:
+        # to read a pattern takes up to 10 ms: many requests need several turns of the event loop
+        node.slices.run(_reading(request.subscribed_topic_regex), partial(_submit, node, command), context.channel)
+    else:
+        _submit(node, command)
+
+
+def _submit(node: Node, command: ConsumerHeartbeatCommand, pattern_error: str | None = None) -> None:
+    command.pattern_error = pattern_error
+    node.routing.shard(command.request.group_id).submit(command)  # type: ignore[attr-defined]  # it is a heartbeat
 
 
 def may_beat(
@@ -85,6 +93,12 @@ def _is_served(node: Node) -> bool:
         protocols = node.config.value(PROTOCOLS)
         served = node.serves_consumer_groups = isinstance(protocols, tuple) and CONSUMER in protocols
     return served
+
+
+def _reading(pattern: str) -> Job[str | None]:
+    """What is wrong with a pattern; None when nothing is."""
+    yield None
+    return _error_of(pattern)
 
 
 def _error_of(pattern: str) -> str | None:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ask_each, distinct
+from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, Later
+from muster.coordinator.slices.matching import Budget, matching
 from muster.coordinator.transactions.commands import ListCommand, TransactionCommand
 from muster.coordinator.transactions.states import STATES
 from muster.protocol.errors import ErrorCode
@@ -27,8 +30,11 @@ if TYPE_CHECKING:
 
 IDS_AT_ONCE: Final = 2_000
 """Ids of a shard that one slice of ListTransactions looks at: a millisecond and a half."""
+_ID: Final[Callable[[Any], str]] = attrgetter("transactional_id")
+_TOPIC: Final[Callable[[Any], str]] = attrgetter("topic")
 _ROW_BYTES: Final = 40
 """Of a row of an answer, besides its texts."""
+T = TypeVar("T")
 _PASSED_OVER: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -60,12 +66,12 @@ def handle_describe_transactions(
     room = AnswerSize()
     rows = []
     for transactional_id in request.transactional_ids:
-        row = found[transactional_id]
-        names = [topic.topic for topic in row.topics]
-        seen = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, names, log_denied=False)
-        row.topics = [topic for topic in row.topics if topic.topic in seen]
-        size = _ROW_BYTES + len(transactional_id)
-        size += sum(_ROW_BYTES + len(topic.topic) + 4 * len(topic.partitions) for topic in row.topics)
+        row, size = found[transactional_id], _ROW_BYTES + len(transactional_id)
+        row.topics = yield from _allowed(node, context, ResourceType.TOPIC, row.topics, _TOPIC)
+        for start in range(0, len(row.topics), ROWS_AT_ONCE):
+            some = row.topics[start : start + ROWS_AT_ONCE]
+            size += sum(_ROW_BYTES + len(topic.topic) + 4 * len(topic.partitions) for topic in some)
+            yield None
         rows.append(row if room.take(size) else TransactionState(TOO_LARGE, transactional_id))
         yield None
     return DescribeTransactionsResponse(transaction_states=rows)
@@ -107,14 +113,12 @@ def handle_list_transactions(
             states = yield from _matching(request.transactional_id_pattern, states)
         except ValueError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    names = [state.transactional_id for state in states]
-    allowed = node.authorizer.allowed(
-        context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, names, log_denied=False
-    )
-    response.transaction_states = [state for state in states if state.transactional_id in allowed]
-    for _ in (*response.transaction_states, *unknown):
+    room = AnswerSize()
+    response.transaction_states = yield from _allowed(node, context, ResourceType.TRANSACTIONAL_ID, states, _ID)
+    for name in chain(unknown, map(_ID, response.transaction_states)):
+        room.take(_ROW_BYTES + len(name))
         yield None  # as many rows are to be encoded
-    return response
+    return ListTransactionsResponse(error_code=TOO_LARGE) if room.is_used_up else response
 
 
 def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequest, list[str]]]:
@@ -143,9 +147,18 @@ def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
     """Those whose ids match a pattern; ValueError for what is none, or would take too long."""
     # imported here: it loads the library of patterns, which hardly anybody needs
     pattern = import_module("muster.coordinator.patterns").Pattern(text)
-    found = []
-    for state in states:
-        if pattern.matches(state.transactional_id):
-            found.append(state)
+    yield None
+    return (yield from matching(pattern, states, _ID, Budget()))
+
+
+def _allowed(
+    node: Node, context: RequestContext, kind: int, rows: Sequence[T], name: Callable[[T], str]
+) -> Job[list[T]]:
+    """Those rows whose names the client may describe."""
+    kept: list[T] = []
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        part = rows[start : start + ROWS_AT_ONCE]
+        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, kind, [*map(name, part)], log_denied=False)
+        kept += [row for row in part if name(row) in allowed]
         yield None
-    return found
+    return kept

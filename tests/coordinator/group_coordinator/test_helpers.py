@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Client
 from muster.coordinator.group_coordinator.helpers import helpers
 from muster.coordinator.group_coordinator.shard import GroupShard
-from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.image import NO_TOPICS, TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import (
     AnswersDue,
     ConsumerHeartbeatCommand,
+    TopicsWanted,
     UpgradePrepared,
     UpgradeWanted,
 )
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.slices import Slices
+from muster.coordinator.slices.matching import Budget
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -56,3 +62,28 @@ def test_who_waits_for_a_group_that_is_read_is_answered_when_the_shard_resigns()
     shard._tell(UpgradePrepared(command(answers), None))
     (answer,) = answers
     assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def searched(patterns: Sequence[str], names: Sequence[str], seen: Any = None) -> Any:
+    """The topics that are found for each pattern."""
+    told: list[Any] = []
+    image = TopicsImage({name: TopicImage(number.to_bytes(16), name, 1) for number, name in enumerate(names)}, 1)
+    search: Any = helpers(Slices(ManualClock()), told.append).search
+    search(TopicsWanted("g", Client("c", "/host", seen), tuple(patterns), image))
+    (found,) = told
+    return found.topics
+
+
+def test_the_topics_of_patterns_are_found_as_far_as_the_client_may_see_them() -> None:
+    names = ["a1", "a2", "b1"]
+    assert searched(["a.", "("], names) == {"a.": ["a1", "a2"], "(": []}
+    assert searched(["(?P<n>.)1"], names, lambda some: {*some} - {"a1"}) == {"(?P<n>.)1": ["b1"]}
+
+
+def test_a_pattern_that_takes_too_long_takes_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.coordinator.group_coordinator.helpers.Budget", partial(Budget, 40_000))
+    dear = ".*a.{90}"
+    with capture_logs() as logs:
+        found = searched([dear, "a.", "b."], ["a1", "a2", "b" + "1" * 100])
+    assert found == {dear: [], "a.": ["a1", "a2"], "b.": []}
+    assert [(line["event"], line["pattern"]) for line in logs] == [("a regular expression is left out", dear)]

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.properties.definition import InvalidProperty, Property, text_of
-from muster.coordinator.properties.lookup import BROKER, GROUP, TOPIC
+from muster.coordinator.properties.lookup import BROKER, CLIENT_METRICS, GROUP, TOPIC
 from muster.coordinator.properties.rules import java_double
 
 ANSWERS = json.loads(gzip.decompress((Path(__file__).parent / "kafka_answers.json.gz").read_bytes()))
@@ -86,6 +87,23 @@ def test_a_refusal_names_property_and_text() -> None:
     with pytest.raises(InvalidProperty) as caught:
         TOPIC["retention.ms"].parse("-2")
     assert (caught.value.name, caught.value.text) == ("retention.ms", "-2")
+
+
+@given(st.text(alphabet="a, \t\x0b\x1c", max_size=9))
+def test_a_list_is_divided_as_by_kafkas_pattern(text: str) -> None:
+    prop = Property("x", "LIST", "", None, "MEDIUM", "", internal=False)
+    trimmed = text.strip("".join(map(chr, range(33))))
+    expected = tuple(re.split(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*", trimmed)) if trimmed else ()
+    assert prop.parse(text) == expected
+
+
+def test_long_values_are_read_in_a_time_that_grows_with_their_length() -> None:
+    """With patterns that look back, these took minutes."""
+    blanks, digits = " " * 300_000, "1" * 300_000
+    assert CLIENT_METRICS["match"].parse(f"a{blanks}b") == (f"a{blanks}b",)
+    assert CLIENT_METRICS["match"].parse(f"a{blanks},{blanks}b") == ("a", "b")
+    with pytest.raises(InvalidProperty):
+        TOPIC["min.cleanable.dirty.ratio"].parse(f"{digits}x")
 
 
 @given(st.text(max_size=30), st.sampled_from([*BROKER.values(), *TOPIC.values(), *GROUP.values()]))

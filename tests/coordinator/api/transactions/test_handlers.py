@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from muster.coordinator.api.answer_size import AnswerSize
+from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.transactions import describing, write_txn_markers
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.slices import at_once
+from muster.coordinator.slices.matching import Budget
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
 from muster.coordinator.transaction_coordinator.transactions import Transactions
 from muster.coordinator.transactions.settings import TransactionSettings
@@ -332,6 +336,34 @@ class TestDescribing:
             init(begun, name)
         answer = ask(begun, ListTransactionsRequest())
         assert sorted(row.transactional_id for row in answer.transaction_states) == sorted(names)
+
+    def test_a_list_is_authorized_and_matched_in_slices(self, begun: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        names = [f"id-{number}" for number in range(1_700)]
+        for name in names:
+            init(begun, name)
+        asked: list[int] = []
+
+        class Counting(Refusing):
+            def allowed(self, context: Any, operation: int, kind: int, names: Any, **how: Any) -> Any:
+                asked.append(len(names))
+                return super().allowed(context, operation, kind, names, **how)
+
+        begun.authorizer = Counting((8, 5, "id-4"))
+        answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="(?P<what>id)-([0-9]*)"))
+        assert sorted(row.transactional_id for row in answer.transaction_states) == sorted({*names} - {"id-4"})
+        assert sum(asked) == len(names)
+        assert max(asked) <= ROWS_AT_ONCE
+        monkeypatch.setattr(describing, "Budget", partial(Budget, 1_000_000))
+        answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="(?P<what>id)-([0-9]*)"))
+        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+    def test_a_list_that_is_too_large_is_refused(self, begun: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        for number in range(9):
+            init(begun, f"id-{number}")
+        monkeypatch.setattr(describing, "AnswerSize", partial(AnswerSize, 200))
+        assert ask(begun, ListTransactionsRequest()).error_code == ErrorCode.INVALID_REQUEST
+        answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="id-[3-5]"))
+        assert len(answer.transaction_states) == 3
 
     def test_without_shards_filters_are_looked_at_all_the_same(self, node: Node) -> None:
         assert ask(node, ListTransactionsRequest(["No", "Empty", "No"])).unknown_state_filters == ["No"]

@@ -1,0 +1,30 @@
+"""What a client metrics subscription may be told: its patterns are RE2's, and are read one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from muster.coordinator.api.configs.alter_configs import _is_pattern
+from muster.coordinator.properties.client_metrics import validate
+from muster.coordinator.properties.definition import InvalidProperty
+
+
+def validated(match: str) -> Iterator[None]:
+    return validate("m", {"match": match}, _is_pattern)
+
+
+@pytest.mark.parametrize("pattern", ["a.*", "(a|b)+", "(?i)k{3}", "[[:alpha:]]", " client-[0-9] "])
+def test_patterns_are_taken(pattern: str) -> None:
+    list(validated(f"client_id={pattern}"))
+
+
+@pytest.mark.parametrize("pattern", ["(", "(" * 5_000, "(?=a)b", "(a)\\1", "x{0,900}" * 9, "a" * 5_001])
+def test_what_is_no_pattern_or_takes_long_is_refused(pattern: str) -> None:
+    with pytest.raises(InvalidProperty, match="Illegal client matching pattern"):
+        list(validated(f"client_id={pattern}"))
+
+
+def test_others_may_be_served_between_two_patterns() -> None:
+    assert len(list(validated("client_id=a.*,client_software_name=b.*,client_source_port=[0-9]"))) == 3

@@ -1,0 +1,94 @@
+"""Names that match a pattern: what is done between two steps is bounded by what it costs, and so is the whole."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from muster.coordinator.slices import Apart, Job
+from muster.coordinator.slices.matching import A_STEP, DEAR, DEAR_AT_ONCE, Budget, matching
+
+
+class Counted:
+    """A pattern that matches names with an x, and counts the steps that it takes on the event loop and elsewhere."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.on_the_loop = 0
+        self.elsewhere = 0
+        self.is_elsewhere = False
+
+    def steps(self, text: str) -> int:
+        return self.size * len(text)
+
+    def matches(self, text: str) -> bool:
+        if self.is_elsewhere:
+            self.elsewhere += self.steps(text)
+        else:
+            self.on_the_loop += self.steps(text)
+        return "x" in text
+
+
+def run(job: Job[Any], pattern: Counted) -> tuple[Any, int, int]:
+    """The result, and the most steps between two steps of the job: on the event loop, and in the thread."""
+    value, most_here, most_there = None, 0, 0
+    while True:
+        pattern.on_the_loop = pattern.elsewhere = 0
+        try:
+            asked = job.send(value)
+        except StopIteration as end:
+            return end.value, max(most_here, pattern.on_the_loop), most_there
+        value = None
+        if isinstance(asked, Apart):
+            pattern.is_elsewhere = True
+            value = asked.work()
+            pattern.is_elsewhere = False
+        most_here, most_there = max(most_here, pattern.on_the_loop), max(most_there, pattern.elsewhere)
+
+
+@pytest.mark.parametrize("size", [1, 100, 2_000, 20_000, 100_000])
+def test_a_step_costs_little_whatever_the_pattern_and_the_names_are(size: int) -> None:
+    names = [f"{'x' * (number % 7 == 0)}{'n' * (number % 50)}" for number in range(3_000)]
+    pattern = Counted(size)
+    found, here, there = run(matching(pattern, names, str, Budget(10**12)), pattern)
+    assert found == [name for name in names if "x" in name]
+    assert here <= A_STEP + DEAR
+    assert there <= DEAR_AT_ONCE + size * 50
+
+
+def test_a_long_name_is_matched_in_the_thread() -> None:
+    names = ["x", "n" * 30_000, "x" * 30_000, "x"]
+    pattern = Counted(100)
+    found, here, there = run(matching(pattern, names, str, Budget()), pattern)
+    assert found == [names[0], names[2], names[3]]
+    assert here <= A_STEP
+    assert there > DEAR
+
+
+def test_all_names_and_patterns_have_one_budget() -> None:
+    pattern, budget = Counted(100), Budget(2_000)
+    assert run(matching(pattern, ["x"] * 15, str, budget), pattern)[0] == ["x"] * 15
+    with pytest.raises(ValueError, match="steps for all names"):
+        run(matching(pattern, ["x"] * 15, str, budget), pattern)
+
+
+def test_the_library_leaves_the_lock_to_others_while_it_matches() -> None:
+    """Else a match in the thread would hold the event loop all the same."""
+    from muster.coordinator.patterns import Pattern
+
+    pattern, name = Pattern("(?:a*b*)*" * 500 + "c"), "ab" * 1_400
+    is_done = threading.Event()
+    turns = 0
+
+    def match() -> None:
+        pattern.matches(name)
+        is_done.set()
+
+    thread = threading.Thread(target=match)
+    thread.start()
+    while not is_done.is_set():
+        turns += 1
+    thread.join()
+    assert turns > 100
