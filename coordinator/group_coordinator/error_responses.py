@@ -23,7 +23,7 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from muster.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from muster.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse, OffsetFetchResponseGroup
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from muster.protocol.shapes.offset_fetch import failed_group
 
@@ -63,6 +63,17 @@ def _heartbeat(_: HeartbeatRequest, code: int) -> Message:
     return HeartbeatResponse(error_code=code)
 
 
+def _offsets_not_told(response: OffsetFetchResponse, code: int) -> Message:
+    # version 1 has errors in the rows of partitions only: without the rows it says that nothing was committed
+    for group in response.groups:
+        group.error_code = group.error_code or code
+        for topic in group.topics:
+            for row in topic.partitions:
+                row.committed_offset, row.committed_leader_epoch, row.metadata = -1, -1, ""
+                row.error_code = row.error_code or group.error_code
+    return response
+
+
 _MAKERS: Final[dict[type, _Make]] = {
     JoinGroupRequest: _join,
     SyncGroupRequest: _sync,
@@ -84,9 +95,7 @@ _MAKERS: Final[dict[type, _Make]] = {
     HeartbeatResponse: _only(HeartbeatResponse),
     LeaveGroupResponse: _only(LeaveGroupResponse),
     OffsetCommitResponse: same_for_all,
-    OffsetFetchResponse: lambda r, code: OffsetFetchResponse(
-        groups=[OffsetFetchResponseGroup(group.group_id, [], code) for group in r.groups]
-    ),
+    OffsetFetchResponse: _offsets_not_told,
     OffsetDeleteResponse: _only(OffsetDeleteResponse),
     DescribeGroupsResponse: lambda r, code: DescribeGroupsResponse(
         groups=[DescribedGroup(error_code=code, group_id=group.group_id) for group in r.groups]

@@ -27,6 +27,8 @@ from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
@@ -79,6 +81,12 @@ def _committed(*codes: int) -> OffsetCommitResponse:
     return OffsetCommitResponse(topics=[OffsetCommitResponseTopic("t", partitions=rows)])
 
 
+def _fetched(error: int, *rows: tuple[int, int, int, str, int]) -> OffsetFetchResponse:
+    partitions = [OffsetFetchResponsePartitions(*row) for row in rows]
+    topics = [OffsetFetchResponseTopics("t", partitions=partitions)]
+    return OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g", topics, error)])
+
+
 @pytest.mark.parametrize(
     ("response", "with_errored"),
     [
@@ -92,6 +100,9 @@ def _committed(*codes: int) -> OffsetCommitResponse:
         (_committed(0, 12), _committed(16, 12)),
         (OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g")]),
          OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g", [], 16)])),
+        (_fetched(0, (2, 7, 1, "text", 0), (3, -1, -1, "", 88)),
+         _fetched(16, (2, -1, -1, "", 16), (3, -1, -1, "", 88))),
+        (_fetched(25, (2, -1, -1, "", 25)), _fetched(25, (2, -1, -1, "", 25))),
         (DescribeGroupsResponse(groups=[DescribedGroup(group_id="g", group_state="Stable")]),
          DescribeGroupsResponse(groups=[DescribedGroup(group_id="g", error_code=16)])),
         (DeleteGroupsResponse(results=[DeletableGroupResult("g"), DeletableGroupResult("h", 69)]),
