@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from muster.pipeline.schema import (
     CLASSIC_GROUP,
@@ -17,11 +17,12 @@ from muster.pipeline.schema import (
     UNKNOWN,
 )
 from muster.protocol.as_json import as_json, group_metadata_as_json
-from muster.protocol.consumer import PROTOCOL_TYPE, decode_assignment, decode_subscription
+from muster.protocol.consumer import PROTOCOL_TYPE, decode_assignment, decode_subscription, subscribed_topics
 from muster.protocol.message import ZERO_UUID, MalformedMessage
 from muster.protocol.records import OFFSETS, UnknownRecord
 
 Row = dict[str, Any]
+_T = TypeVar("_T")
 
 GROUP_METADATA: Final = 2
 _PREFIXES: Final = (
@@ -124,13 +125,12 @@ def _member(member: Any, is_consumer: bool) -> Row:
     }
     if not is_consumer:
         return row
+    topics = _readable(subscribed_topics, member.subscription)
+    if topics is not None:
+        row["topics"] = list(topics)
     subscription = _embedded(decode_subscription, member.subscription)
     if subscription is not None:
-        row |= {
-            "topics": list(subscription.topics),
-            "owned": _partitions(subscription.owned_partitions),
-            "rack": subscription.rack_id,
-        }
+        row |= {"owned": _partitions(subscription.owned_partitions), "rack": subscription.rack_id}
     assignment = _embedded(decode_assignment, member.assignment)
     if assignment is not None:
         row["assigned"] = _partitions(assignment.assigned_partitions)
@@ -138,8 +138,13 @@ def _member(member: Any, is_consumer: bool) -> Row:
 
 
 def _embedded(decode: Callable[[bytes], tuple[int, Any]], data: bytes) -> Any:
+    found = _readable(decode, data)
+    return None if found is None else found[1]
+
+
+def _readable(decode: Callable[[bytes], _T], data: bytes) -> _T | None:
     try:
-        return decode(data)[1]
+        return decode(data)
     except MalformedMessage:
         return None
 

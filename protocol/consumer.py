@@ -6,7 +6,7 @@ are ignored, as Kafka's ConsumerProtocol does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final
 
@@ -21,13 +21,25 @@ PROTOCOL_TYPE: Final = "consumer"
 NEWEST: Final = 3
 """The highest version of subscription and assignment."""
 
+_SUBSCRIPTION: Final = "ConsumerProtocolSubscription"
 _version = Struct(">h")
 
 
 def decode_subscription(data: bytes) -> tuple[int, ConsumerProtocolSubscription]:
     """Read a subscription: (version it claims, message). Raises MalformedMessage."""
-    version, message = _decode("ConsumerProtocolSubscription", messages.DECODE_CONSUMER_PROTOCOL_SUBSCRIPTION, data)
+    version, message = _decode(_SUBSCRIPTION, messages.DECODE_CONSUMER_PROTOCOL_SUBSCRIPTION, data)
     return version, message
+
+
+def subscribed_topics(data: bytes) -> Sequence[str]:
+    """The topics of a subscription, and nothing else of it. Raises MalformedMessage.
+
+    Read as version 0, which all versions begin with, whatever version it claims: some clients claim version 1 and end
+    after UserData (Kafka's ClassicGroup.computeSubscribedTopics).
+    """
+    _claimed(_SUBSCRIPTION, data)
+    topics: Sequence[str] = _read(_SUBSCRIPTION, messages.DECODE_CONSUMER_PROTOCOL_SUBSCRIPTION, 0, data).topics
+    return topics
 
 
 def decode_assignment(data: bytes) -> tuple[int, ConsumerProtocolAssignment]:
@@ -47,14 +59,22 @@ def encode_assignment(message: ConsumerProtocolAssignment, version: int = NEWEST
 
 
 def _decode(name: str, decoders: Mapping[int, Callable[[bytes, int, int], Any]], data: bytes) -> tuple[int, Any]:
+    claimed = _claimed(name, data)
+    if claimed < 0:
+        raise MalformedMessage(name, f"negative version {claimed}")
+    return claimed, _read(name, decoders, min(claimed, NEWEST), data)
+
+
+def _claimed(name: str, data: bytes) -> int:
     if len(data) < 2:
         raise MalformedMessage(name, f"truncated: 2 bytes needed, {len(data)} left")
     claimed: int = _version.unpack_from(data)[0]
-    if claimed < 0:
-        raise MalformedMessage(name, f"negative version {claimed}")
-    version = min(claimed, NEWEST)
+    return claimed
+
+
+def _read(name: str, decoders: Mapping[int, Callable[[bytes, int, int], Any]], version: int, data: bytes) -> Any:
     try:
-        return claimed, decoders[version](data, 2, len(data))
+        return decoders[version](data, 2, len(data))
     except REFUSALS as error:
         raise explain(messages.LAYOUTS[name], version, data, 2, len(data), error) from None
 

@@ -19,7 +19,7 @@ from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets, O
 from muster.coordinator.server import Server
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC
 from muster.coordinator.topics.partition import Partition
-from muster.protocol.consumer import decode_assignment, decode_subscription
+from muster.protocol.consumer import decode_assignment, subscribed_topics
 from muster.protocol.message import MalformedMessage
 
 READ_BYTES: Final = 64 * 1024
@@ -132,7 +132,7 @@ def read_assignment(data: bytes) -> Owned:
 def read_subscription(data: bytes) -> tuple[str, ...]:
     """The topics that a consumer subscribes to by name, ascending; none when that cannot be read."""
     try:
-        return tuple(sorted(decode_subscription(data)[1].topics)) if data else ()
+        return tuple(sorted(subscribed_topics(data))) if data else ()
     except MalformedMessage:
         return ()
 

@@ -30,7 +30,7 @@ from muster.pipeline.whatif.history import (
     with_assigned,
 )
 from muster.pipeline.whatif.leader import claims
-from muster.protocol.consumer import decode_subscription
+from muster.protocol.consumer import subscribed_topics
 from muster.protocol.message import MalformedMessage
 
 Value = Mapping[str, Any]
@@ -167,7 +167,7 @@ class _Reader:
         found = self._subscribed.get(metadata)
         if found is None:
             try:
-                found = tuple(decode_subscription(b64decode(metadata))[1].topics)
+                found = tuple(subscribed_topics(b64decode(metadata)))
             except (MalformedMessage, BadBase64):
                 self.history.unusable = "the subscription of a member cannot be read"
                 found = ()

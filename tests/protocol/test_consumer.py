@@ -58,6 +58,15 @@ def test_bytes_left_over_are_ignored() -> None:
         assert consumer.decode_subscription(data + b"more") == consumer.decode_subscription(data)
 
 
+@pytest.mark.parametrize("claimed", [0, 1, 3, 7, -1])
+def test_topics_are_read_as_version_0_whatever_is_claimed(claimed: int) -> None:
+    data = claimed.to_bytes(2, "big", signed=True) + consumer.encode_subscription(SUBSCRIPTION, 0)[2:]
+    assert consumer.subscribed_topics(data) == SUBSCRIPTION.topics
+    for size in range(len(data)):
+        with pytest.raises(MalformedMessage, match=r"^ConsumerProtocolSubscription"):
+            consumer.subscribed_topics(data[:size])
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_every_truncation_is_refused(version: int) -> None:
     data = consumer.encode_subscription(SUBSCRIPTION, version)

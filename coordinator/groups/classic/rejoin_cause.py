@@ -9,7 +9,7 @@ from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.shared_values import Protocols
-from muster.protocol.consumer import decode_subscription
+from muster.protocol.consumer import decode_subscription, subscribed_topics
 from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
@@ -53,7 +53,11 @@ def _subscription(metadata: bytes) -> ConsumerProtocolSubscription | None:
     if len(metadata) > LONGEST:
         return None
     try:
-        return decode_subscription(metadata)[1]
+        try:
+            return decode_subscription(metadata)[1]
+        except MalformedMessage:
+            # some clients claim a version and leave out what it adds: the topics can be read all the same
+            return ConsumerProtocolSubscription(list(subscribed_topics(metadata)))
     except MalformedMessage:
         return None
 

@@ -1,9 +1,9 @@
 """The topics that a classic group of consumers subscribes to, as OffsetDelete and retention ask for them.
 
 Taken from the members' metadata of the chosen protocol at each generation change (Kafka's computeSubscribedTopics),
-decoded only when the topics are asked for. Metadata that is no subscription makes the topics unknown (on Kafka 4.3.0
-some bytes of it leave the group in PreparingRebalance for ever, which is not copied). So does too much metadata: the
-record of such a group is too large to be written.
+decoded only when the topics are asked for, as version 0 whatever version they claim. Metadata that is no subscription
+makes the topics unknown (on Kafka 4.3.0 some bytes of it leave the group in PreparingRebalance for ever, which is not
+copied). So does too much metadata: the record of such a group is too large to be written.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from muster.protocol.consumer import decode_subscription
+from muster.protocol.consumer import subscribed_topics
 from muster.protocol.message import MalformedMessage
 
 SHORT: Final = 64 * 1024
@@ -46,6 +46,6 @@ UNKNOWN = Subscriptions(None)
 
 def _decode(metadata: Iterable[bytes]) -> frozenset[str] | None:
     try:
-        return frozenset(topic for one in metadata for topic in decode_subscription(one)[1].topics)
+        return frozenset(topic for one in metadata for topic in subscribed_topics(one))
     except MalformedMessage:
         return None

@@ -236,6 +236,17 @@ def test_a_member_subscribes_to_other_topics() -> None:
     assert cause(room) == events.SUBSCRIPTION_CHANGED
 
 
+def test_a_member_whose_subscription_ends_early_subscribes_to_other_topics() -> None:
+    def ends_after_user_data(topic: str) -> tuple[tuple[str, bytes], ...]:
+        return (("range", b"\0\1" + encode_subscription(ConsumerProtocolSubscription([topic]), 0)[2:]),)
+
+    room = Room()
+    _, b = room.stable(protocols=ends_after_user_data("t"))
+    room.events.clear()
+    room.join(b, protocols=ends_after_user_data("u"))
+    assert cause(room) == events.SUBSCRIPTION_CHANGED
+
+
 def test_a_member_has_other_metadata() -> None:
     room = Room()
     _, b = subscribed(room, "t")

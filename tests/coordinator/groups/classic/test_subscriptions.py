@@ -56,3 +56,10 @@ def test_metadata_that_is_no_subscription_makes_the_topics_unknown(broken: bytes
     subscriptions = Subscriptions([metadata("a"), broken])
     assert subscriptions.topics() is None
     assert subscriptions.topics() is None
+
+
+@pytest.mark.parametrize("claimed", [1, 2, 3, 7, -1])
+def test_a_subscription_is_read_as_version_0_whatever_it_claims(claimed: int) -> None:
+    # @platformatic/kafka claims version 1 and ends after UserData
+    ends_early = claimed.to_bytes(2, "big", signed=True) + metadata("b", version=0)[2:]
+    assert Subscriptions([metadata("a"), ends_early]).topics() == frozenset("ab")

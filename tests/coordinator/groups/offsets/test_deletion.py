@@ -53,6 +53,15 @@ def test_offsets_of_subscribed_topics_stay() -> None:
     assert delete(room, ("t", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
+def test_a_subscription_that_claims_more_than_it_has_is_read_for_its_topics() -> None:
+    room = Room()
+    ends_after_user_data = b"\0\1" + encode_subscription(ConsumerProtocolSubscription(["t"]), 0)[2:]
+    a, _ = room.stable(protocols=(("range", ends_after_user_data),))
+    room.commit(a, 2)
+    room.commit(a, 2, topic="u")
+    assert delete(room, ("t", 0), ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0]
+
+
 def test_an_offset_that_is_not_there_goes_without_a_record() -> None:
     room = Room()
     room.commit()
