@@ -320,11 +320,11 @@ def test_check_says_what_is_open_to_whom(tmp_path: Path) -> None:
     said = run("serve", "--check", "--config", str(file))
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.splitlines() == [
-        "Listener PLAINTEXT is at 127.0.0.1:1 and speaks PLAINTEXT. Clients are told the address that they came to.",
+        "Listener PLAINTEXT is at 127.0.0.1:1 and speaks PLAINTEXT. Clients are told 127.0.0.1:1.",
         "  It is not encrypted, and clients are not known: each is User:ANONYMOUS.",
         "Listener OUT is at :2 (every address of this machine) and speaks PLAINTEXT. Clients are told b.example:4.",
         "  It is not encrypted, and clients are not known: each is User:ANONYMOUS.",
-        "Listener SSL is at [::1]:3 and speaks SSL. Clients are told the address that they came to.",
+        "Listener SSL is at [::1]:3 and speaks SSL. Clients are told [::1]:3.",
         "  It is encrypted (TLSv1.2 to TLSv1.3); its certificate is that of CN=server,O=Muster.",
         "  Clients need a certificate, which names them.",
         "Who is connected may do everything: there is no authorizer.class.name.",

@@ -107,6 +107,11 @@ def build_parser(command: str | None = None) -> argparse.ArgumentParser:
         "--override", action="append", default=[], metavar="NAME=VALUE", help="one of Kafka's properties; repeatable"
     )
     serve.add_argument(
+        "--strict",
+        action="store_true",
+        help="refuse unknown properties of the file and the environment too, instead of ignoring them with a warning",
+    )
+    serve.add_argument(
         "--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="have this topic; repeatable"
     )
     serve.add_argument(

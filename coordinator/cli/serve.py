@@ -148,6 +148,7 @@ def _load(options: argparse.Namespace) -> Config:
         topics=options.topic,
         users=options.user,
         nodes=options.nodes,
+        strict=options.strict,
     )
 
 

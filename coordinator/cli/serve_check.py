@@ -30,7 +30,8 @@ def sentences(config: Config, file: Path | None) -> Iterator[str]:
         where = show(listener.host, listener.port) + (" (every address of this machine)" * _is_open(listener))
         told = "the address that they came to"
         if listener.advertised_host is not None:
-            told = show(listener.advertised_host, listener.advertised_port or listener.port)
+            port = listener.advertised_port or listener.port
+            told = show(listener.advertised_host, port) if port else f"{listener.advertised_host} and the port it gets"
         yield f"Listener {listener.name} is at {where} and speaks {listener.protocol}. Clients are told {told}."
         if listener.has_tls:
             yield from _tls(listener, live, warnings)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from muster.coordinator.config.authorization import Authorization
-from muster.coordinator.config.listeners import Listener, of_node, show
+from muster.coordinator.config.listeners import Listener, of_node, parse_endpoints, show
 from muster.coordinator.properties.definition import Property, Value
 from muster.coordinator.properties.live import LISTENER_PREFIX
 from muster.coordinator.properties.lookup import BROKER, MUSTER
@@ -121,10 +121,12 @@ class Config:
         listeners = of_node(self.listeners, place)
         given["listeners"] = _told("listeners", self, ((one.name, one.host, one.port) for one in listeners))
         if "advertised.listeners" in given:
+            told = given["advertised.listeners"].value
+            named = parse_endpoints("advertised.listeners", told if isinstance(told, tuple) else ())
             addresses = (
                 (one.name, one.advertised_host or "", one.advertised_port or 0)
                 for one in listeners
-                if one.advertised_host is not None
+                if one.name in named
             )
             given["advertised.listeners"] = _told("advertised.listeners", self, addresses)
         other = Config(given, listeners=listeners, data_dir=self.data_dir, topics=self.topics, notes=self.notes)

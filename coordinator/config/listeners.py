@@ -30,7 +30,8 @@ class Address(NamedTuple):
 class Listener(NamedTuple):
     """A place to listen at, and what clients are told of it.
 
-    `advertised_host` None: the address that the client's connection arrived at; `advertised_port` None: the port bound.
+    `advertised_host`: that of `advertised.listeners`, else the host of `listeners`; None when that is every interface:
+    the address that the client's connection arrived at. `advertised_port` None: the port bound.
     `protocol`: Kafka's security protocol.
     """
 
@@ -223,5 +224,7 @@ def check_own_properties(given: Iterable[str], names: Collection[str]) -> None:
 
 def _listener(name: str, address: Address, advertised: Address | None, protocol: str) -> Listener:
     if advertised is None:
-        return Listener(name, address.host, address.port, protocol=protocol)
+        # as on Kafka, a host that is named in `listeners` is advertised, with the port that is bound
+        named = None if address.host in WILDCARDS else address.host
+        return Listener(name, address.host, address.port, named, protocol=protocol)
     return Listener(name, address.host, address.port, advertised.host, advertised.port or None, protocol)

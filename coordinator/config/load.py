@@ -54,11 +54,13 @@ def load(
     topics: Sequence[str] = (),
     users: Sequence[str] = (),
     nodes: str | None = None,
+    strict: bool = False,
 ) -> Config:
     """The configuration, from the options of `muster serve`. Raises ConfigError with one sentence.
 
     `overrides` are `name=value`; `listen` and `advertise` HOST:PORT; `topics` NAME:PARTITIONS; `users` NAME:PASSWORD or
-    NAME:@FILE; `nodes` is `muster.nodes`. `environment` is os.environ, or None for none.
+    NAME:@FILE; `nodes` is `muster.nodes`. `environment` is os.environ, or None for none. `strict`: a property of the
+    file or the environment that is unknown is refused too; otherwise it is ignored with a note, as on Kafka.
     """
     environment = environment or {}
     raw: dict[str, _Raw] = {}
@@ -69,11 +71,11 @@ def load(
     raw.update(_from_options(listen, advertise, data_dir, raw))
     if nodes is not None:
         raw["muster.nodes"] = _Raw(nodes, "override", "--nodes")
-    given, unknown = _read(raw)
+    given, ignored = _read(raw, strict=strict)
     _same_ids(given)
     _roles(given)
     listeners, skipped = _listeners(given)
-    notes = tuple(_notes(unknown, skipped, given))
+    notes = tuple(_notes(ignored, skipped, given))
     where = None if in_memory else _data_dir(given)
     config = Config(given, listeners=listeners, data_dir=where, topics=parse_topics(topics), notes=notes)
     config.users = tuple(map(_user, users))
@@ -147,25 +149,35 @@ def _only_listener(raw: Mapping[str, _Raw]) -> str:
     return names[0]
 
 
-def _read(raw: Mapping[str, _Raw]) -> tuple[dict[str, Given], list[str]]:
-    """The values, typed, in the order of names; and the variables of the environment that name no property."""
+def _read(raw: Mapping[str, _Raw], *, strict: bool) -> tuple[dict[str, Given], list[str]]:
+    """The values, typed, in the order of names; and a sentence about each unknown property, which is ignored."""
     texts = {name: found.text for name, found in raw.items()}
     given: dict[str, Given] = {}
-    unknown: list[str] = []
+    ignored: list[str] = []
+    variables: list[str] = []
     for name in sorted(raw):
         text, origin, where = raw[name]
         prop = known(name, texts)
         if prop is None:
-            if origin == "environment":
-                unknown.append(where)
-                continue
-            raise ConfigError(f"unknown property {name} ({where}): Kafka 4.3 has none of that name{hint(name)}")
+            why = f"Kafka 4.3 has none of that name{hint(name)}"
+            if strict or origin == "override":
+                raise ConfigError(f"unknown property {name} ({where}): {why}")
+            if origin == "environment":  # there may be many: Kubernetes sets some for a service named kafka
+                near = hint(name).removeprefix("; ")
+                variables.append(f"{where} ({near})" if near else where)
+            else:
+                ignored.append(f"the property {name} ({where}) is ignored: {why}")
+            continue
         try:
             given[name] = Given(text, prop.parse(text), origin)
         except InvalidProperty as error:
             shown = "the value" if prop.sensitive else f"'{text}'"
             raise ConfigError(f"{name}: {shown} ({where}) is not valid; expected {expected(prop)}") from error
-    return given, unknown
+    if variables:
+        ignored.append(
+            f"these variables of the environment name no property of Kafka 4.3 and are ignored: {', '.join(variables)}"
+        )
+    return given, ignored
 
 
 def _same_ids(given: dict[str, Given]) -> None:
@@ -239,11 +251,10 @@ def _data_dir(given: Mapping[str, Given]) -> Path:
     return Path(DEFAULT_DATA_DIR)
 
 
-def _notes(unknown: Sequence[str], skipped: Sequence[str], given: Mapping[str, Given]) -> Iterator[str]:
+def _notes(ignored: Sequence[str], skipped: Sequence[str], given: Mapping[str, Given]) -> Iterator[str]:
     useless = [name for name in (SUPER_USERS, ALLOW_EVERYONE) if name in given]
     if useless and not (AUTHORIZER in given and given[AUTHORIZER].text.strip()):
         yield f"{' and '.join(useless)} mean nothing without {AUTHORIZER}: who is connected may do everything"
-    if unknown:
-        yield f"these variables of the environment name no property of Kafka 4.3 and are ignored: {', '.join(unknown)}"
+    yield from ignored
     if skipped:
         yield f"these listeners are the controller's and are not opened: {', '.join(skipped)}"

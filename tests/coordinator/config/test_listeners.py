@@ -27,7 +27,33 @@ def listeners(*overrides: str, **options: Any) -> tuple[Listener, ...]:
     ],
 )
 def test_listen(text: str, host: str, port: int) -> None:
-    assert listeners(listen=text) == (Listener("PLAINTEXT", host, port),)
+    told = None if host in ("", "0.0.0.0", "::") else host
+    assert listeners(listen=text) == (Listener("PLAINTEXT", host, port, told),)
+
+
+def test_a_host_that_listeners_names_is_advertised_with_the_port_that_is_bound() -> None:
+    named, free, everywhere, told = listeners(
+        "listeners=PLAINTEXT://localhost:9092,SSL://broker.example:0,SASL_SSL://:9094,OUT://10.0.0.1:9095",
+        "advertised.listeners=OUT://outside:1",
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:PLAINTEXT,SASL_SSL:PLAINTEXT,OUT:PLAINTEXT",
+    )
+    assert (named.advertised_host, named.advertised_port) == ("localhost", None)
+    assert (free.advertised_host, free.advertised_port) == ("broker.example", None)
+    assert everywhere.advertised_host is None
+    assert (told.advertised_host, told.advertised_port) == ("outside", 1)
+
+
+def test_each_broker_shows_only_the_advertised_listeners_that_were_given() -> None:
+    config = load(
+        overrides=[
+            "listeners=PLAINTEXT://localhost:1000,OUT://localhost:1001",
+            "advertised.listeners= OUT://outside:2000",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OUT:PLAINTEXT",
+        ],
+        nodes="2",
+    )
+    assert config.of_node(1).text("advertised.listeners") == "OUT://outside:2002"
+    assert [one.advertised_host for one in config.of_node(1).listeners] == ["localhost", "outside"]
 
 
 @pytest.mark.parametrize(

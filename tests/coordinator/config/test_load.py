@@ -55,19 +55,35 @@ def test_of_one_override_given_twice_the_later_counts() -> None:
         ("listener.name.plaintext.num.partition", "of that name"),
     ],
 )
-def test_an_unknown_name_is_refused_from_file_and_override(tmp_path: Path, name: str, hint: str) -> None:
-    assert refused(overrides=[f"{name}=1"]).startswith(f"unknown property {name} (--override)")
-    file = tmp_path / "server.properties"
-    file.write_text(f"{name}=1")
-    sentence = refused(file=file)
-    assert sentence.startswith(f"unknown property {name} ({file})")
+def test_an_unknown_name_is_refused_from_override_and_ignored_from_a_file(tmp_path: Path, name: str, hint: str) -> None:
+    sentence = refused(overrides=[f"{name}=1"])
+    assert sentence.startswith(f"unknown property {name} (--override)")
     assert hint in sentence
+    file = tmp_path / "server.properties"
+    file.write_text(f"{name}=1\nnum.partitions=4")
+    config = load(file=file)
+    (note,) = config.notes
+    assert note.startswith(f"the property {name} ({file}) is ignored: ")
+    assert hint in note
+    assert config.given == {"num.partitions": "4"}
+
+
+def test_an_unknown_name_is_refused_from_everywhere_when_asked_to_be_strict(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("num.partition=1")
+    named = "Kafka 4.3 has none of that name; did you mean num.partitions?"
+    assert refused(file=file, strict=True) == f"unknown property num.partition ({file}): {named}"
+    variable = {"KAFKA_NUM_PARTITION": "1"}
+    assert (
+        refused(environment=variable, strict=True) == f"unknown property num.partition (KAFKA_NUM_PARTITION): {named}"
+    )
+    assert load(environment={"KAFKA_HEAP_OPTS": "-Xmx1g"}, strict=True).notes == ()
 
 
 def test_an_unknown_name_in_the_environment_is_only_noted() -> None:
     config = load(environment={"KAFKA_NUM_PARTITION": "x", "KAFKA_PORT": "tcp://10.0.0.1:9092"})
     assert len(config.notes) == 1
-    assert "KAFKA_NUM_PARTITION, KAFKA_PORT" in config.notes[0]
+    assert config.notes[0].endswith("KAFKA_NUM_PARTITION (did you mean num.partitions?), KAFKA_PORT")
     assert config.given == {}
 
 
