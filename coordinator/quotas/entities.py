@@ -49,14 +49,25 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def in_javas_order(texts: Iterable[str], most: int) -> list[str]:
-    """Different texts in the order in which a Java HashMap made for `most` of them gives them back: it decides which
-    of several faults a client is told. Longer ones than MOST_HASHED come first.
+    """Different texts in the order in which a Java HashMap made for `most` of them gives them back. It decides which of
+    several faults a client is told, and the order of answers. Longer ones than MOST_HASHED come first.
     """
     given = list(texts)
-    size = 1
-    while size < most or len(given) > size * 0.75:
-        size *= 2
+    size = _buckets(len(given), most)
     return sorted(given, key=lambda text: _spread(text) & (size - 1))
+
+
+def bucket_of(entity: Entity, entities: int) -> int:
+    """Where a Java HashMap of so many entities has this one: they are walked by bucket."""
+    code = hash_of(entity) & 0xFFFF_FFFF
+    return (code ^ (code >> 16)) & (_buckets(entities, 1) - 1)
+
+
+def _buckets(count: int, most: int) -> int:
+    size = 1
+    while size < most or count > size * 0.75:
+        size *= 2
+    return size
 
 
 def _spread(text: str) -> int:
@@ -64,6 +75,16 @@ def _spread(text: str) -> int:
         return 0
     code = java_string_hash(text) & 0xFFFF_FFFF
     return code ^ (code >> 16)
+
+
+def hash_of(entity: Entity) -> int:
+    """ClientQuotaEntity.hashCode: where Java's tables have the entity. Names longer than MOST_HASHED count as empty."""
+    parts = [_hash(kind) ^ (0 if name is None else _hash(name)) for kind, name in entity]
+    return 31 + sum(parts)
+
+
+def _hash(text: str) -> int:
+    return 0 if len(text) > MOST_HASHED else java_string_hash(text)
 
 
 def shown(names: Mapping[str, str | None]) -> str:

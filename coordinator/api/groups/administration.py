@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from muster.coordinator.api import version_rules
 from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
+from muster.coordinator.api.hash_order import by_coordinator
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.shard import GroupShard
@@ -31,7 +31,9 @@ _PASSED_OVER = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> Job[DescribeGroupsResponse]:
-    """Each group is asked at its shard; those that the client may not describe come first, as on Kafka."""
+    """Each group is asked at its shard. Those that the client may not describe come first, as on Kafka, then those of
+    each coordinator.
+    """
     found: dict[str, tuple[DescribedGroup, int]] = {}
     # before v6 an unknown group is no error, and has operations like any other
     strict = version_rules.describe_knows_group_not_found(context.api_version)
@@ -55,7 +57,7 @@ def handle_describe_groups(
     room = AnswerSize()
     rows: list[DescribedGroup] = []
     refused: list[DescribedGroup] = []
-    for group_id in request.groups:
+    for group_id in (yield from by_coordinator(request.groups, node.routing.partition)):
         if group_id not in found:
             refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
         elif room.take(found[group_id][1]):
@@ -133,16 +135,17 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
 def handle_delete_groups(
     node: Node, context: RequestContext, request: DeleteGroupsRequest
 ) -> Job[DeleteGroupsResponse]:
-    """A group named twice has one result, as on Kafka."""
+    """A group named twice has one result, as on Kafka, which deletes those of each coordinator together."""
     results: list[DeletableGroupResult] = []
     refused: list[DeletableGroupResult] = []
-
-    def allowed() -> Iterator[str]:
-        for group_id in distinct(request.groups_names):
-            if node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
-                yield group_id
-            else:
-                refused.append(DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+    allowed: list[str] = []
+    for group_id in distinct(request.groups_names):
+        if node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
+            allowed.append(group_id)
+        else:
+            refused.append(DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
+        yield None
+    in_order = yield from by_coordinator(allowed, node.routing.partition, is_set=True)
 
     def ask(group_id: str, token: Later) -> None:
         command = Command(DeleteGroupsRequest([group_id]), token, context.client)
@@ -151,5 +154,5 @@ def handle_delete_groups(
     def take(_: str, response: Any) -> None:
         results.extend(response.results)
 
-    yield from ask_each(allowed(), ask, take)
+    yield from ask_each(in_order, ask, take)
     return DeleteGroupsResponse(results=results + refused)

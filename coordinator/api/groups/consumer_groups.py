@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
+from muster.coordinator.api.hash_order import by_coordinator
 from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
@@ -116,7 +117,9 @@ def _error_of(pattern: str) -> str | None:
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
-    """Each group is asked at its shard; those that the client may not describe come first, as on Kafka."""
+    """Each group is asked at its shard. As on Kafka, those that the client may not describe come first, then "", which
+    is no group id here, then those of each coordinator.
+    """
     if not _is_served(node):
         return ConsumerGroupDescribeResponse(
             groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]
@@ -139,14 +142,20 @@ def handle_consumer_group_describe(
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
 
-    yield from ask_each(filter(allowed, distinct(request.group_ids)), ask, take)
-    rows: list[DescribedGroup] = []
     refused: list[DescribedGroup] = []
+    rows: list[DescribedGroup] = []
+    asked: list[str] = []
     for group_id in distinct(request.group_ids):
-        if group_id in found:
-            rows.append(found[group_id])
-        else:
+        if not allowed(group_id):
             refused.append(DescribedGroup(ErrorCode.GROUP_AUTHORIZATION_FAILED, None, group_id))
+        elif not group_id:
+            rows.append(DescribedGroup(ErrorCode.INVALID_GROUP_ID, None, group_id))
+        else:
+            asked.append(group_id)
+        yield None
+    yield from ask_each(asked, ask, take)
+    for group_id in (yield from by_coordinator(asked, node.routing.partition)):
+        rows.append(found[group_id])
         yield None
     return ConsumerGroupDescribeResponse(groups=refused + rows)
 

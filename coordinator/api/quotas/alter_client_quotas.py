@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final
 
+from muster.assignors.java_order import spread, walked
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, on_the_newest
@@ -16,6 +17,7 @@ from muster.coordinator.quotas.entities import (
     entity_of,
     fault_of_entity,
     fault_of_quota,
+    hash_of,
     in_javas_order,
     is_same,
     shown,
@@ -27,6 +29,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
+    AlterClientQuotasRequestEntityData,
     AlterClientQuotasRequestEntryData,
     AlterClientQuotasResponse,
     AlterClientQuotasResponseEntityData,
@@ -96,7 +99,9 @@ def handle_alter_client_quotas(
     if len(records) > MOST_RECORDS:
         code = ErrorCode.POLICY_VIOLATION
         return AlterClientQuotasResponse(entries=(yield from _all(request, code, error_message(code))))
-    rows = [*answers.values(), *too_long]
+    in_order = walked([spread(hash_of(entity)) for entity in answers])
+    named = [*answers.values()]
+    rows = [*(named[index] for index in in_order), *too_long]
     if records and not request.validate_only:
         yield from _write(node, records, rows)
     return AlterClientQuotasResponse(entries=rows)
@@ -104,18 +109,23 @@ def handle_alter_client_quotas(
 
 def _answer(row: AlterClientQuotasRequestEntryData) -> _Answer:
     names = {part.entity_type: part.entity_name for part in row.entity[:MOST_PARTS]}
-    return _Answer(0, None, [AlterClientQuotasResponseEntityData(*one) for one in names.items()])
+    kinds = in_javas_order(names, len(row.entity))
+    return _Answer(0, None, [AlterClientQuotasResponseEntityData(kind, names[kind]) for kind in kinds])
 
 
 def _all(request: AlterClientQuotasRequest, code: int, message: str) -> Job[list[_Answer]]:
     """The same error for every row."""
     rows: list[_Answer] = []
     for row in request.entries:
-        answer = _answer(row)
-        answer.error_code, answer.error_message = code, message
-        rows.append(answer)
+        # the parts of an entity stand as they were sent (AlterClientQuotasRequest.getErrorResponse)
+        entity = [AlterClientQuotasResponseEntityData(*_part(one)) for one in row.entity[:MOST_PARTS]]
+        rows.append(_Answer(code, message, entity))
         yield None
     return rows
+
+
+def _part(one: AlterClientQuotasRequestEntityData) -> tuple[str, str | None]:
+    return one.entity_type, one.entity_name
 
 
 def _refused(fault: str) -> ApiError:

@@ -7,7 +7,7 @@ from typing import Final
 from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.quotas.entities import CLIENT_ID, IP, TYPES, USER, EntityFilter
+from muster.coordinator.quotas.entities import CLIENT_ID, IP, TYPES, USER, EntityFilter, bucket_of, in_javas_order
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.errors import ApiError
@@ -22,6 +22,8 @@ from muster.protocol.messages.describe_client_quotas import (
 
 _ROW_BYTES: Final = 10
 """Of an entity in an answer, of each of its parts and of each of its quotas, beside their texts."""
+_NEW: Final = 16
+"""The size of a new HashMap, in which Kafka gathers changes of quotas before it puts them in place."""
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _SPECIFIED: Final = 2
@@ -36,7 +38,7 @@ _IP_ALONE: Final = (
 def handle_describe_client_quotas(
     node: Node, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> Job[DescribeClientQuotasResponse]:
-    """All that the filter selects; without a filter, all there are."""
+    """All that the filter selects; without a filter, all there are. In the order of Kafka's hash tables."""
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         # without a message, as on Kafka
         return DescribeClientQuotasResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, None)
@@ -45,21 +47,26 @@ def handle_describe_client_quotas(
     except ApiError as refusal:
         return DescribeClientQuotasResponse(error_code=refusal.error_code, error_message=refusal.message, entries=None)
     rows: list[EntryData] = []
+    buckets: list[int] = []
+    known = list(node.topics.state.quotas.items())
     size = 0
-    for entity, quotas in list(node.topics.state.quotas.items()):
+    for entity, quotas in known:
         if wanted.selects(entity):
             size += _ROW_BYTES + sum([_ROW_BYTES + len(kind) + len(name or "") for kind, name in entity])
             size += sum([_ROW_BYTES + len(key) for key in quotas])
             if size > MOST_ANSWER_BYTES:
                 return DescribeClientQuotasResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT, entries=None)
+            names = dict(entity)
             rows.append(
                 EntryData(
-                    [EntityData(kind, name) for kind, name in entity],
-                    [ValueData(key, value) for key, value in quotas.items()],
+                    [EntityData(kind, names[kind]) for kind in in_javas_order(names, len(names))],
+                    [ValueData(key, quotas[key]) for key in in_javas_order(in_javas_order(quotas, _NEW), len(quotas))],
                 )
             )
+            buckets.append(bucket_of(entity, len(known)))
         yield None
-    return DescribeClientQuotasResponse(error_message="", entries=rows)
+    in_order = sorted(range(len(rows)), key=buckets.__getitem__)
+    return DescribeClientQuotasResponse(error_message="", entries=[rows[index] for index in in_order])
 
 
 def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:

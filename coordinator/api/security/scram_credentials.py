@@ -12,6 +12,7 @@ from typing import Final
 from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
+from muster.coordinator.api.hash_order import in_hash_order
 from muster.coordinator.api.node import Node, in_slices, on_the_newest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.sasl.scram import BY_TYPE, MAX_ITERATIONS, MIN_ITERATIONS
@@ -120,11 +121,10 @@ def handle_alter_user_scram_credentials(
         else:
             done.append(AlterUserScramCredentialsResult(name, 0, None))
     results: list[AlterUserScramCredentialsResult] = []
-    while refused:  # so that it is let go of in slices too
-        name, (code, what) = refused.popitem()
+    for name in in_hash_order(refused):
+        code, what = refused.pop(name)  # so that it is let go of in slices too
         results.append(AlterUserScramCredentialsResult(name, code, what))
         yield None
-    results.reverse()
     yield from until_durable(node, done)
     return AlterUserScramCredentialsResponse(0, [*done, *results])
 

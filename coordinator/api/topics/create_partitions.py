@@ -6,6 +6,7 @@ from typing import Final
 
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
+from muster.coordinator.api.hash_order import in_hash_order
 from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.security.authorizer import Operation, ResourceType
 from muster.coordinator.slices import Job, counting
@@ -30,7 +31,9 @@ _PLACES: Final = {
 def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest
 ) -> Job[CreatePartitionsResponse]:
-    """Grow what can be grown; a topic that is named twice is grown by neither row."""
+    """Grow what can be grown; a topic that is named twice is grown by neither row. The rows stand in Kafka's order: it
+    gathers the names in tables of hashes.
+    """
     rows: list[CreatePartitionsTopicResult] = []
     if timed_out(request.timeout_ms):
         for topic in request.topics:
@@ -38,14 +41,19 @@ def handle_create_partitions(
             yield None
         return CreatePartitionsResponse(results=rows)
     counts = yield from counting(topic.name for topic in request.topics)
-    for topic in request.topics:
-        if counts[topic.name] == 1:
-            rows.append((yield from _grow(node, context, topic, request.validate_only)))
+    twice = in_hash_order(name for name, count in counts.items() if count > 1)
+    rows += [CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in twice]
+    asked = {topic.name: topic for topic in request.topics if counts[topic.name] == 1}
+    allowed: list[CreatePartitionsTopic] = []
+    for name in in_hash_order(counts):
+        if name in asked:
+            if node.authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, name):
+                allowed.append(asked[name])
+            else:
+                rows.append(CreatePartitionsTopicResult(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         yield None
-    for name, count in counts.items():
-        if count > 1:
-            rows.append(CreatePartitionsTopicResult(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
-        yield None
+    for topic in allowed:
+        rows.append((yield from _grow(node, context, topic, request.validate_only)))
     if not request.validate_only:
         yield from until_durable(node, [row for row in rows if not row.error_code])
     return CreatePartitionsResponse(results=rows)
@@ -56,8 +64,6 @@ def _grow(
 ) -> Job[CreatePartitionsTopicResult]:
     assignments = None if topic.assignments is None else [assignment.broker_ids for assignment in topic.assignments]
     try:
-        if not node.authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, topic.name):
-            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if topic.name in _PLACES:
             raise ApiError(
                 ErrorCode.INVALID_PARTITIONS,

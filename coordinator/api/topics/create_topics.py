@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.coordinator.api.context import RequestContext, charge_of
 from muster.coordinator.api.durable import timed_out, until_durable
+from muster.coordinator.api.hash_order import in_hash_order
 from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.properties import describe
 from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
@@ -42,20 +43,26 @@ def handle_create_topics(
         partitions += _wanted_partitions(node, topic)
         yield None
     told = _ToldConfigs(node)
+    withheld: dict[str, CreatableTopicResult] = {}
     for topic in request.topics:
         yield None
         if counts[topic.name] > 1:
             continue
-        if partitions > MAX_PARTITIONS_PER_REQUEST:
+        refusal = _withheld(node, context, topic.name)
+        if refusal is not None:
+            withheld[topic.name] = _refused(topic, refusal)
+        elif partitions > MAX_PARTITIONS_PER_REQUEST:
             rows.append(_refused(topic, _TOO_MANY))
         else:
             row = yield from _create(node, context, topic, request.validate_only)
             rows.append(row)
             yield from told.fill_in(row, topic)
-    for name, count in counts.items():
-        if count > 1:
-            rows.append(_refused(CreatableTopic(name), _DUPLICATE))
+    # those that the controller was not asked for stand behind the others, in the order of tables of hashes
+    for name in in_hash_order(name for name, count in counts.items() if count > 1):
+        rows.append(_refused(CreatableTopic(name), _DUPLICATE))
         yield None
+    if withheld:
+        rows += [withheld[name] for name in in_hash_order(counts) if name in withheld]
     if not request.validate_only:
         yield from until_durable(node, [row for row in rows if not row.error_code])
     return CreateTopicsResponse(topics=rows)
@@ -109,10 +116,6 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
         configs[config.name] = config.value
         yield None
     try:
-        if row.name == METADATA_TOPIC:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
-        if not may_create_topic(node.authorizer, context, row.name):
-            raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         wanted = NewTopic(
             row.name,
             node.draw_uuid(),
@@ -131,6 +134,15 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
         answer.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answer.configs = ()
     return answer
+
+
+def _withheld(node: Node, context: RequestContext, name: str) -> ApiError | None:
+    """Why Kafka's controller is not asked for a topic of this name; None: it is asked."""
+    if name == METADATA_TOPIC:
+        return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
+    if not may_create_topic(node.authorizer, context, name):
+        return ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    return None
 
 
 def _refused(row: CreatableTopic, refusal: ApiError) -> CreatableTopicResult:

@@ -195,9 +195,9 @@ def test_partitions_are_added(node: Node) -> None:
     ]
     answer = ask_one(node, CreatePartitionsRequest(timeout_ms=1_000, topics=topics))
     assert [(row.name, row.error_code) for row in answer.results] == [
-        ("t", 0),
-        ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("twice", ErrorCode.INVALID_REQUEST),
+        ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("t", 0),
     ]
     assert len(node.topics.by_name["t"].partitions) == 5
 

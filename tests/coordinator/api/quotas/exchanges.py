@@ -73,6 +73,12 @@ def _exchanges() -> Iterable[Exchange]:
     for first, second in (("nope", RATE), (RATE, "nope"), (RATE, "request_percentage"), ("x", "nope")):
         yield Exchange(f"{first} and {second} wrong", alter(change(ALICE, (first, -1.0), (second, -1.0))))
     yield Exchange("in the first version", alter(change((("user", "ä/ö"),), (RATE, 9.0))), 0)
+    quotas = [(RATE, 1.0), ("consumer_byte_rate", 2.0), ("request_percentage", 3.0), ("controller_mutation_rate", 4.0)]
+    yield Exchange("all quotas, the user first", alter(change((("user", "U1"), ("client-id", "C1")), *quotas)))
+    yield Exchange("all quotas, the client first", alter(change((("client-id", "C2"), ("user", "U2")), *quotas)))
+    yield Exchange("some of the quotas", alter(*[
+        change((("user", f"some{count}"),), *quotas[:count]) for count in (1, 2, 3)
+    ]))  # fmt: skip
     kinds = ("user", "client-id", "ip")
     for strict in (False, True):
         yield Exchange(f"all, strict {strict}", ask(strict=strict))
@@ -117,21 +123,20 @@ EXCHANGES = list(_exchanges())
 
 
 def told(answer: Any) -> Any:
-    """An answer as plain data; entries in an order of their own, for Kafka's is that of its hashes."""
+    """An answer as plain data; entries, their parts and quotas in the order in which they came."""
     if isinstance(answer, alter_client_quotas.AlterClientQuotasResponse):
         rows = [[_names(row), row.error_code, row.error_message] for row in answer.entries]
         if len(rows) > 1_000:
             return [len(rows), *sorted({json.dumps(row[1:]) for row in rows})]
-        return sorted(rows, key=repr)
+        return rows
     found = None
     if answer.entries is not None:
-        values = [[_names(row), sorted([one.key, repr(one.value)] for one in row.values)] for row in answer.entries]
-        found = sorted(values, key=repr)
+        found = [[_names(row), [[one.key, repr(one.value)] for one in row.values]] for row in answer.entries]
     return [answer.error_code, answer.error_message, found]
 
 
 def _names(row: Any) -> Any:
-    return sorted([part.entity_type, part.entity_name] for part in row.entity)
+    return [[part.entity_type, part.entity_name] for part in row.entity]
 
 
 def kafkas() -> list[Any]:
