@@ -34,7 +34,7 @@ def decode_subscription(data: bytes) -> tuple[int, ConsumerProtocolSubscription]
 def subscribed_topics(data: bytes) -> Sequence[str]:
     """The topics of a subscription, and nothing else of it. Raises MalformedMessage.
 
-    Read as version 0, which all versions begin with, whatever version it claims: some clients claim version 1 and end
+    It is read as version 0, whatever it claims: all versions begin with that. Some clients claim version 1 and end
     after UserData (Kafka's ClassicGroup.computeSubscribedTopics).
     """
     _claimed(_SUBSCRIPTION, data)
