@@ -1,4 +1,4 @@
-"""Names in the order in which Kafka's answers have them where it gathers what was asked in a table of hashes."""
+"""The order of names in Kafka's answers where it gathers what was asked in tables of hashes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.hashing import java_string_hash
 
 MOST_NAMES: Final = 500
-"""Of more names the order is that in which they came: no client asks for so many and looks at their order."""
+"""More names stay as they came: no client asks for so many and looks at their order."""
 MOST_CHARACTERS: Final = 50_000
 """Of all names together: to hash them takes some 5 ms."""
 
@@ -30,7 +30,7 @@ def by_coordinator(
     """Groups as Kafka asks their coordinators: those of one partition of `__consumer_offsets` together.
 
     They stand as they came or, with `is_set`, as a HashSet has them. The partitions stand as in a table of the hashes
-    of TopicPartition; of two in one bucket the later one is first.
+    of TopicPartition. Of two in one bucket the later one is first.
     """
     of_partition: dict[int, list[str]] = {}
     for group_id in group_ids:

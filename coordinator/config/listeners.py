@@ -30,7 +30,7 @@ class Address(NamedTuple):
 class Listener(NamedTuple):
     """A place to listen at, and what clients are told of it.
 
-    `advertised_host`: that of `advertised.listeners`, else the host of `listeners`; None when that is every interface:
+    `advertised_host`: that of `advertised.listeners`, else the host of `listeners`. None, if that is every interface:
     the address that the client's connection arrived at. `advertised_port` None: the port bound.
     `protocol`: Kafka's security protocol.
     """

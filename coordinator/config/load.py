@@ -59,8 +59,8 @@ def load(
     """The configuration, from the options of `muster serve`. Raises ConfigError with one sentence.
 
     `overrides` are `name=value`; `listen` and `advertise` HOST:PORT; `topics` NAME:PARTITIONS; `users` NAME:PASSWORD or
-    NAME:@FILE; `nodes` is `muster.nodes`. `environment` is os.environ, or None for none. `strict`: a property of the
-    file or the environment that is unknown is refused too; otherwise it is ignored with a note, as on Kafka.
+    NAME:@FILE; `nodes` is `muster.nodes`. `environment` is os.environ, or None for none. `strict`: unknown
+    properties of the file and the environment are refused too. Otherwise a note names them, as Kafka ignores them.
     """
     environment = environment or {}
     raw: dict[str, _Raw] = {}

@@ -117,8 +117,8 @@ def _error_of(pattern: str) -> str | None:
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
-    """Each group is asked at its shard. As on Kafka, those that the client may not describe come first, then "", which
-    is no group id here, then those of each coordinator.
+    """Each group is asked at its shard. Those that the client may not describe come first, as on Kafka. Then comes "",
+    which is no group id here, then the groups of each coordinator.
     """
     if not _is_served(node):
         return ConsumerGroupDescribeResponse(
