@@ -46,3 +46,8 @@ def numeric(host: str) -> str | None:
     except ValueError:
         return None
     return client_host(plain_host(str(found)))[1:]
+
+
+def network_of(host: str) -> str:
+    """What one client has of addresses: an IPv4 address, or the first 64 bits of an IPv6 one, as Java writes it."""
+    return ":".join(host.split(":")[:4]) if ":" in host else host

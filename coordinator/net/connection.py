@@ -273,8 +273,8 @@ class Connection(asyncio.Protocol):
             self._requests = self._requests.wrapped(wrap)
 
     def memory_granted(self) -> None:
-        """There may be memory for the unfinished request now."""
-        self._account()
+        """There is memory for more of the unfinished request."""
+        self.core.memory_granted()
         self._settle()
 
     # ---- the requests' calls ----
@@ -312,7 +312,7 @@ class Connection(asyncio.Protocol):
     def was_read(self) -> None:
         """The bytes of the large request at hand are of no more use."""
         self.core.being_read(0)
-        if self.core.granted_bytes:
+        if self.core.counted_bytes:
             self._account()
             self._settle()
 
@@ -372,7 +372,7 @@ class Connection(asyncio.Protocol):
             except CloseConnection as reason:
                 self.fail(reason)
                 break
-            if core.granted_bytes:
+            if core.counted_bytes:
                 core.being_read(end - start if self._requests.is_reading else 0)
                 self._account()
             if answer is not None:
@@ -420,12 +420,10 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _account(self) -> None:
-        """queued.max.request.bytes: ask for the memory of large requests, pay back that of those that are done with."""
-        core, memory = self.core, self._limits.memory
-        change = core.memory_change()
-        if change > 0 and not memory.take(self, change):
-            core.memory_refused()
+        """queued.max.request.bytes: count what has come of large requests, and what is done with."""
+        core = self.core
+        if core.has_ended:
             return
-        core.memory_changed(change)
-        if change <= 0:
-            memory.give(self, -change)
+        whole, came, missing = core.large_requests()
+        may_read_on = self._limits.memory.charge(self, whole, came, missing)
+        core.counted(whole + came, may_read_on=may_read_on)

@@ -75,7 +75,7 @@ _AFTER_ANSWER: Final = TRANSITIONS[ANSWERED]
 PEER: Final = 1
 """The peer does not read as fast as it is answered."""
 MEMORY: Final = 2
-"""A large request has begun to come, and there is no memory for it yet."""
+"""A large request has begun to come, and there is no memory for more of it yet."""
 INPUT: Final = 4
 """Requests, or a part of one, wait for the one at hand or for their end."""
 NODE: Final = 8
@@ -94,8 +94,8 @@ class IllegalTransition(RuntimeError):
 
 class ConnectionCore:
     """See the module. `state` is one of `STATES`; `waits_for` a sum of `PEER`, `MEMORY`, `INPUT`, `NODE` and `REST`, 0
-    when nothing waits in either direction. `granted_bytes`: of memory, for its large requests; `output_bytes`: not sent
-    yet.
+    when nothing waits in either direction. `counted_bytes`: of its large requests, see `large_requests`;
+    `output_bytes`: not sent yet.
 
     A shell may take the short way when the connection is `READY`, waits for nothing, and one chunk is one request: set
     `state` to `ANSWERING`, handle it, set it back and send the answer. That is what the calls below would do.
@@ -107,7 +107,7 @@ class ConnectionCore:
         "_requests",
         "_requests_bytes",
         "_splitter",
-        "granted_bytes",
+        "counted_bytes",
         "max_request_bytes",
         "output_bytes",
         "state",
@@ -118,7 +118,7 @@ class ConnectionCore:
         self.state: str = WAITING
         self.waits_for = 0
         self.max_request_bytes = max_request_bytes
-        self.granted_bytes = 0
+        self.counted_bytes = 0
         self.output_bytes = 0
         self._being_read_bytes = 0
         self._splitter = FrameSplitter(max_request_bytes)
@@ -217,7 +217,12 @@ class ConnectionCore:
     @property
     def wants_input(self) -> bool:
         """Whether more should be read from the peer now."""
-        if self.waits_for & (MEMORY | NODE) or self.state is MUTED:
+        return not self.waits_for & MEMORY and self.reads_on
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether more should be read as soon as there is memory for it."""
+        if self.waits_for & NODE or self.state is MUTED:
             return False
         if self.state in _AFTER_REQUEST and not self.waits_for & _OUTPUT:
             return True
@@ -289,36 +294,40 @@ class ConnectionCore:
 
     @property
     def needs_memory(self) -> bool:
-        """Whether `memory_change` has anything to say."""
-        return self.granted_bytes > 0 or self._splitter.awaited > SMALL_BYTES
+        """Whether `large_requests` has anything to say."""
+        return self.counted_bytes > 0 or self._splitter.awaited > SMALL_BYTES
 
-    def memory_change(self) -> int:
-        """How many bytes more than granted its large requests need: those that have come, the one that is being read,
-        the one that is coming. Negative: how many are given back.
+    def large_requests(self) -> tuple[int, int, int]:
+        """Bytes of large requests: (of those that have come whole and are still needed, of the one that is coming, what
+        is missing of it).
         """
-        if self.has_ended:
-            return 0
         whole = sum([end - start for _, start, end in self._requests if end - start > SMALL_BYTES])
-        awaited = self._splitter.awaited
-        needed = whole + self._being_read_bytes + (awaited if awaited > SMALL_BYTES else 0)
-        return needed - self.granted_bytes
+        splitter = self._splitter
+        awaited, came = splitter.awaited, 0
+        if awaited > SMALL_BYTES:
+            came = splitter.buffered
+            awaited -= came
+        else:
+            awaited = 0
+        return whole + self._being_read_bytes, came, awaited
 
-    def memory_changed(self, change: int) -> None:
-        """So much was granted, or given back: it has what it needs."""
-        self.granted_bytes += change
+    def counted(self, size: int, *, may_read_on: bool) -> None:
+        """So many bytes of its large requests are counted. If it may not read on, it waits for `memory_granted`."""
+        self.counted_bytes = size
+        if may_read_on:
+            self.waits_for &= ~MEMORY
+        else:
+            self.waits_for |= MEMORY
+
+    def memory_granted(self) -> None:
+        """It may read on."""
         self.waits_for &= ~MEMORY
-
-    def memory_refused(self) -> None:
-        """There is none for `memory_change`: nothing is read until it has what it needs."""
-        self.waits_for |= MEMORY
 
     def being_read(self, size: int) -> None:
         """The request at hand, of so many bytes, is still being read, in another thread; 0: it was."""
         self._being_read_bytes = size if size > SMALL_BYTES else 0
 
     @property
-    def unfinished_bytes(self) -> int:
-        """How much has come of a request that is not whole; negative while one is being read, which is not the
-        client's affair.
-        """
-        return -1 if self._being_read_bytes else self._splitter.buffered
+    def is_being_read(self) -> bool:
+        """A large request is still being read, in another thread."""
+        return self._being_read_bytes > 0

@@ -1,124 +1,332 @@
-"""How many bytes of large unfinished requests lie in memory (queued.max.request.bytes), and which connection is closed
-when others wait for that memory.
+"""How many bytes of large requests lie in memory (queued.max.request.bytes), who may send more of them, and which
+connection ends when others need that memory.
 
-Counts, and tells connections to go on or to end; reads no socket. Why answers have another budget: see `api.unsent`.
+Only bytes that have come are counted, not those that a request has announced. So nobody waits for what a stranger has
+not sent. This module counts, and lets connections go on or end; it reads no socket. `api.unsent` has the budget of
+answers.
 """
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Iterator
+from itertools import count, islice
 from typing import Final, Protocol
 
 from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.malloc import expect
+from muster.coordinator.net.addresses import network_of
 from muster.coordinator.net.connection_core import ConnectionCore
 
-LOOK_EVERY_MS: Final = 1_000
+FINISHING_PART: Final = 4
+"""One part in so many of the memory is kept for requests that have more than their share and are to be finished. One of
+them gets the same part of that."""
+MOST_OVER: Final = 256 << 20
+"""The memory may be exceeded by so much, since each connection reads its next bytes before it is asked to wait. Beyond
+that, connections end."""
+CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
-"""While others wait: a connection of whose request nothing comes for so long is closed."""
-MOST_MS: Final = 30_000
-"""While others wait and no request has stalled: the connection whose request began first is closed at this age."""
+STALLED_BYTES: Final = 64 * 1024
+"""While others wait: a connection that has sent less than this of its request in `STALLED_MS` ends."""
+PATIENCE_MS: Final = 5_000
+BYTES_PER_MS: Final = 1_000
+"""While others wait: a request that is to be finished gets `PATIENCE_MS`, and a millisecond for so many bytes."""
+BEHIND_MS: Final = 30_000
+"""While others wait, and requests that are whole fill the memory: one that has stood so long behind another request of
+its connection ends."""
+AT_ONCE: Final = 100
+"""Connections that go on, or end, in one turn of the event loop."""
 
 
 class Holder(Protocol):
     """A connection with large requests (more than `connection_core.SMALL_BYTES`; smaller ones are not counted)."""
 
     core: ConnectionCore
+    host: str
 
     def memory_granted(self) -> None:
-        """There may be memory for its unfinished request now: ask again."""
+        """It may read on."""
 
     def close_stalled(self) -> None:
-        """Others wait for the memory that it has."""
+        """Others wait for the memory that it has: it ends."""
 
 
-class _Grant:
-    __slots__ = ("came", "changed_ms", "since_ms", "size")
+class _Address:
+    """The connections of one address that have large requests. Of an IPv6 address all of its network are one."""
 
-    def __init__(self, size: int, came: int, now_ms: int) -> None:
-        self.size = size
-        self.came = came
-        self.since_ms = self.changed_ms = now_ms
+    __slots__ = ("accounts", "held", "name", "waiting")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.held = 0
+        self.accounts: dict[_Account, None] = {}
+        self.waiting: list[tuple[int, int, _Account]] = []
+        """A heap of (missing bytes, number, account); an entry with another number than its account is void."""
+
+
+class _Account:
+    """What one connection has in memory: bytes of requests that are `whole`, and those that `came` of the one that it
+    is sending, of which others are `missing`.
+
+    `number`: of its entry among those that wait; 0: it does not wait. `deadline_ms`: until then its request is to be
+    finished; 0: that is not asked of it. `moved`, `since_ms`: how many bytes have come or gone since then.
+    """
+
+    __slots__ = ("address", "came", "deadline_ms", "holder", "missing", "moved", "number", "since_ms", "whole")
+
+    def __init__(self, holder: Holder, address: _Address, now_ms: int) -> None:
+        self.holder = holder
+        self.address = address
+        self.whole = self.came = self.missing = 0
+        self.number = self.deadline_ms = self.moved = 0
+        self.since_ms = now_ms
 
 
 class RequestMemory:
-    """As Kafka's SimpleMemoryPool: a connection that asks while anything is left gets all it needs, so that a request
-    that has begun can always be finished. On Kafka a client that never finishes keeps its memory; here its connection
-    is closed when others wait.
+    """Who may read more of a large request.
+
+    A connection may while it has no more than what is left, and its address no more than twice that. So whoever comes
+    finds something left, however much the others have. Beyond its share a request waits to be finished. One is always
+    finished, the one that has waited longest: half-sent requests that fill the memory do not wait for each other. Those
+    that miss little are finished beside it, address by address, those that miss least first. Who does not send what is
+    missing in time ends, but only while others wait.
     """
 
     def __init__(self, clock: Clock, most_bytes: int) -> None:
         self._clock = clock
-        self.left = most_bytes
-        self._grants: dict[Holder, _Grant] = {}
-        self._waiting: dict[Holder, None] = {}  # in the order in which they came
+        self._most = most_bytes
+        self._finishing_most = most_bytes // FINISHING_PART
+        self._held = self._whole = 0
+        self._oldest: _Account | None = None
+        """The one that has waited longest, and is to be finished."""
+        self._missing = 0
+        """Bytes of those that are to be finished beside it."""
+        self._accounts: dict[Holder, _Account] = {}
+        self._addresses: dict[str, _Address] = {}
+        self._waiting: dict[_Account, None] = {}
+        """Those that wait, in the order in which they began to."""
+        self._queue: dict[_Address, None] = {}
+        """Addresses with connections that wait; the one that was served last is the last."""
+        self._refused = 0
+        """Of these, how many of the last were asked and cannot go on."""
+        self._numbers = count(1)
         self._timer: Timer | None = None
+        self._serves_soon = False
 
-    def take(self, holder: Holder, size: int) -> bool:
-        """Whether `holder` may gather `size` more bytes; if not, `holder.memory_granted` says when to ask again."""
-        if self.left <= 0:
-            self._waiting[holder] = None
-            self._arm()
-            return False
-        self._waiting.pop(holder, None)
-        self.left -= size
-        expect(size)
-        grant = self._grants.get(holder)
-        if grant is None:
-            self._grants[holder] = _Grant(size, 0, self._clock.mono_ms())
-        else:
-            grant.size += size
-        return True
+    @property
+    def left(self) -> int:
+        """Bytes that nobody has; negative when there are more than there should be."""
+        return self._most - self._held
 
-    def give(self, holder: Holder, size: int) -> None:
-        """`size` bytes of its requests have left the memory; it needs no more than it still has."""
-        self._waiting.pop(holder, None)
-        if size:
-            grant = self._grants[holder]
-            grant.size -= size
-            if not grant.size:
-                del self._grants[holder]
-            self.left += size
-            self._hand_out()
+    def charge(self, holder: Holder, whole: int, came: int, missing: int) -> bool:
+        """What `holder` has now, see `ConnectionCore.large_requests`. Returns whether it may read on; if not, its
+        `memory_granted` is called when it may.
+        """
+        account = self._accounts.get(holder)
+        if account is None:
+            if not whole + came:
+                return True
+            expect(came + missing)
+            account = self._open(holder)
+        change = self._set(account, whole, came, missing)
+        if not whole + came:
+            self._close(account)
+        if change < 0:
+            self._serve_soon()
+        if not missing:
+            return True
+        if account.deadline_ms or self._has_share(account):
+            self._stop_waiting(account)
+            return True
+        if self._held > self._most + MOST_OVER:
+            self._end_largest()
+        if holder not in self._accounts or (not account.number and self._may_go_on(account)):
+            return True
+        if not account.number:
+            self._wait(account)
+        return False
 
     def leave(self, holder: Holder) -> None:
         """It has ended; harmless when it holds nothing."""
-        self._waiting.pop(holder, None)
-        grant = self._grants.pop(holder, None)
-        if grant is not None:
-            self.left += grant.size
-            self._hand_out()
-
-    def _hand_out(self) -> None:
-        while self._waiting and self.left > 0:
-            holder = next(iter(self._waiting))
-            del self._waiting[holder]
-            holder.memory_granted()
-
-    def _arm(self) -> None:
-        if self._timer is None:
-            self._timer = self._clock.call_at(self._clock.mono_ms() + LOOK_EVERY_MS, self._look)
-
-    def _look(self) -> None:
-        self._timer = None
-        if not self._waiting:
-            return
-        now_ms = self._clock.mono_ms()
-        oldest: Holder | None = None
-        for holder, grant in list(self._grants.items()):
-            came = holder.core.unfinished_bytes
-            if came < 0 or came != grant.came:
-                grant.came, grant.changed_ms = came, now_ms
-            elif now_ms - grant.changed_ms >= STALLED_MS:
-                oldest = holder
-                break
-            if came >= 0 and oldest is None and now_ms - grant.since_ms >= MOST_MS:
-                oldest = holder
-        if oldest is not None:
-            oldest.close_stalled()
-        self._arm()
+        account = self._accounts.get(holder)
+        if account is not None:
+            self._close(account)
+            self._serve_soon()
 
     def stop(self) -> None:
         """No timer rings from now on."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    # ---- accounts
+
+    def _open(self, holder: Holder) -> _Account:
+        name = network_of(holder.host)
+        address = self._addresses.get(name)
+        if address is None:
+            address = self._addresses[name] = _Address(name)
+        account = self._accounts[holder] = _Account(holder, address, self._clock.mono_ms())
+        address.accounts[account] = None
+        return account
+
+    def _set(self, account: _Account, whole: int, came: int, missing: int) -> int:
+        """Returns by how much its bytes have changed."""
+        if not missing or missing > account.missing:  # it is finished, or another one has begun
+            self._stop_waiting(account)
+            self._stop_finishing(account)
+        change = whole + came - account.whole - account.came
+        self._held += change
+        account.address.held += change
+        self._whole += whole - account.whole
+        account.moved += abs(change)
+        if account.deadline_ms and account is not self._oldest:
+            self._missing += missing - account.missing
+        account.whole, account.came, account.missing = whole, came, missing
+        return change
+
+    def _close(self, account: _Account) -> None:
+        self._set(account, 0, 0, 0)
+        address = account.address
+        del self._accounts[account.holder]
+        del address.accounts[account]
+        if not address.accounts:
+            del self._addresses[address.name]
+            self._queue.pop(address, None)
+
+    def _has_share(self, account: _Account) -> bool:
+        left = self._most - self._held - self._finishing_most
+        if self._oldest is not None:
+            left += self._oldest.came  # this one goes over what there is
+        return account.whole + account.came <= left and account.address.held <= 2 * left
+
+    # ---- those that wait, and those that are to be finished
+
+    def _wait(self, account: _Account) -> None:
+        account.number = next(self._numbers)
+        self._waiting[account] = None
+        heapq.heappush(account.address.waiting, (account.missing, account.number, account))
+        self._queue.setdefault(account.address)
+        if self._timer is None:
+            self._arm(CHECK_EVERY_MS)
+
+    def _stop_waiting(self, account: _Account) -> None:
+        if account.number:
+            account.number = 0
+            del self._waiting[account]
+
+    def _may_go_on(self, account: _Account) -> bool:
+        """Whether it may, within its share or to be finished."""
+        # one that does not read for a reason of its own asks again when it does
+        if account.holder.core.reads_on and not self._has_share(account):
+            if self._whole > self._most:
+                return False  # these go by themselves
+            if self._is_small(account):
+                self._missing += account.missing
+            elif self._oldest is None and account is next(iter(self._waiting), account):
+                self._oldest = account
+            else:
+                return False
+            account.deadline_ms = self._clock.mono_ms() + PATIENCE_MS + account.missing // BYTES_PER_MS
+        self._stop_waiting(account)
+        account.moved, account.since_ms = 0, self._clock.mono_ms()
+        return True
+
+    def _is_small(self, account: _Account) -> bool:
+        most = self._finishing_most
+        return account.missing <= most // FINISHING_PART and self._missing + account.missing <= most
+
+    def _stop_finishing(self, account: _Account) -> None:
+        if account.deadline_ms:
+            account.deadline_ms = 0
+            if account is self._oldest:
+                self._oldest = None
+            else:
+                self._missing -= account.missing
+            self._serve_soon()
+
+    def _serve_soon(self) -> None:
+        """Memory was given back: serve those that wait, in a turn of its own."""
+        self._refused = 0
+        if self._queue and not self._serves_soon:
+            self._serves_soon = True
+            self._clock.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        """Let those go on that may: the oldest, then the addresses one after the other, until none of them can."""
+        self._serves_soon = False
+        if self._oldest is None and self._waiting:
+            self._try(next(iter(self._waiting)))
+        for _ in range(AT_ONCE):
+            if self._refused >= len(self._queue):
+                return
+            address = next(iter(self._queue))
+            del self._queue[address]
+            account = _next_of(address)
+            if account is not None:
+                self._queue[address] = None  # behind the others
+                self._refused = 0 if self._try(account) else self._refused + 1
+        self._serves_soon = True
+        self._clock.call_soon(self._serve)
+
+    def _try(self, account: _Account) -> bool:
+        goes_on = self._may_go_on(account)
+        if goes_on:
+            account.holder.memory_granted()
+        return goes_on
+
+    # ---- those that do not go on
+
+    def _arm(self, in_ms: int) -> None:
+        self._timer = self._clock.call_at(self._clock.mono_ms() + in_ms, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if not self._waiting:
+            return
+        late = [*islice(self._late(self._clock.mono_ms()), AT_ONCE)]
+        for account in late:
+            self._end(account)
+        self._serve_soon()
+        self._arm(CHECK_EVERY_MS // 10 if len(late) == AT_ONCE else CHECK_EVERY_MS)
+
+    def _late(self, now_ms: int) -> Iterator[_Account]:
+        for account in self._accounts.values():
+            core, silent_ms = account.holder.core, now_ms - account.since_ms
+            if not account.missing:
+                if account.moved or core.is_being_read:
+                    account.moved, account.since_ms = 0, now_ms
+                elif silent_ms >= BEHIND_MS and self._whole > self._most:
+                    yield account
+            elif account.number or not core.reads_on:
+                # that nothing comes is not its client's fault
+                account.moved, account.since_ms = 0, now_ms
+                self._stop_finishing(account)
+            elif 0 < account.deadline_ms <= now_ms:
+                yield account
+            elif silent_ms >= STALLED_MS:
+                if account.moved < STALLED_BYTES:
+                    yield account
+                account.moved, account.since_ms = 0, now_ms
+
+    def _end(self, account: _Account) -> None:
+        holder = account.holder
+        self._close(account)
+        holder.close_stalled()
+
+    def _end_largest(self) -> None:
+        """There is far too much: of the address that has most, a connection whose request misses most ends."""
+        address = max(self._addresses.values(), key=lambda one: one.held)
+        some = islice(address.accounts, AT_ONCE)
+        self._end(max(some, key=lambda one: (one.missing > 0, not one.deadline_ms, one.missing)))
+
+
+def _next_of(address: _Address) -> _Account | None:
+    """Of its connections that wait: the one whose request misses the fewest bytes."""
+    waiting = address.waiting
+    while waiting:
+        _, number, account = waiting[0]
+        if account.number == number:
+            return account
+        heapq.heappop(waiting)
+    return None

@@ -16,8 +16,8 @@ class NetSettings:
     `socket_send_buffer_bytes`, `socket_receive_buffer_bytes`: -1 and Kafka's default of 102,400 leave the choice to the
     operating system, which grows its buffers with the connection's speed. `socket_listen_backlog_size`: Kafka's default
     of 50 is too short for a fleet that starts at once beside one event loop (a connection dropped there comes back a
-    second later) and stands for 1,024. `queued_max_request_bytes`: how much of
-    unfinished requests may lie in memory before further ones are left in their sockets; Kafka's default of -1, which
+    second later) and stands for 1,024. `queued_max_request_bytes`: how much
+    of large requests may lie in memory before the rest of them is left in their sockets; Kafka's default of -1, which
     limits nothing there, stands for 256 MB (see `request_memory`). `muster_queued_max_response_bytes`: how much of
     unsent answers; -1 is no limit.
     `connections_max_idle_ms`: negative is no limit.

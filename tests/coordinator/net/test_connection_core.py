@@ -123,7 +123,7 @@ class TestStates:
         assert core.next_request() is None
         assert not core.has_requests
         assert core.data_to_send() == []
-        assert core.memory_change() == 0
+        assert core.large_requests()[2] == 0
         core.close()
 
     def test_what_was_answered_before_is_still_sent_at_a_close_but_not_at_an_abort(self) -> None:
@@ -207,7 +207,6 @@ class TestInput:
         core.receive_data(frame(b"ab")[:5])
         core.settle()
         assert core.waits_for == INPUT
-        assert core.unfinished_bytes == 5
         core.receive_data(b"b")
         assert next_content(core) == b"ab"
         core.settle()
@@ -225,28 +224,31 @@ class TestInput:
         assert core.has_requests
         assert core.wants_input
 
-    def test_memory_is_asked_for_large_requests_only_and_given_back(self) -> None:
+    def test_of_large_requests_the_bytes_that_have_come_are_counted(self) -> None:
         core = core_in(READY)
         core.receive_data(frame(b"x" * SMALL_BYTES)[:10])
         assert core.needs_memory, "with its size it is larger"
         core.receive_data(frame(b"x" * SMALL_BYTES)[10:])
         core.receive_data(frame(b"y" * 2 * SMALL_BYTES)[:10])
-        assert core.memory_change() == 2 * SMALL_BYTES + 4
-        core.memory_refused()
+        assert core.large_requests() == (0, 10, 2 * SMALL_BYTES + 4 - 10)
+        core.counted(10, may_read_on=False)
         assert not core.wants_input
-        core.memory_changed(core.memory_change())
-        assert core.memory_change() == 0
+        assert core.reads_on
+        core.memory_granted()
         assert core.wants_input
         core.receive_data(frame(b"y" * 2 * SMALL_BYTES)[10:])
-        assert core.memory_change() == -4, "whole requests are counted without their size"
+        assert core.large_requests() == (2 * SMALL_BYTES, 0, 0), "whole requests are counted without their size"
         assert core.next_request() is not None
         core.answered(None)
         assert core.next_request() is not None
         core.being_read(2 * SMALL_BYTES)
-        assert core.unfinished_bytes == -1
-        assert core.memory_change() == -4
+        assert core.is_being_read
+        assert core.large_requests() == (2 * SMALL_BYTES, 0, 0)
         core.being_read(0)
-        assert core.memory_change() == -core.granted_bytes
+        assert core.large_requests() == (0, 0, 0)
+        assert core.needs_memory, "until it was counted that it has none"
+        core.counted(0, may_read_on=True)
+        assert not core.needs_memory
 
 
 def test_of_a_node_that_stands_still_nothing_is_read_handled_or_sent() -> None:

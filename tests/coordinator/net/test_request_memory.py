@@ -1,104 +1,389 @@
+"""Who may send more of a large request. Connections are played in virtual time, a step at a time: strangers that do
+not send what they announced must not hold up those that do.
+"""
+
 from __future__ import annotations
 
-from typing import Any
+import random
+from typing import Any, Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.clock import ManualClock
-from muster.coordinator.net.request_memory import LOOK_EVERY_MS, MOST_MS, STALLED_MS, RequestMemory
+from muster.coordinator.net.request_memory import (
+    AT_ONCE,
+    BEHIND_MS,
+    CHECK_EVERY_MS,
+    FINISHING_PART,
+    MOST_OVER,
+    PATIENCE_MS,
+    STALLED_MS,
+    RequestMemory,
+)
+
+MB: Final = 1 << 20
+CHUNK: Final = 256 * 1024
+"""What a connection reads in one turn of the event loop."""
+MOST: Final = 256 * MB
 
 
-class Holder:
-    """A connection with one large request at a time."""
+class Connection:
+    """A connection that sends one large request after the other, or does not: `wanted_bytes` are the next of them."""
 
-    def __init__(self, memory: RequestMemory) -> None:
+    def __init__(self, memory: RequestMemory, size: int, host: str = "10.0.0.1") -> None:
         self.memory = memory
-        self.wanted = 0
-        self.held = 0
+        self.host = host
         self.core: Any = self
-        self.unfinished_bytes = 0
-        self.waits = False
-        self.is_closed = False
+        self.reads_on = True
+        self.is_being_read = False
+        self.size = size
+        self.came = self.whole = 0
+        self.waits = self.is_closed = False
+        self.has_ended = False
 
-    def ask(self, size: int) -> None:
-        self.wanted = size
-        self.memory_granted()
+    def send(self, size: int = CHUNK) -> None:
+        """Some more of its request comes, if it is read; a request that is whole is read at once."""
+        if self.waits or self.is_closed or self.is_done:
+            return
+        self.came = min(self.came + size, self.size)
+        if self.is_done:
+            self.whole, self.came = self.size, self.size
+            self.waits = not self.memory.charge(self, self.whole, 0, 0)
+            assert not self.waits
+        else:
+            self.waits = not self.memory.charge(self, 0, self.came, self.size - self.came)
+
+    def was_read(self) -> None:
+        """Its whole request is done with."""
+        self.whole = 0
+        self.memory.charge(self, 0, 0, 0)
+
+    @property
+    def is_done(self) -> bool:
+        return self.came >= self.size
+
+    @property
+    def held(self) -> int:
+        return 0 if self.is_closed else self.whole or (0 if self.is_done else self.came)
 
     def memory_granted(self) -> None:
-        self.waits = not self.memory.take(self, self.wanted)
-        self.held = 0 if self.waits else self.wanted
-
-    def finish(self) -> None:
-        self.memory.give(self, self.held)
-        self.held = 0
+        assert self.waits
+        self.waits = False
 
     def close_stalled(self) -> None:
         self.is_closed = True
+        self.waits = False
 
 
-def test_who_comes_when_nothing_is_left_waits_for_what_is_given_back() -> None:
-    memory = RequestMemory(ManualClock(0), 100)
-    first, second, third = Holder(memory), Holder(memory), Holder(memory)
-    first.ask(60)
-    second.ask(60)
-    third.ask(10)
-    assert [one.waits for one in (first, second, third)] == [False, False, True]
-    first.finish()
-    assert not third.waits
-    second.finish()
-    third.finish()
-    assert memory.left == 100
+def send_all(connection: Connection, clock: ManualClock, *, ms_a_chunk: int = 1, most_ms: int = 600_000) -> int:
+    """An honest client sends its request as fast as it is read. Returns how many ms it had to wait."""
+    waited_ms = 0
+    while not connection.is_done:
+        assert not connection.is_closed, "an honest client was ended"
+        if connection.waits:
+            clock.advance(100)
+            waited_ms += 100
+            assert waited_ms <= most_ms
+        else:
+            connection.send()
+            clock.advance(ms_a_chunk)
+    connection.was_read()
+    return waited_ms
 
 
-def test_one_that_has_left_is_not_called() -> None:
-    memory = RequestMemory(ManualClock(0), 10)
-    first, second = Holder(memory), Holder(memory)
-    first.ask(20)
-    second.ask(20)
-    memory.leave(second)
-    memory.leave(first)
-    assert second.waits
-    assert memory.left == 10
+class TestRules:
+    def test_what_is_announced_does_not_count(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MOST)
+        for _ in range(1_000):
+            Connection(memory, 100 * MB).send(100)
+        assert memory.left == MOST - 100_000
+        assert send_all(Connection(memory, 90 * MB), clock) == 0
+
+    def test_one_large_request_is_sent_without_a_pause(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MOST)
+        assert send_all(Connection(memory, 100 * MB), clock) == 0
+        assert memory.left == MOST
+
+    def test_requests_larger_than_the_memory_come_one_at_a_time(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MB)
+        crowd = [Connection(memory, 10 * MB, f"10.0.{n}.1") for n in range(20)]
+        for _ in range(20 * 60):
+            for one in crowd:
+                one.send()
+                if one.is_done and one.whole:
+                    one.was_read()
+            clock.advance(10)
+            assert memory.left >= MB - (10 * MB + 20 * CHUNK + MB)
+        assert all(one.is_done for one in crowd)
+        assert memory.left == MB
+
+    def test_requests_that_are_whole_count_and_no_other_is_finished_beside_too_many(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MB)
+        whole = [Connection(memory, MB) for _ in range(3)]
+        for one in whole:
+            memory.charge(one, MB, 0, 0)
+            one.whole = MB
+        late = Connection(memory, MB)
+        late.send()
+        assert late.waits
+        for one in whole[:2]:
+            one.was_read()
+        clock.advance(1)
+        assert not late.waits
+
+    def test_one_that_has_left_is_not_called(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, 10)
+        first, second, third = (Connection(memory, 20) for _ in range(3))
+        for one in (first, second, third):
+            one.send(11)
+        assert [one.waits for one in (first, second, third)] == [False, True, True]
+        memory.leave(second)
+        memory.leave(first)
+        clock.advance(1)
+        assert second.waits
+        assert not third.waits
+
+    def test_one_that_does_not_read_for_a_reason_of_its_own_neither_waits_nor_ends(self) -> None:
+        """It may stand behind a request that is answered late, or its node may stand still."""
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MB)
+        first, second = Connection(memory, 10 * MB), Connection(memory, 10 * MB)
+        first.send(2 * MB)
+        second.send(2 * MB)
+        assert second.waits
+        first.reads_on = False
+        clock.advance(2 * CHECK_EVERY_MS)
+        assert not second.waits
+        clock.advance(PATIENCE_MS)
+        assert not first.is_closed
+        third = Connection(memory, 10 * MB)
+        third.reads_on = False
+        third.send(2 * MB)
+        assert not third.waits
+        memory.stop()
+
+    def test_one_that_is_read_in_the_thread_is_not_closed_and_one_behind_another_request_is_at_last(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MB)
+        read, behind, waiting = Connection(memory, MB), Connection(memory, 2 * MB), Connection(memory, MB)
+        memory.charge(read, MB, 0, 0)
+        read.is_being_read = True
+        memory.charge(behind, 2 * MB, 0, 0)
+        waiting.send()
+        assert waiting.waits
+        clock.advance(BEHIND_MS + 2 * CHECK_EVERY_MS)
+        assert behind.is_closed
+        assert not read.is_closed
+        assert not waiting.waits
+
+    def test_the_next_request_of_a_connection_that_was_finished_is_asked_for_anew(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MB)
+        first, second = Connection(memory, 10 * MB), Connection(memory, 10 * MB)
+        first.send(2 * MB)
+        assert not first.waits
+        second.send(2 * MB)
+        assert second.waits
+        assert not memory.charge(first, 10 * MB, 5 * MB, 95 * MB), "the second one is older now"
+        first.waits = True
+        assert memory.charge(first, 0, 5 * MB, 95 * MB) is False
+        clock.advance(1)
+        assert not second.waits
+
+    def test_the_networks_of_ipv6_are_one_address(self) -> None:
+        memory = RequestMemory(ManualClock(0), MOST)
+        crowd = [Connection(memory, 40 * MB, f"2001:db8:0:1:0:0:0:{n:x}") for n in range(8)]
+        for _ in range(160):
+            for one in crowd:
+                one.send()
+        assert memory.left >= MOST // 9, "all but the one that is to be finished have two thirds of it"
 
 
-def test_one_that_is_being_worked_on_is_not_closed() -> None:
+def sending(crowd: list[Connection]) -> list[Connection]:
+    return [one for one in crowd if not one.is_closed]
+
+
+class TestStrangers:
+    """An honest request beside many that are not: how long does it wait?"""
+
+    @pytest.mark.parametrize("trickles", [False, True])
+    @pytest.mark.parametrize("came", [100, CHUNK, 4 * MB, 30 * MB])
+    @pytest.mark.parametrize("attackers", [60, 1_000])
+    def test_a_request_of_a_megabyte_does_not_wait_for_announcements(
+        self, attackers: int, came: int, trickles: bool
+    ) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MOST)
+        evil = [Connection(memory, 100 * MB) for _ in range(attackers)]
+        for one in evil:
+            for _ in range(max(came // CHUNK, 1)):
+                one.send(min(came, CHUNK))
+        assert memory.left >= -MOST_OVER - CHUNK
+        for _ in range(20):
+            assert send_all(Connection(memory, 900_000), clock) <= 100
+            if trickles:
+                for one in sending(evil):
+                    one.send(1)
+            clock.advance(1_000)
+
+    def test_nor_does_it_for_requests_that_miss_less_than_it_does(self) -> None:
+        """The worst that a thousand connections of its own address can do: all have more than their share."""
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MOST)
+        evil = [Connection(memory, 800_000) for _ in range(1_000)]
+        for one in evil:
+            one.send()
+        honest = Connection(memory, 900_000)
+        waited_ms = send_all(honest, clock)
+        # a sixteenth of the memory is missing of those that are finished at the same time, each for a few seconds
+        at_once = MOST // FINISHING_PART // 800_000
+        assert waited_ms <= (1_000 // at_once + 1) * (STALLED_MS + 2 * CHECK_EVERY_MS)
+
+    def test_an_address_of_its_own_waits_for_one_round_at_most(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MOST)
+        evil = [Connection(memory, 800_000) for _ in range(1_000)]
+        for one in evil:
+            one.send()
+        assert send_all(Connection(memory, 900_000, "10.0.0.2"), clock) <= STALLED_MS + 2 * CHECK_EVERY_MS
+
+    def test_one_connection_or_one_address_does_not_get_all(self) -> None:
+        memory = RequestMemory(ManualClock(0), MOST)
+        crowd = [Connection(memory, 100 * MB) for _ in range(10)]
+        for _ in range(300):
+            for one in crowd[1:]:
+                one.send()
+        assert memory.left >= MOST // 9
+        crowd[0].host, crowd[0].size = "10.0.0.2", 20 * MB
+        while not crowd[0].is_done:
+            crowd[0].send()
+            assert not crowd[0].waits
+
+    def test_however_many_come_the_memory_is_bounded(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MOST)
+        evil = [Connection(memory, 100 * MB, f"10.0.{n // 250}.{n % 250}") for n in range(10_000)]
+        for one in evil:
+            one.send()
+            assert memory.left >= -MOST_OVER - CHUNK
+        assert send_all(Connection(memory, 900_000, "10.9.0.1"), clock) <= STALLED_MS + 2 * CHECK_EVERY_MS
+
+    def test_those_that_send_nothing_end_a_hundred_at_a_time(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, MOST)
+        evil = [Connection(memory, 300 * 1024, f"10.0.{n // 250}.{n % 250}") for n in range(1_500)]
+        for one in evil:
+            one.send(CHUNK - 1)
+        for _ in range(2):
+            Connection(memory, 100 * MB, "10.9.0.1").send(30 * MB)
+        most_at_once, before = 0, len(sending(evil))
+        for _ in range(100):
+            clock.advance(CHECK_EVERY_MS // 10)
+            left = len(sending(evil))
+            most_at_once, before = max(most_at_once, before - left), left
+        assert most_at_once == AT_ONCE
+        assert left < 800
+
+    def test_the_longest_waiting_goes_on_though_smaller_ones_come_again_and_again(self) -> None:
+        clock = ManualClock(0)
+        memory = RequestMemory(clock, 64 * MB)
+        hogs = [Connection(memory, 100 * MB) for _ in range(3)]
+        for one in hogs:
+            while not one.waits and one.came < 40 * MB:
+                one.send()
+        patient = Connection(memory, 50 * MB)
+        while not patient.waits and not patient.is_done:
+            patient.send()
+        for _ in range(3_000):
+            send_all(Connection(memory, MB), clock)
+            for one in (*hogs, patient):
+                one.send()
+                if one.whole:
+                    one.was_read()
+            clock.advance(10)
+        assert patient.is_done
+        assert all(one.is_done for one in hogs)
+
+
+@pytest.mark.parametrize(
+    ("size", "clients"), [(300_000, 1_500), (10 * MB, 3), (10 * MB, 60), (90 * MB, 3), (90 * MB, 12)]
+)
+def test_honest_clients_that_together_send_far_more_than_the_memory_all_finish(size: int, clients: int) -> None:
     clock = ManualClock(0)
-    memory = RequestMemory(clock, 10)
-    first, second = Holder(memory), Holder(memory)
-    first.ask(20)
-    first.unfinished_bytes = -1
-    second.ask(20)
-    clock.advance(MOST_MS * 3)
-    assert not first.is_closed
-    memory.stop()
+    memory = RequestMemory(clock, MOST)
+    crowd = [Connection(memory, size, f"10.0.{n % 7}.1") for n in range(clients)]
+    for step in range(clients * (size // CHUNK + 20)):
+        for one in crowd:
+            one.send()
+        for one in crowd:
+            if one.whole:
+                one.was_read()
+        clock.advance(20)
+        if all(one.is_done for one in crowd):
+            break
+        assert not any(one.is_closed for one in crowd), step
+    assert all(one.is_done for one in crowd)
+    assert memory.left == MOST
+
+
+def test_a_slow_client_is_let_alone_while_nobody_waits() -> None:
+    clock = ManualClock(0)
+    memory = RequestMemory(clock, MOST)
+    slow = Connection(memory, MB)
+    for _ in range(MB // 1_000 + 1):
+        slow.send(1_000)
+        clock.advance(60_000)
+    assert slow.is_done
 
 
 @given(data=st.data())
 def test_nobody_waits_for_ever(data: st.DataObject) -> None:
+    """Whatever happens: bytes are counted right, and who is honest is done after a bounded time."""
     clock = ManualClock(0)
-    memory = RequestMemory(clock, 100)
-    holders: list[Holder] = []
-    for _ in range(data.draw(st.integers(1, 40))):
-        what = data.draw(st.sampled_from(["ask", "ask", "finish", "leave", "come", "time"]))
-        chosen = data.draw(st.sampled_from(holders)) if holders else None
-        if what == "ask":
-            holders.append(Holder(memory))
-            holders[-1].ask(data.draw(st.integers(1, 150)))
-        elif chosen is not None and what == "finish" and chosen.held:
-            chosen.finish()
+    most = 1_000
+    memory = RequestMemory(clock, most)
+    crowd: list[Connection] = []
+    honest: set[Connection] = set()
+    chosen_of = random.Random(data.draw(st.integers(0, 1_000)))
+    for _ in range(data.draw(st.integers(1, 60))):
+        what = data.draw(st.sampled_from(["begin", "begin", "send", "send", "trickle", "leave", "time", "reads"]))
+        chosen = chosen_of.choice(crowd) if crowd else None
+        if what == "begin":
+            host = f"10.0.0.{data.draw(st.integers(1, 3))}"
+            crowd.append(Connection(memory, data.draw(st.integers(2, 1_500)), host))
+            crowd[-1].send(data.draw(st.integers(1, 300)))
+            if data.draw(st.booleans()):
+                honest.add(crowd[-1])
+        elif chosen is not None and what == "send":
+            chosen.send(100)
+        elif chosen is not None and what == "trickle":
+            chosen.send(1)
+        elif chosen is not None and what == "reads" and chosen not in honest:
+            chosen.reads_on = not chosen.reads_on
         elif chosen is not None and what == "leave":
             memory.leave(chosen)
-            holders.remove(chosen)
-        elif chosen is not None and what == "come":
-            chosen.unfinished_bytes += 1
+            crowd.remove(chosen)
+            honest.discard(chosen)
         elif what == "time":
-            clock.advance(LOOK_EVERY_MS)
-        assert memory.left == 100 - sum(one.held for one in holders)
-        assert memory.left <= 0 or not any(one.waits for one in holders)
-    for _ in range(len(holders) * (STALLED_MS // LOOK_EVERY_MS + 2) * 2):
-        clock.advance(LOOK_EVERY_MS)
-        for one in [one for one in holders if one.is_closed]:
-            memory.leave(one)
-            holders.remove(one)
-    assert not any(one.waits for one in holders)
+            clock.advance(100)
+        for one in crowd:
+            if one.whole:
+                one.was_read()
+        assert memory.left == most - sum(one.held for one in crowd)
+    steps = 0
+    while any(not (one.is_done or one.is_closed) for one in honest):
+        for one in honest:
+            one.send(100)
+            if one.whole:
+                one.was_read()
+        clock.advance(50)
+        steps += 1
+        assert steps * 50 <= 2 * (PATIENCE_MS + STALLED_MS) * (len(crowd) + 1)
+    assert memory.left == most - sum(one.held for one in crowd)
