@@ -49,5 +49,5 @@ def numeric(host: str) -> str | None:
 
 
 def network_of(host: str) -> str:
-    """What one client has of addresses: an IPv4 address, or the first 64 bits of an IPv6 one, as Java writes it."""
+    """What one client has of addresses: an IPv4 address, or the first 64 bits of an IPv6 one (Java's text)."""
     return ":".join(host.split(":")[:4]) if ":" in host else host

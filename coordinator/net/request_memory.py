@@ -1,5 +1,5 @@
-"""How many bytes of large requests lie in memory (queued.max.request.bytes), who may send more of them, and which
-connection ends when others need that memory.
+"""The memory of large requests (queued.max.request.bytes): how much is used, and who may send more. When others need
+it, this module decides which connection ends.
 
 Only bytes that have come are counted, not those that a request has announced. So nobody waits for what a stranger has
 not sent. This module counts, and lets connections go on or end; it reads no socket. `api.unsent` has the budget of
@@ -19,11 +19,11 @@ from muster.coordinator.net.addresses import network_of
 from muster.coordinator.net.connection_core import ConnectionCore
 
 FINISHING_PART: Final = 4
-"""One part in so many of the memory is kept for requests that have more than their share and are to be finished. One of
-them gets the same part of that."""
+"""One part in so many of the memory is kept to finish requests that have more than their share. One of these gets the
+same part of that."""
 MOST_OVER: Final = 256 << 20
-"""The memory may be exceeded by so much, since each connection reads its next bytes before it is asked to wait. Beyond
-that, connections end."""
+"""The memory may be exceeded by so much: each connection reads its next bytes before it waits. Beyond that, connections
+end."""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
 STALLED_BYTES: Final = 64 * 1024
@@ -32,8 +32,8 @@ PATIENCE_MS: Final = 5_000
 BYTES_PER_MS: Final = 1_000
 """While others wait: a request that is to be finished gets `PATIENCE_MS`, and a millisecond for so many bytes."""
 BEHIND_MS: Final = 30_000
-"""While others wait, and requests that are whole fill the memory: one that has stood so long behind another request of
-its connection ends."""
+"""While others wait and whole requests fill the memory: one may stand so long behind another request of its connection.
+"""
 AT_ONCE: Final = 100
 """Connections that go on, or end, in one turn of the event loop."""
 
@@ -65,8 +65,8 @@ class _Address:
 
 
 class _Account:
-    """What one connection has in memory: bytes of requests that are `whole`, and those that `came` of the one that it
-    is sending, of which others are `missing`.
+    """What one connection has in memory: bytes of requests that are `whole`, and those that `came` of its next request.
+    Other bytes of that one are `missing`.
 
     `number`: of its entry among those that wait; 0: it does not wait. `deadline_ms`: until then its request is to be
     finished; 0: that is not asked of it. `moved`, `since_ms`: how many bytes have come or gone since then.
@@ -86,10 +86,10 @@ class RequestMemory:
     """Who may read more of a large request.
 
     A connection may while it has no more than what is left, and its address no more than twice that. So whoever comes
-    finds something left, however much the others have. Beyond its share a request waits to be finished. One is always
-    finished, the one that has waited longest: half-sent requests that fill the memory do not wait for each other. Those
-    that miss little are finished beside it, address by address, those that miss least first. Who does not send what is
-    missing in time ends, but only while others wait.
+    finds something left, however much the others have. Beyond its share a request waits to be finished. The one that
+    has waited longest is always finished, so half-sent requests do not wait for each other. Those that miss little are
+    finished beside it, address by address, those that miss least first. Who does not send what is missing in time ends,
+    but only while others wait.
     """
 
     def __init__(self, clock: Clock, most_bytes: int) -> None:
@@ -197,7 +197,7 @@ class RequestMemory:
     def _has_share(self, account: _Account) -> bool:
         left = self._most - self._held - self._finishing_most
         if self._oldest is not None:
-            left += self._oldest.came  # this one goes over what there is
+            left += self._oldest.came  # this one may exceed the memory
         return account.whole + account.came <= left and account.address.held <= 2 * left
 
     # ---- those that wait, and those that are to be finished
