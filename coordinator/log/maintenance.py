@@ -7,8 +7,10 @@ from collections.abc import Callable
 import structlog
 
 from muster.coordinator.clock import Clock, Timer
+from muster.coordinator.log import walks
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.settings import MAX_INT64
+from muster.coordinator.slices import Job
 
 _logger = structlog.get_logger("muster.log")
 
@@ -16,46 +18,53 @@ _logger = structlog.get_logger("muster.log")
 class Maintenance:
     """Runs retention each `log.retention.check.interval.ms` and writes the checkpoints, of recovery points and of log
     starts together, as often as `log.flush.offset.checkpoint.interval.ms` and
-    `log.flush.start.offset.checkpoint.interval.ms` ask for it.
+    `log.flush.start.offset.checkpoint.interval.ms` ask for it. Each is a walk over all logs, in slices.
     """
 
     def __init__(self, manager: LogManager, clock: Clock) -> None:
         self._manager = manager
         self._clock = clock
         self._timers: dict[str, Timer] = {}
+        self._running: set[str] = set()
 
     def start(self) -> None:
         """Arm the timers."""
         settings = self._manager.settings
-        self._repeat("retention", settings.log_retention_check_interval_ms, self.enforce_retention)
+        self._repeat("retention", settings.log_retention_check_interval_ms, self._enforcing_retention)
         checkpoint_ms = min(
             settings.log_flush_offset_checkpoint_interval_ms, settings.log_flush_start_offset_checkpoint_interval_ms
         )
-        self._repeat("checkpoint", checkpoint_ms, self.checkpoint)
+        self._repeat("checkpoint", checkpoint_ms, self._checkpointing)
         if settings.log_flush_scheduler_interval_ms < MAX_INT64:
-            self._repeat("sync", settings.log_flush_scheduler_interval_ms, self.sync_old)
+            self._repeat("sync", settings.log_flush_scheduler_interval_ms, self._syncing_old)
 
-    def _repeat(self, name: str, interval_ms: int, action: Callable[[], None]) -> None:
+    def _repeat(self, name: str, interval_ms: int, action: Callable[[], Job[object]]) -> None:
+        def guarded() -> Job[None]:
+            try:
+                yield from action()
+            finally:
+                self._running.discard(name)
+
         def ring() -> None:
             self._repeat(name, interval_ms, action)
-            action()
+            if name not in self._running:  # or else the walk before takes longer than that
+                self._running.add(name)
+                self._manager.behind(guarded())
 
         self._timers[name] = self._clock.call_at(self._clock.now().mono_ms + interval_ms, ring, interval_ms)
 
-    def enforce_retention(self) -> None:
-        """One retention pass, now."""
-        self._manager.enforce_retention(self._clock.now().wall_ms)
+    def _enforcing_retention(self) -> Job[int]:
+        return walks.enforcing_retention(self._manager.logs(), self._clock.now().wall_ms)
 
-    def sync_old(self) -> None:
-        """Begin to sync what has waited for `flush.ms`, now."""
-        self._manager.sync_old(self._clock.now().mono_ms)
+    def _syncing_old(self) -> Job[None]:
+        return walks.syncing_old(self._manager.logs(), self._clock.now().mono_ms)
 
-    def checkpoint(self) -> None:
-        """Write the checkpoints, now. With a full disk the old ones stay valid; recovery only takes longer."""
+    def _checkpointing(self) -> Job[None]:
+        """With a full disk the old ones stay valid; recovery only takes longer."""
         if self._manager.gone is not None:
             return
         try:
-            self._manager.checkpoint()
+            yield from self._manager.checkpointing()
         except OSError as error:
             _logger.error("a checkpoint cannot be written", directory=self._manager.storage.root, reason=str(error))
 

@@ -6,12 +6,13 @@ Driven from one thread; it reads no clock: the caller passes wall ms.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from typing import Any
 
 import structlog
 
 from muster.coordinator.clock import Clock
-from muster.coordinator.log import checkpoints
+from muster.coordinator.log import checkpoints, walks
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX
 from muster.coordinator.log.directory.folders import PartitionFolders
@@ -28,6 +29,7 @@ from muster.coordinator.log.storage.interfaces import Lock as DirectoryHeld
 from muster.coordinator.log.storage.interfaces import Storage
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
+from muster.coordinator.slices import Job, at_once
 
 _logger = structlog.get_logger("muster.log")
 
@@ -62,6 +64,8 @@ class LogManager:
         self.needs_recovery = False
         """Whether there are logs, and the last stop was not a clean one; known once it is open."""
         self._last_stops: LastStops
+        self.behind: Callable[[Job[Any]], object] = at_once
+        """Runs a walk over all logs. A server sets what does so in slices of its event loop."""
 
     # -- the directory
 
@@ -115,13 +119,10 @@ class LogManager:
                 _logger.error("the data directory is gone", directory=self.storage.root, reason=gone.strerror,
                               what_to_do="every partition is offline: put the directory back, or stop the "
                               "server")  # fmt: skip
-            for log in self.logs():
-                if log.failure is None:
-                    log.go_offline(self.storage.root, gone)
         elif was_gone is not None:
             _logger.warning("the data directory is back", directory=self.storage.root, what="the logs go on")
-            for log in self.logs():
-                log.come_back()
+        if gone is not None or was_gone is not None:
+            self.behind(walks.heeding_the_directory(self.logs(), self.storage.root, lambda: self.gone))
 
     def _raise_if_gone(self) -> None:
         if self.gone is not None:
@@ -166,6 +167,8 @@ class LogManager:
     ) -> UnifiedLog:
         directory = f"{key[0]}-{key[1]}"
         try:
+            if self.is_forgotten(*key):
+                self.checkpoint()  # who did not do that before (`is_forgotten`) waits for it
             self.storage.make_directory(directory)
             if topic_id is not None:
                 self.folders.ensure_topic_id(*key, topic_id, was_clean=self._last_stops.was_clean)
@@ -292,7 +295,6 @@ class LogManager:
         return self._rename(topic, [partition], STRAY_SUFFIX)[0]
 
     def _rename(self, topic: str, partitions: Sequence[int], suffix: str, uuid: bytes | None = None) -> list[str]:
-        is_noted = False
         for partition in partitions:
             key = (topic, partition)
             log = self._logs.pop(key, None)
@@ -300,10 +302,7 @@ class LogManager:
                 log.abandon()
             self.offline.pop(key, None)
             self._absent.pop(key, None)
-            is_noted |= self._last_stops.forget(key)
-        if is_noted:
-            # a log made anew under one of these names shall not be measured by the old one's offsets after a kill
-            self.checkpoint()
+            self._last_stops.forget(key)
         renamed: list[str] = []
         for partition in partitions:
             with contextlib.suppress(FileNotFoundError):
@@ -331,18 +330,26 @@ class LogManager:
 
     def enforce_retention(self, wall_ms: int) -> int:
         """One pass over all logs; how many segments went. A log that fails meanwhile is offline, the others go on."""
-        removed = 0
-        for log in self.logs():
-            try:
-                removed += log.enforce_retention(wall_ms)
-            except LogOffline:
-                continue
-        return removed
+        return at_once(walks.enforcing_retention(self.logs(), wall_ms))
 
-    def sync_old(self, mono_ms: int) -> None:
-        """Begin to sync the logs whose `flush.ms` is over (Kafka: LogManager.flushDirtyLogs)."""
-        for log in self.logs():
-            log.sync_if_older(mono_ms)
+    def checkpointing(self) -> Job[None]:
+        """`checkpoint`, in slices and a thread. Raises OSError."""
+        for number, (key, log) in enumerate(list(self._logs.items()), 1):
+            if self._logs.get(key) is log:  # or else it was deleted meanwhile
+                self._last_stops.note(key, log.recovery_point, log.start_offset)
+            if not number % walks.LOGS_AT_ONCE:
+                yield None
+        yield from self._last_stops.saving()
+
+    def is_forgotten(self, topic: str, partition: int) -> bool:
+        """Whether the checkpoints have offsets of an earlier log of this name. A start after a kill would compare a new
+        log with them. Whoever makes one has `checkpointing` done before.
+        """
+        return self._last_stops.is_forgotten((topic, partition))
+
+    def forget_others(self, topics: Container[str]) -> None:
+        """Only these topics have partitions. The checkpoints may still have others, which were deleted."""
+        self._last_stops.forget_others(topics)
 
     def checkpoint(self, *, sync: bool = False) -> None:
         """Write recovery points and start offsets, those of logs that are not open (yet) as they were. `sync`: wait

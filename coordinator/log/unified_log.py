@@ -45,7 +45,7 @@ from muster.coordinator.log.segments.absence import with_what_it_needs
 from muster.coordinator.log.segments.leader_epochs import LeaderEpochs, store_epochs
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
-from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.log.settings import MAX_INT64, LogConfig
 from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
 from muster.coordinator.slices import Job
@@ -418,14 +418,16 @@ class UnifiedLog:
         self._remove_segments(0, self.segments.count_below_start())
         return self.start_offset
 
-    def enforce_retention(self, wall_ms: int) -> int:
-        """Remove the segments that `retention.ms` and `retention.bytes` give up; how many."""
+    def enforce_retention(self, wall_ms: int, most: int = MAX_INT64) -> int:
+        """Remove the segments that `retention.ms` and `retention.bytes` give up; how many. `most`: of each property; if
+        it was so many or more there may be further ones.
+        """
         if self.failure is not None:
             return 0
         segments = self.segments
         removed = 0
         for why, is_given_up in retention.rules(segments, wall_ms, topic=self.topic, partition=self.partition):
-            count = retention.count_given_up(segments, self.durable_offset, is_given_up)
+            count = retention.count_given_up(segments, self.durable_offset, is_given_up, most)
             if count == 0:
                 continue
             if count == len(segments):
@@ -435,9 +437,10 @@ class UnifiedLog:
                          start_offset=start_offset)  # fmt: skip
             self._raise_start(start_offset)
             removed += self._remove_segments(0, count)
-        removed += self._remove_segments(0, segments.count_below_start())
-        for segment in segments[:-1]:
-            segment.release()
+        removed += self._remove_segments(0, min(segments.count_below_start(), most))
+        if removed < most:
+            for segment in segments[:-1]:
+                segment.release()
         return removed
 
     def _raise_start(self, offset: int) -> None:

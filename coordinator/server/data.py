@@ -16,6 +16,7 @@ from muster.coordinator.log.directory_monitor import monitoring
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
 from muster.coordinator.machine import Machine
+from muster.coordinator.slices import Slices
 
 log = structlog.get_logger("muster.server")
 
@@ -27,10 +28,15 @@ class Data:
     """Open from the beginning; `close` once. `logs`: all of them; `identity`: of the cluster and the node."""
 
     def __init__(
-        self, config: Config, machine: Machine, clock: Clock, post: Callable[[Callable[[], object]], object]
+        self,
+        config: Config,
+        machine: Machine,
+        clock: Clock,
+        slices: Slices,
+        post: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`post`: runs a callable on the event loop soon, from any thread. Raises OSError and the errors of
-        `log.LogManager.open`.
+        """`slices`: run the walks over all logs; `post`: runs a callable on the event loop soon, from any thread.
+        Raises OSError and the errors of `log.LogManager.open`.
         """
         self._clock = clock
         self._machine = machine
@@ -43,6 +49,7 @@ class Data:
         sync = None if config.data_dir is None else machine.workers(post, SYNC_THREADS)
         storage, settings = machine.storage(config.data_dir), config.settings(LogSettings)
         self.logs = LogManager(storage, settings, sync=sync, engine=machine.engine())
+        self.logs.behind = lambda job: slices.run_behind(job, _nothing, _Walks())
         self.identity = self.logs.open(
             cluster_id=config.cluster_id, node_id=config.node_id, draw_uuid=machine.draw_uuid
         )
@@ -68,8 +75,22 @@ class Data:
         if self._maintenance is not None:
             self._maintenance.stop()
         if self._cleaner is not None:
-            self._cleaner.stop()
+            self._cleaner.stop(clean=clean)
         self._stop_watching()
         self.logs.close(clean=clean)
         if self._filesystem is not None:
             self._filesystem.close()
+
+
+class _Walks:
+    """The `Owner` of walks over all logs: no client waits for them, and a stop of the slices ends them."""
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        """Whatever was the matter with one log, the next walk begins anew."""
+        log.error("a walk over all logs has failed, by a fault", exc_info=error)
+
+
+def _nothing(_: object) -> None:
+    pass

@@ -140,7 +140,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self.clock = self._machine.clock()
         self.slices = Slices(self.clock.machine, self._machine.thread(self._post))
-        self._data = Data(self.config, self._machine, self.clock, self._post)
+        self._data = Data(self.config, self._machine, self.clock, self.slices, self._post)
         self.logs = self._data.logs
         try:
             await self._open_topics()

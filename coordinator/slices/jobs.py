@@ -55,15 +55,19 @@ Job = Generator[Apart | Later | None, Any, T]
 def at_once(job: Job[T]) -> T:
     """Run a job to its end at once: at a start, when no client waits. It must not wait for a result."""
     value: Any = None
+    error: Exception | None = None
     while True:
         try:
-            asked = job.send(value)
+            asked = job.send(value) if error is None else job.throw(error)
         except StopIteration as end:
             result: T = end.value
             return result
-        value = None
+        value = error = None
         if isinstance(asked, Apart):
-            value = asked.work()
+            try:
+                value = asked.work()
+            except Exception as failed:  # noqa: BLE001 - the job gets it, as in slices
+                error = failed
         elif asked is not None:
             if not asked.is_there:
                 raise RuntimeError("a job that is done at once has to wait for another one")

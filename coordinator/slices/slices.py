@@ -1,7 +1,8 @@
 """What runs jobs: at once, and in the next turns of the event loop those that take longer than a slice.
 
 All jobs together get one slice in each turn. If the owner of a job has gone, the job is closed at its next step. A
-small job costs no turn, no thread and no timer.
+small job costs no turn, no thread and no timer. What no client waits for (`run_behind`) gets a small share of each
+turn, and never more.
 
 The events of `__group_events` are encoded in pieces by `observe.pending_rows` instead: they keep their order, their
 pieces are counted and not timed, and a server that stops writes all of them.
@@ -43,12 +44,14 @@ class Owner(Protocol):
 class _Running:
     """A job on its way."""
 
-    __slots__ = ("done", "error", "job", "owner", "steps", "value")
+    __slots__ = ("done", "error", "is_behind", "job", "owner", "steps", "value")
 
-    def __init__(self, job: Job[Any], done: Callable[[Any], object], owner: Owner) -> None:
+    def __init__(self, job: Job[Any], done: Callable[[Any], object], owner: Owner, *, is_behind: bool = False) -> None:
         self.job = job
         self.done = done
         self.owner = owner
+        self.is_behind = is_behind
+        """No client waits for it."""
         self.steps = 0
         self.value: Any = None
         self.error: Exception | None = None
@@ -66,6 +69,8 @@ class Slices:
         self._fresh: deque[_Running] = deque()
         """Those that have not had their first share."""
         self._begun: deque[_Running] = deque()
+        self._behind: deque[_Running] = deque()
+        """Those that no client waits for."""
         self._used_ms = 0
         self._is_asked = False
         self._is_running = False
@@ -94,6 +99,25 @@ class Slices:
             self._used_ms += used_ms
             self._ask()
 
+    def run_behind(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
+        """Run a job that no client waits for, such as a walk over all partitions. It gets `SHARE_MS` of each turn of
+        the event loop, also when it is alone: no client notices it. Every exception goes to the owner.
+        """
+        self._enter_behind(_Running(job, done, owner, is_behind=True))
+
+    def _enter_behind(self, running: _Running) -> None:
+        if self._used_ms or self._behind or self._is_running:
+            self._behind.append(running)
+            self._ask()
+            return
+        began_ms = self._clock.mono_ms()
+        goes_on = self._go_on_safely(running, began_ms + SHARE_MS)
+        self._used_ms += self._clock.mono_ms() - began_ms
+        if goes_on:
+            self._behind.append(running)
+        if goes_on or self._used_ms:
+            self._ask()
+
     def run_small(self, work: Callable[[], object]) -> bool:
         """Do what takes much less than a slice, and waits for nothing: it needs no job. False: nothing was done, for
         this turn's slice is used up.
@@ -114,10 +138,10 @@ class Slices:
     def stop(self) -> None:
         """The server stops: jobs are closed, and no job begins."""
         self._stopped = True
-        for running in (*self._fresh, *self._begun):
-            running.job.close()
-        self._fresh.clear()
-        self._begun.clear()
+        for waiting in (self._fresh, self._begun, self._behind):
+            for running in waiting:
+                running.job.close()
+            waiting.clear()
         self.worker.close()
 
     def _ask(self) -> None:
@@ -129,15 +153,20 @@ class Slices:
         """One slice for all."""
         self._is_asked = False
         began_ms = now_ms = self._clock.mono_ms()
-        end_ms = began_ms + SLICE_MS
+        end_ms = began_ms + SLICE_MS - (SHARE_MS if self._behind else 0)
         while (self._fresh or self._begun) and now_ms < end_ms:
             running = self._fresh.popleft() if self._fresh else self._begun.popleft()
             alone = not (self._fresh or self._begun)
             if self._go_on_safely(running, end_ms if alone else min(now_ms + SHARE_MS, end_ms)):
                 self._begun.append(running)
             now_ms = self._clock.mono_ms()
+        if self._behind:
+            running = self._behind.popleft()
+            if self._go_on_safely(running, now_ms + SHARE_MS):
+                self._behind.append(running)
+            now_ms = self._clock.mono_ms()
         self._used_ms = now_ms - began_ms
-        if self._fresh or self._begun or self._used_ms:
+        if self._fresh or self._begun or self._behind or self._used_ms:
             self._ask()
 
     def _go_on_safely(self, running: _Running, until_ms: int) -> bool:
@@ -205,7 +234,9 @@ class Slices:
         if self._stopped:
             return
         _take(running, later)
-        if self._is_running:
+        if running.is_behind:
+            self._enter_behind(running)
+        elif self._is_running:
             # not within another one's step: one brings the result of the next, and so on without end
             self._fresh.append(running)
             self._ask()

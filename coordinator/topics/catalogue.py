@@ -130,6 +130,8 @@ class Catalogue:
         made: dict[int, Partition | None] = {}
         encoded: list[bytes] = []
         try:
+            if any(type(one) is PartitionRecord and self.logs.is_forgotten(name, one.partition_id) for one in records):
+                yield from self.logs.checkpointing()
             for record in records:
                 encoded.append(encode(record))
                 if isinstance(record, PartitionRecord):

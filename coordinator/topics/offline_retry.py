@@ -6,12 +6,13 @@ A damaged log waits for an operator. The logs of shards and journals are opened 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.log import LogError
+from muster.coordinator.slices import Job, at_once
 
 _logger = structlog.get_logger("muster.topics")
 
@@ -22,14 +23,24 @@ MOST_LOOKS_APART: Final = 32
 
 Failed = tuple[str, int, Callable[[], object]]
 """Topic, partition, and what opens its log again; that raises a LogError."""
+Found = Iterator[Failed | None]
+"""None: the search may be interrupted here."""
 
 
 class OfflineRetry:
     """Looks from time to time, until `find` returns None."""
 
-    def __init__(self, clock: Clock, find: Callable[[], Iterator[Failed] | None]) -> None:
-        """`find`: the logs that are offline, to be tried now; None: nothing is open any more."""
+    def __init__(
+        self,
+        clock: Clock,
+        find: Callable[[], Found | None],
+        behind: Callable[[Job[Any]], object] = at_once,
+    ) -> None:
+        """`find`: the logs that are offline, to be tried now; None: nothing is open any more. `behind`: runs a job for
+        which no client waits.
+        """
         self._clock = clock
+        self._behind = behind
         self._find = find
         self._apart = 1
         self._left = 1
@@ -42,13 +53,30 @@ class OfflineRetry:
         found = self._find()
         if found is None:
             return
-        self.start()
         self._left -= 1
         if self._left > 0:
-            return
-        failed = [self._fails(*one) for one in list(found)]
-        self._apart = min(self._apart * 2, MOST_LOOKS_APART) if any(failed) else 1
-        self._left = self._apart
+            self.start()
+        else:
+            self._behind(self._trying(found))
+
+    def _trying(self, found: Found) -> Job[None]:
+        """Try them one by one: opening one may take as long as at a start."""
+        failed = False
+        try:
+            # the search ends before the first try: it must not find a log again that stays offline
+            waiting = []
+            for one in found:
+                if one is None:
+                    yield None
+                else:
+                    waiting.append(one)
+            for one in waiting:
+                failed |= self._fails(*one)
+                yield None
+        finally:
+            self._apart = min(self._apart * 2, MOST_LOOKS_APART) if failed else 1
+            self._left = self._apart
+            self.start()
 
     @staticmethod
     def _fails(topic: str, partition: int, mend: Callable[[], object]) -> bool:

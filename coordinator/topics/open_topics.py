@@ -6,7 +6,7 @@ Decides nothing and writes no record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -16,13 +16,15 @@ from muster.coordinator.cluster.image import Leader
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, LogOffline
 from muster.coordinator.topics.metadata_state import TopicState
 from muster.coordinator.topics.names import EVENTS_OF
-from muster.coordinator.topics.offline_retry import Failed
+from muster.coordinator.topics.offline_retry import Found
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 
 LOOKED_AT_ONCE: Final = 2_000
 """Partitions whose logs are looked at each second for failures: some 5 ms, for hardly one is in the caches."""
+LOOKED_AT_IN_A_STEP: Final = 200
+"""Of these, without a pause."""
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
 _OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
@@ -215,11 +217,11 @@ class OpenTopics:
         partition = self.reopen(name, index)
         return partition.log, partition.leader_epoch
 
-    def failed_logs(self) -> Iterator[Failed]:
+    def failed_logs(self) -> Found:
         """The logs that are offline and may be tried again. Of very many partitions some are looked at each time, in
         turn.
         """
-        looked = 0
+        looked = paused = 0
         if not self._to_look_at:
             self._to_look_at = list(reversed(self.by_name))
         while self._to_look_at and looked < LOOKED_AT_ONCE:
@@ -227,7 +229,12 @@ class OpenTopics:
             if topic is None or topic.name in _OF_SHARDS:
                 continue
             looked += len(topic.partitions)
+            if looked - paused >= LOOKED_AT_IN_A_STEP:
+                paused = looked
+                yield None
             for index, partition in enumerate(topic.partitions):
+                if index and not index % LOOKED_AT_IN_A_STEP:
+                    yield None
                 # each second for each partition: nearly all are found well by these two looks
                 if partition is None and self.is_one_of_several:
                     continue

@@ -15,7 +15,7 @@ from muster.coordinator.core.interface import Now
 from muster.coordinator.log import BatchHeader, Log
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.slices import Job
+from muster.coordinator.slices import Job, at_once
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.validation import Batch, Checked, checked
 from muster.protocol.errors import ErrorCode
@@ -107,8 +107,12 @@ class Partition:
 
     def expire_producers(self, now: Now, after_ms: int) -> None:
         """Forget producers that have been silent for `after_ms`."""
+        at_once(self.expiring_producers(now, after_ms))
+
+    def expiring_producers(self, now: Now, after_ms: int) -> Job[None]:
+        """The same, in slices."""
         if self.log.knows_producers:
-            self.log.producers.expire(now.wall_ms, after_ms)
+            yield from self.log.producers.expiring(now.wall_ms, after_ms)
 
     # -- reading
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Final
 
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.names import METADATA_TOPIC
-from muster.coordinator.topics.offline_retry import Failed, OfflineRetry
+from muster.coordinator.topics.offline_retry import Found, OfflineRetry
 from muster.coordinator.topics.settings import TopicSettings
+
+LOOKED_AT_ONCE: Final = 100
+"""Partitions whose producers are looked at in one step, if they have hardly any."""
 
 
 class PartitionMaintenance:
@@ -21,16 +26,17 @@ class PartitionMaintenance:
     def start(self) -> None:
         """Begin."""
         self._expire_producers_later()
-        OfflineRetry(self._catalogue.clock, self._offline).start()
+        catalogue = self._catalogue
+        OfflineRetry(catalogue.clock, self._offline, lambda job: catalogue.logs.behind(job)).start()
 
-    def _offline(self) -> Iterator[Failed] | None:
+    def _offline(self) -> Found | None:
         """What `OfflineRetry` is to open again; None after the end."""
         logs = self._catalogue.logs
         if not logs.is_open:
             return None
         return self._failed_logs() if logs.gone is None else iter(())
 
-    def _failed_logs(self) -> Iterator[Failed]:
+    def _failed_logs(self) -> Found:
         catalogue = self._catalogue
         if catalogue.metadata_log.log.failure is not None:
             yield METADATA_TOPIC, 0, catalogue.reopen_metadata_log
@@ -44,9 +50,19 @@ class PartitionMaintenance:
         clock.call_at(clock.now().mono_ms + interval_ms, self._expire_producers, interval_ms)
 
     def _expire_producers(self) -> None:
+        if self._catalogue.logs.is_open:
+            self._catalogue.logs.behind(self._expiring_producers())
+
+    def _expiring_producers(self) -> Job[None]:
         now, expiration_ms = self._catalogue.clock.now(), self._settings().producer_id_expiration_ms
-        for topic in self._catalogue.open.by_name.values():
-            for partition in topic.partitions:
-                if partition is not None:
-                    partition.expire_producers(now, expiration_ms)
-        self._expire_producers_later()
+        looked = 0
+        try:
+            for topic in list(self._catalogue.open.by_name.values()):
+                for partition in list(topic.partitions):
+                    if partition is not None:
+                        yield from partition.expiring_producers(now, expiration_ms)
+                    looked += 1
+                    if not looked % LOOKED_AT_ONCE:
+                        yield None
+        finally:
+            self._expire_producers_later()

@@ -10,6 +10,7 @@ from muster.coordinator.topics.adopt import ADOPTED, adopted, before_take_over, 
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS, MetadataLog
+from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.coordinator.topics.rebuild_topics import lost_topics, open_metadata_log, tells_nothing
 from muster.coordinator.topics.stray_folders import Strays
 
@@ -49,6 +50,7 @@ def load_own(
     for name in ADOPTED:
         _adopt(catalogue, name, internal, partitions_are_given)
     Strays(logs, catalogue.state, lost=lost).look()
+    logs.forget_others({METADATA_TOPIC, *catalogue.state.topics})
     # whatever was lost, what is made from here on is known
     catalogue.strays = Strays(logs, catalogue.state, lost=False)
     catalogue.append(leadership.of_strangers(catalogue.state, catalogue.racks))

@@ -372,3 +372,91 @@ class TestOneByOne:
         for _ in range(5):
             world.turn()
         assert world.results == [None, *range(3_000)]
+
+
+class TestBehind:
+    """What no client waits for."""
+
+    def test_it_gets_its_share_of_each_turn_and_never_more(self) -> None:
+        world = World()
+        world.slices.run_behind(world.job(3 * SHARE_MS, "walk", "done"), world.results.append, world.owner)
+        assert world.steps == ["walk"] * SHARE_MS
+        assert world.turn() == ["walk"] * SHARE_MS
+        assert world.turn() == ["walk"] * SHARE_MS
+        assert world.turn() == ["end of walk"]
+        assert world.results == ["done"]
+        assert world.turn() == []
+        assert world.turn() == []
+        assert world.clock._timers == []
+
+    def test_clients_that_take_all_of_each_turn_do_not_stop_it(self) -> None:
+        world = World()
+        world.run(world.job(100, "client"))
+        world.slices.run_behind(world.job(100, "walk"), world.results.append, world.owner)
+        world.slices.run_behind(world.job(100, "other"), world.results.append, world.owner)
+        assert world.steps == ["client"] * SLICE_MS
+        rest = ["client"] * (SLICE_MS - SHARE_MS)
+        assert world.turn() == [*rest, *["walk"] * SHARE_MS]
+        assert world.turn() == [*rest, *["other"] * SHARE_MS]
+
+    def test_one_that_comes_when_a_turn_is_used_waits(self) -> None:
+        world = World()
+        world.run(world.job(1, "client"))
+        world.slices.run_behind(world.job(1, "walk"), world.results.append, world.owner)
+        assert world.steps == ["client", "end of client"]
+        assert world.turn() == ["walk", "end of walk"]
+
+    def test_it_gets_no_more_after_work_in_a_thread(self) -> None:
+        waiting: list[tuple[Any, Any]] = []
+
+        class Slow:
+            """A thread that works when the test says so."""
+
+            def run(self, work: Any, done: Any) -> None:
+                waiting.append((work, done))
+
+            def close(self) -> None:
+                """Nothing."""
+
+        world = World(Slow())
+
+        def walk() -> Job[str]:
+            got = yield Apart(lambda: "made")
+            yield from world.job(2 * SHARE_MS, got)
+            return "done"
+
+        world.slices.run_behind(walk(), world.results.append, world.owner)
+        assert world.steps == []
+        ((work, done),) = waiting
+        done(work(), None)
+        assert world.steps == ["made"] * SHARE_MS
+        world.turn()
+        world.turn()
+        assert world.results == ["done"]
+
+    def test_a_fault_goes_to_the_owner_and_a_stop_ends_it(self) -> None:
+        world = World()
+
+        def bad() -> Job[None]:
+            raise ValueError("bad")
+            yield None
+
+        world.slices.run_behind(bad(), world.results.append, world.owner)
+        assert [str(one) for one in world.owner.faults] == ["bad"]
+        world.slices.run_behind(world.job(100, "walk"), world.results.append, world.owner)
+        world.slices.stop()
+        assert world.steps[-1] == "end of walk"
+        world.slices.run_behind(world.job(1, "late"), world.results.append, world.owner)
+        world.turn()
+        assert "late" not in world.steps
+
+
+def test_a_job_that_is_done_at_once_gets_the_error_of_its_work() -> None:
+    def job() -> Job[str]:
+        try:
+            yield Apart(lambda: 1 / 0)
+        except ZeroDivisionError:
+            return "caught"
+        return "nothing"
+
+    assert at_once(job()) == "caught"

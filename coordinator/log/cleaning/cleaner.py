@@ -4,6 +4,7 @@ together never take more than `CPU_SHARE` of a core. Driven from the event loop 
 
 from __future__ import annotations
 
+from heapq import heapify, heappop
 from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING, Final
@@ -15,9 +16,13 @@ from muster.coordinator.log import checkpoints
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.cleaning.throttle import Throttle
 from muster.coordinator.log.directory.last_stop import load_offsets
+from muster.coordinator.log.directory.offset_file import OffsetFile
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
+from muster.coordinator.log.unified_log import UnifiedLog
+from muster.coordinator.log.walks import LOGS_AT_ONCE
+from muster.coordinator.slices import Job
 
 if TYPE_CHECKING:
     from muster.coordinator.log.cleaning.job import CleaningJob
@@ -49,7 +54,14 @@ class Cleaner:
         """Logs whose compaction failed, until the next `look`."""
         self._undecided: dict[Partition, int] = {}
         """Logs with an open transaction: nothing more of them can be compacted before they reach beyond this offset."""
+        self._due: list[tuple[float, int, Partition]] = []
+        """A heap of the logs that the last survey has found due: the dirtiest first, none that was begun."""
+        self._is_looking = self._look_again = False
         self._clean_up_to = load_offsets(manager.storage, checkpoints.CLEANER_OFFSETS)
+        self._file = OffsetFile(manager.storage, checkpoints.CLEANER_OFFSETS)
+        self._is_saving = False
+        self._changes = self._saved = 0
+        """Of the offsets: how often they have changed, and up to which change they were written."""
 
     def start(self) -> None:
         """Look from now on."""
@@ -64,12 +76,19 @@ class Cleaner:
         self._arm()
         self.look()
 
-    def stop(self) -> None:
-        """End what is under way (within some ms) and begin nothing more; half a compaction is done anew next time."""
+    def stop(self, *, clean: bool = True) -> None:
+        """End what is under way (within some ms) and begin nothing more; half a compaction is done anew next time.
+        `clean`: what was compacted is written down, if that was not done yet.
+        """
         self._stop.set()
         if self._timer is not None:
             self._timer.cancel()
         self._workers.close()
+        if clean and self._changes > self._saved:
+            try:
+                self._file.save(self._clean_up_to)
+            except OSError as error:
+                self._cannot_save(error)
 
     @property
     def is_idle(self) -> bool:
@@ -79,17 +98,54 @@ class Cleaner:
     def look(self) -> None:
         """Begin with the dirtiest logs that are due, as far as threads are free; the others follow."""
         self._stuck.clear()
+        self._due.clear()
         self._begin_due()
 
+    @property
+    def _free(self) -> int:
+        """How many more logs may be compacted now."""
+        return 0 if self._stop.is_set() else self._manager.settings.log_cleaner_threads - len(self._running)
+
     def _begin_due(self) -> None:
-        free = self._manager.settings.log_cleaner_threads - len(self._running)
-        if free <= 0 or self._stop.is_set():
+        if self._free <= 0:
             return
-        due = [found for found in self._survey() if found.is_due]
-        due.sort(key=lambda found: found.cleanable_ratio, reverse=True)
-        here = [found for found in due if not self._brings(found)]
-        for found in here[:free]:
-            self._begin(found)
+        if self._is_looking:
+            self._look_again = True
+            return
+        self._is_looking = True
+        self._manager.behind(self._looking())
+
+    def _looking(self) -> Job[None]:
+        """Begin with those that the last survey has found. When none of them is due any more, look at all logs."""
+        try:
+            yield from self._beginning()
+            if self._free > 0:
+                yield from self._surveying()
+                yield from self._beginning()
+        finally:
+            self._is_looking = False
+        if self._look_again:
+            self._look_again = False
+            self._begin_due()
+
+    def _beginning(self) -> Job[None]:
+        while self._due and self._free > 0:
+            log = self._manager.get(*heappop(self._due)[2])
+            found = None if log is None else self._examined(log)
+            if found is not None and found.is_due and not self._brings(found):
+                self._begin(found)
+            yield None
+
+    def _surveying(self) -> Job[None]:
+        due: list[tuple[float, int, Partition]] = []
+        for number, log in enumerate(self._manager.logs(), 1):
+            found = self._examined(log)
+            if found is not None and found.is_due:
+                due.append((-found.cleanable_ratio, number, (log.topic, log.partition)))
+            if found is not None or not number % LOGS_AT_ONCE:
+                yield None
+        heapify(due)
+        self._due = due
 
     def _brings(self, found: LogToClean) -> bool:
         """Whether some of its segments are not here, and come first; then it is looked at again."""
@@ -108,18 +164,15 @@ class Cleaner:
             log.bring(absent.base_offset, then)
         return True
 
-    def _survey(self) -> list[LogToClean]:
-        wall_ms = self._clock.now().wall_ms
-        surveyed: list[LogToClean] = []
-        for log in self._manager.logs():
-            key = (log.topic, log.partition)
-            is_free = not (key in self._running or key in self._uncleanable or key in self._stuck)
-            if is_free and log.failure is None and log.config.compacts and len(log.segments) > 1:
-                clean = log.durability.clean_offset if log.durability.is_copied else self._clean_up_to.get(key)
-                found = import_module(f"{_ROOM}.log_to_clean").examine(log, clean, wall_ms)
-                if found.segments and found.end_offset != self._undecided.get(key):
-                    surveyed.append(found)
-        return surveyed
+    def _examined(self, log: UnifiedLog) -> LogToClean | None:
+        """How dirty a log is; None if nothing of it can be compacted now."""
+        key = (log.topic, log.partition)
+        is_free = not (key in self._running or key in self._uncleanable or key in self._stuck)
+        if not is_free or log.failure is not None or not log.config.compacts or len(log.segments) < 2:
+            return None
+        clean = log.durability.clean_offset if log.durability.is_copied else self._clean_up_to.get(key)
+        found: LogToClean = import_module(f"{_ROOM}.log_to_clean").examine(log, clean, self._clock.now().wall_ms)
+        return found if found.segments and found.end_offset != self._undecided.get(key) else None
 
     def _begin(self, found: LogToClean) -> None:
         settings, now = self._manager.settings, self._clock.now()
@@ -154,9 +207,28 @@ class Cleaner:
             self._begin_due()  # the next one
 
     def _save(self) -> None:
-        known = {(log.topic, log.partition): None for log in self._manager.logs()}
-        self._clean_up_to = {key: offset for key, offset in self._clean_up_to.items() if key in known}
+        self._changes += 1
+        if not self._is_saving:
+            self._is_saving = True
+            self._manager.behind(self._saving())
+
+    def _saving(self) -> Job[None]:
         try:
-            self._manager.storage.save(checkpoints.CLEANER_OFFSETS, checkpoints.encode_offsets(self._clean_up_to))
-        except OSError as error:
-            _logger.error("a checkpoint cannot be written", directory=self._manager.storage.root, reason=str(error))
+            while self._saved < self._changes:
+                changes = self._changes
+                for number, key in enumerate(list(self._clean_up_to), 1):
+                    if self._manager.get(*key) is None:
+                        del self._clean_up_to[key]
+                    if not number % LOGS_AT_ONCE:
+                        yield None
+                try:
+                    yield from self._file.saving(dict(self._clean_up_to))
+                except OSError as error:
+                    self._cannot_save(error)
+                self._saved = changes
+        finally:
+            self._is_saving = False
+
+    def _cannot_save(self, error: OSError) -> None:
+        """The old checkpoint stays: what was compacted since is compacted once more."""
+        _logger.error("a checkpoint cannot be written", directory=self._manager.storage.root, reason=str(error))

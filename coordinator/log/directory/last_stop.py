@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 import structlog
 
 from muster.coordinator.log import checkpoints
 from muster.coordinator.log.checkpoints import Partition
+from muster.coordinator.log.directory.offset_file import OffsetFile
 from muster.coordinator.log.errors import MalformedCheckpoint
 from muster.coordinator.log.storage.interfaces import Storage
+from muster.coordinator.slices import Job
 
 _logger = structlog.get_logger("muster.log")
 
@@ -47,6 +50,11 @@ class LastStops:
         self.was_clean = storage.load(checkpoints.CLEAN_SHUTDOWN) is not None
         self._recovery_points = load_offsets(storage, checkpoints.RECOVERY_POINTS, quiet=quiet)
         self._start_offsets = load_offsets(storage, checkpoints.START_OFFSETS, quiet=quiet)
+        self._points_file = OffsetFile(storage, checkpoints.RECOVERY_POINTS)
+        self._starts_file = OffsetFile(storage, checkpoints.START_OFFSETS)
+        self._forgotten: dict[Partition, int] = {}
+        """Partitions that are no more, and that the files may still have; with the number of each."""
+        self._times = 0
 
     def of(self, partition: Partition) -> LastStop:
         """Of one partition. How a log was left that the checkpoint does not know is not known."""
@@ -63,18 +71,40 @@ class LastStops:
     def note(self, partition: Partition, recovery_point: int, start_offset: int) -> None:
         """How a log stands now."""
         self._recovery_points[partition] = recovery_point
-        self._start_offsets[partition] = start_offset
+        if start_offset > 0:
+            self._start_offsets[partition] = start_offset
+        else:
+            self._start_offsets.pop(partition, None)
 
-    def forget(self, partition: Partition) -> bool:
-        """The partition is no more; whether the files must be written for that."""
-        noted = self._recovery_points.pop(partition, 0) + self._start_offsets.pop(partition, 0)
-        return noted > 0
+    def forget(self, partition: Partition) -> None:
+        """The partition is no more. The files may still have it, see `is_forgotten`."""
+        if self._recovery_points.pop(partition, 0) + self._start_offsets.pop(partition, 0) > 0:
+            self._times += 1
+            self._forgotten[partition] = self._times
+
+    def forget_others(self, topics: Container[str]) -> None:
+        """Only these topics have partitions: others were deleted before the last stop, and the files may have them."""
+        for partition in [one for one in self._recovery_points if one[0] not in topics]:
+            self.forget(partition)
+
+    def is_forgotten(self, partition: Partition) -> bool:
+        """Whether the files have offsets of an earlier log of this name. They must be written before a new one gets
+        records. Otherwise a start after a kill compares it with those offsets.
+        """
+        return partition in self._forgotten
 
     def save(self, *, sync: bool = False) -> None:
         """Write recovery points and start offsets; `sync`: so that they survive a power cut. Raises OSError."""
-        starts = {key: offset for key, offset in self._start_offsets.items() if offset > 0}
-        self._storage.save(checkpoints.RECOVERY_POINTS, checkpoints.encode_offsets(self._recovery_points), sync=sync)
-        self._storage.save(checkpoints.START_OFFSETS, checkpoints.encode_offsets(starts), sync=sync)
+        self._points_file.save(self._recovery_points, sync=sync)
+        self._starts_file.save(self._start_offsets, sync=sync)
+        self._forgotten.clear()
+
+    def saving(self) -> Job[None]:
+        """The same, in a thread, of what is noted now. Raises OSError."""
+        times, points, starts = self._times, dict(self._recovery_points), dict(self._start_offsets)
+        yield from self._points_file.saving(points)
+        yield from self._starts_file.saving(starts)
+        self._forgotten = {one: number for one, number in self._forgotten.items() if number > times}
 
 
 def read_last_stops(storage: Storage) -> dict[Partition, LastStop]:

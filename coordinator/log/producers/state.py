@@ -8,14 +8,17 @@ log that is read back is told the same way, so that replay gives the live state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
+from muster.coordinator.slices import Job, at_once
 
 KEPT_BATCHES = 5
 """Batches remembered per producer: as many as it may have in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
+LOOKED_AT_ONCE: Final = 500
+"""Producers that are looked at in one step, whether they have expired."""
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_COORDINATOR_EPOCH = -1
@@ -181,12 +184,18 @@ class Producers:
         self._ended = [(start, last) for start, last in self._ended if last >= durable_offset]
 
     def expire(self, now_ms: int, after_ms: int) -> int:
+        """`expiring`, without a pause."""
+        return at_once(self.expiring(now_ms, after_ms))
+
+    def expiring(self, now_ms: int, after_ms: int) -> Job[int]:
         """Forget producers silent for `after_ms` that have no open transaction; how many went."""
-        gone = [
-            producer.producer_id
-            for producer in self._by_id.values()
-            if producer.transaction_start is None and now_ms - producer.last_timestamp_ms >= after_ms
-        ]
-        for producer_id in gone:
-            del self._by_id[producer_id]
-        return len(gone)
+        known, gone = self._by_id, 0
+        for number, producer_id in enumerate(list(known), 1):
+            producer = known.get(producer_id)
+            is_idle = producer is not None and producer.transaction_start is None
+            if producer is not None and is_idle and now_ms - producer.last_timestamp_ms >= after_ms:
+                del known[producer_id]
+                gone += 1
+            if not number % LOOKED_AT_ONCE:
+                yield None
+        return gone

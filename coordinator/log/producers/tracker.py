@@ -399,8 +399,8 @@ class ProducerTracker:
         where = segment.locate(offset) if segment.size else None
         return None if where is None else (offset, where[0])
 
-    def expire(self, now_ms: int, after_ms: int) -> None:
+    def expiring(self, now_ms: int, after_ms: int) -> Job[None]:
         """Forget producers silent for `after_ms`, and what was asked for so long ago."""
         if self.is_loaded:
-            self._producers.expire(now_ms, after_ms)
+            yield from self._producers.expiring(now_ms, after_ms)
         self.verifications.expire(now_ms, after_ms)

@@ -27,13 +27,15 @@ def rules(
         yield "retention.bytes", _exceeds(segments.size_bytes - config.retention_bytes)
 
 
-def count_given_up(segments: LogSegments, durable_offset: int, is_given_up: Callable[[Segment], bool]) -> int:
-    """How many segments go, from the first on; none that is not durable."""
+def count_given_up(
+    segments: LogSegments, durable_offset: int, is_given_up: Callable[[Segment], bool], most: int
+) -> int:
+    """How many segments go, from the first on, but no more than `most`; none that is not durable."""
     count = 0
     for index, segment in enumerate(segments):
         is_last = index + 1 == len(segments)
         end_offset = segments.end_offset if is_last else segments[index + 1].base_offset
-        if end_offset > durable_offset or (is_last and segment.size == 0) or not is_given_up(segment):
+        if count >= most or end_offset > durable_offset or (is_last and segment.size == 0) or not is_given_up(segment):
             break
         count += 1
     return count

@@ -1,0 +1,112 @@
+"""Walks over all logs: what they leave on the disk, however they are interrupted and overtaken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+
+from muster.coordinator.log import MemoryStorage
+from muster.coordinator.log.checkpoints import RECOVERY_POINTS
+from muster.coordinator.log.directory.offset_file import OffsetFile
+from muster.coordinator.log.walks import LOGS_AT_ONCE, SEGMENTS_AT_ONCE, enforcing_retention
+from muster.coordinator.slices import Apart, Job, at_once
+from tests.coordinator.log.support import NOW, SMALL, batch, manage
+
+DAY_MS = 86_400_000
+
+
+def steps(job: Job[Any]) -> list[Apart | None]:
+    """What it yields; the work of a thread is done."""
+    found: list[Any] = []
+    for one in job:
+        found.append(one)
+        if isinstance(one, Apart):
+            one.work()
+    return found
+
+
+def test_a_log_of_many_segments_loses_them_in_pieces() -> None:
+    manager = manage(MemoryStorage())
+    log = manager.open_log("t", 0, config=SMALL)
+    count = 2 * SEGMENTS_AT_ONCE + 10
+    for _ in range(count):
+        log.append(0, batch(b"x", timestamp_ms=NOW), wall_ms=NOW)
+        log.roll(NOW)
+    most: list[int] = []
+    remove = log._remove_segments
+
+    def counted(first: int, last: int) -> int:
+        most.append(last - first)
+        return remove(first, last)
+
+    log._remove_segments = counted  # type: ignore[method-assign]
+    found = steps(enforcing_retention(manager.logs(), NOW + 100 * DAY_MS))
+    assert len(log.segments) == 1
+    assert log.start_offset == log.end_offset == count
+    assert max(most) == SEGMENTS_AT_ONCE
+    assert len(found) >= 3
+
+
+def test_a_checkpoint_of_many_logs_takes_many_steps_and_its_lines_are_made_in_a_thread() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    for index in range(3 * LOGS_AT_ONCE):
+        manager.open_log("t", index)
+    found = steps(manager.checkpointing())
+    assert len([one for one in found if one is None]) == 3
+    assert len([one for one in found if one is not None]) == 2
+    saved = storage.load(RECOVERY_POINTS)
+    assert saved is not None
+    assert saved.startswith(b"0\n%d\n" % (3 * LOGS_AT_ONCE))
+
+
+def test_what_was_given_last_stays_in_the_file_whoever_writes_last() -> None:
+    storage = MemoryStorage()
+    file = OffsetFile(storage, RECOVERY_POINTS)
+    job = file.saving({("t", 0): 1})
+    late: Any = next(job)
+    file.save({("t", 0): 2})
+    late.work()  # the thread was slow
+    assert storage.load(RECOVERY_POINTS) == b"0\n1\nt 0 2\n"
+
+
+@pytest.mark.parametrize("kind", ["made at once", "checkpoint before", "killed between"])
+def test_a_new_log_is_never_measured_by_one_of_its_name_that_was_deleted(kind: str) -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    log = manager.open_log("t", 0)
+    for _ in range(5):
+        log.append(0, batch(b"x"), wall_ms=NOW)
+    log.flush()
+    manager.checkpoint()
+    assert storage.load(RECOVERY_POINTS) == b"0\n1\nt 0 5\n"
+    manager.delete("t", 0)
+    assert manager.is_forgotten("t", 0)
+    if kind == "checkpoint before":
+        at_once(manager.checkpointing())
+        assert not manager.is_forgotten("t", 0)
+    elif kind == "killed between":
+        manager.close(clean=False)
+        manager = manage(storage)
+        manager.forget_others({"__cluster_metadata"})
+    manager.open_log("t", 0).append(0, batch(b"x"), wall_ms=NOW)
+    manager.close(clean=False)
+    with structlog.testing.capture_logs() as told:
+        assert manage(storage).open_log("t", 0).end_offset == 1
+    assert [line["event"] for line in told if "gone" in line["event"]] == []
+
+
+def test_a_walk_goes_on_when_logs_are_deleted_meanwhile() -> None:
+    storage = MemoryStorage()
+    manager = manage(storage)
+    for index in range(2 * LOGS_AT_ONCE):
+        manager.open_log("t", index)
+    job = manager.checkpointing()
+    next(job)
+    manager.delete("t", 2 * LOGS_AT_ONCE - 1)
+    steps(job)
+    saved = storage.load(RECOVERY_POINTS)
+    assert saved is not None
+    assert saved.startswith(b"0\n%d\n" % (2 * LOGS_AT_ONCE - 1))

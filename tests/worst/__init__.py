@@ -1,0 +1,4 @@
+"""The generator of worst cases: for each API the largest legal requests over the largest legal state, and the longest
+piece of work that they bring about between two returns to the event loop. Instructions are counted and not time, so
+that a result is the same on every machine.
+"""

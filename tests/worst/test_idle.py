@@ -1,0 +1,87 @@
+"""What a node does by itself while nobody asks anything: it may have many partitions, and never looks at all of them in
+one piece.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from muster.coordinator.log.errors import DirectoryGone
+from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tests.worst.meter import Meter
+from tests.worst.node import WorstNode, without_collections
+
+PARTITIONS = 1_000
+MOST = 20_000
+"""Instructions in one piece: half a millisecond. To look at all partitions takes several times as many."""
+OFTEN = {
+    "log_retention_check_interval_ms": "5000",
+    "log_flush_offset_checkpoint_interval_ms": "6000",
+    "log_cleaner_backoff_ms": "7000",
+    "producer_id_expiration_check_interval_ms": "8000",
+}
+EACH_MS = 10_000
+"""In which each of these comes."""
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[WorstNode]:
+    """One with many partitions, half of them compacted."""
+    node = WorstNode(Meter(), **OFTEN)
+    compacted = [CreatableTopicConfig("cleanup.policy", "compact")]
+    for place, configs in enumerate(([], compacted)):
+        topics = [CreatableTopic(f"t{place}-{i}", 10, 1, configs=configs) for i in range(PARTITIONS // 20)]
+        assert {row.error_code for row in node.ask(CreateTopicsRequest(topics, 60_000)).topics} == {0}
+    with without_collections():
+        yield node
+    node.close()
+
+
+def longest(node: WorstNode, ms: int, act: Callable[[], object] = lambda: None) -> int:
+    """The longest piece of work in so much time, from `act` on."""
+    node.meter.reset()
+    with node.meter.measuring():
+        node.process.does(act)
+        node.world.run(lambda: False, ms)
+    assert node.meter.worst > 0
+    return node.meter.worst
+
+
+def test_retention_checkpoints_cleaner_and_expiry_go_in_slices(node: WorstNode) -> None:
+    saved = node.process.storage.load("recovery-point-offset-checkpoint")
+    assert saved is None or saved.count(b"\nt") < PARTITIONS
+    worst = longest(node, EACH_MS)
+    saved = node.process.storage.load("recovery-point-offset-checkpoint")
+    assert saved is not None
+    assert saved.count(b"\nt") == PARTITIONS
+    assert worst <= MOST, node.meter.where
+
+
+def test_logs_heed_a_directory_that_is_gone_in_slices(node: WorstNode) -> None:
+    logs = node.process.server.logs
+    node.process.server._data._stop_watching()  # or else it finds soon that the directory is there
+    worst = longest(node, 20, lambda: logs.directory_is(DirectoryGone(2, "it was removed")))
+    assert all(log.failure is not None for log in logs.logs())
+    assert worst <= MOST, node.meter.where
+    worst = longest(node, 20, lambda: logs.directory_is(None))
+    assert all(log.failure is None for log in logs.logs())
+    assert worst <= MOST, node.meter.where
+
+
+def test_logs_that_failed_are_opened_again_one_by_one(node: WorstNode) -> None:
+    logs = node.process.server.logs
+    for log in logs.logs():
+        if log.topic.startswith("t0-"):
+            log.go_offline("path", OSError(28, "full"))
+    worst = longest(node, EACH_MS)
+    assert {log.failure for log in logs.logs()} == {None}
+    assert worst <= MOST, node.meter.where
+
+
+def test_a_topic_that_goes_writes_no_checkpoint_of_all_partitions(node: WorstNode) -> None:
+    names = [DeleteTopicState(f"t1-{i}") for i in range(PARTITIONS // 20)]
+    worst = node.measure([(DeleteTopicsRequest(names, timeout_ms=1_000), 6)])
+    assert worst <= MOST, node.meter.where
