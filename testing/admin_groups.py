@@ -1,17 +1,19 @@
-"""Groups of a cluster that is there, by Kafka's own requests."""
+"""Groups of a cluster that others have started, by Kafka's own requests."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.config.listeners import show
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.look import read_assignment, read_subscription
 from muster.coordinator.rehearsal.views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.protocol.api import ApiKey
-from muster.protocol.errors import ErrorCode, error_name
+from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -24,55 +26,98 @@ from muster.protocol.messages.offset_commit import (
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from muster.testing.admin_topics import AdminTopics
 
+T = TypeVar("T")
+
 PATIENCE_S: Final = 15.0
-"""How long a coordinator is waited for: a new cluster makes its topic for them first."""
+"""How long a coordinator is waited for: a new cluster makes its topic first, and a node that died is replaced."""
+LOOK_S: Final = 0.05
+"""Between two looks at what is waited for."""
+_ELSEWHERE: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+
+
+class _Elsewhere(Exception):
+    """The coordinator moves, or is not ready."""
+
+
+def asked_of_coordinator(cluster: Cluster, group_id: str, ask: Callable[[Connection], T]) -> T:
+    """What `ask(coordinator)` gives: asked again while the coordinator moves. Raises what `ask` raises, AskingFailed
+    and CannotBeDone.
+    """
+    due_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return ask(cluster.coordinator(group_id))
+        except AskingFailed:
+            if time.monotonic() > due_s:
+                raise
+        except _Elsewhere as why:
+            if time.monotonic() > due_s:
+                raise CannotBeDone(f"group {group_id} has no coordinator after {PATIENCE_S:g} s: {why}") from why
+        time.sleep(LOOK_S)
 
 
 def coordinator_of(cluster: Cluster, group_id: str) -> Connection:
     """The node that coordinates the group. Raises AskingFailed."""
-    due_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return cluster.coordinator(group_id)
-        except AskingFailed as failure:
-            if error_name(ErrorCode.COORDINATOR_NOT_AVAILABLE) not in str(failure) or time.monotonic() > due_s:
-                raise
-        time.sleep(0.05)
+    return asked_of_coordinator(cluster, group_id, lambda node: node)
 
 
 def group_ids(cluster: Cluster) -> list[str]:
     """The groups there are, ascending."""
-    found: set[str] = set()
-    for node in cluster.every_node():
-        found.update(one.group_id for one in node.ask(ApiKey.LIST_GROUPS, ListGroupsRequest()).groups)
-    return sorted(found)
+    due_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            cluster.look_again()
+            found: set[str] = set()
+            for node in cluster.every_node():
+                answer = node.ask(ApiKey.LIST_GROUPS, ListGroupsRequest())
+                _there(answer.error_code)
+                found.update(one.group_id for one in answer.groups)
+            return sorted(found)
+        except (AskingFailed, _Elsewhere) as failure:
+            if time.monotonic() > due_s:
+                raise CannotBeDone(f"the groups cannot be listed: {failure}") from failure
+        time.sleep(LOOK_S)
+
+
+def _there(error_code: int) -> None:
+    if error_code in _ELSEWHERE:
+        raise _Elsewhere(sentence(error_code))
 
 
 def describe(cluster: Cluster, topics: AdminTopics, group_id: str) -> GroupView:
     """The group as it is now, by some requests one after the other."""
-    node = coordinator_of(cluster, group_id)
-    kind, state, generation, protocol = "", DEAD, -1, None
-    members: tuple[MemberView, ...] = ()
-    if node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
-        row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id])).groups[0]
-        if not row.error_code:
-            kind, state, generation, protocol = "consumer", row.group_state, row.group_epoch, row.assignor_name
-            members = tuple(_consumer(row, one) for one in row.members)
-    if not kind:
-        row = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups[0]
-        if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
-            raise CannotBeDone(f"group {group_id}: {sentence(row.error_code)}")
-        if row.error_code or row.group_state == DEAD:
-            return no_group(group_id)
-        kind, state, protocol = "classic", row.group_state, row.protocol_data or None
-        members = tuple(_classic(row, one) for one in row.members)
-    offsets = _offsets(node, group_id)
+    node, view = asked_of_coordinator(cluster, group_id, lambda node: (node, _described(node, group_id)))
     known = set(topics.names())
-    of = {name for member in members for name in (*member.assignment, *member.target, *member.subscribed)}
-    wanted = sorted((of | set(offsets)) & known)
+    of = {name for member in view.members for name in (*member.assignment, *member.target, *member.subscribed)}
+    wanted = sorted((of | set(view.offsets)) & known)
     ends = {name: topics.end_offsets(name) for name in wanted}
     starts = {name: topics.start_offsets(name) for name in wanted}
-    return GroupView(group_id, kind, state, generation, protocol, members, offsets, ends, starts)
+    at = next((one for one, address in cluster.nodes.items() if show(*address) == node.address), -1)
+    return replace(view, end_offsets=ends, starts=starts, node=at)
+
+
+def _described(node: Connection, group_id: str) -> GroupView:
+    """All but the ends of the logs."""
+    if node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        row = node.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest([group_id])).groups[0]
+        _there(row.error_code)
+        if not row.error_code:
+            members = tuple(_consumer(row, one) for one in row.members)
+            facts = row.group_state, row.group_epoch, row.assignor_name
+            return GroupView(group_id, "consumer", *facts, members, _offsets(node, group_id), {}, {})
+    row = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups[0]
+    _there(row.error_code)
+    if row.error_code and row.error_code != ErrorCode.GROUP_ID_NOT_FOUND:
+        raise CannotBeDone(f"group {group_id}: {sentence(row.error_code)}")
+    if row.error_code or row.group_state == DEAD:
+        return no_group(group_id)
+    members = tuple(_classic(row, one) for one in row.members)
+    facts = row.group_state, -1, row.protocol_data or None
+    return GroupView(group_id, "classic", *facts, members, _offsets(node, group_id), {}, {})
 
 
 def _classic(group: Any, row: Any) -> MemberView:
@@ -101,8 +146,12 @@ def _owned(assignment: Any) -> Owned:
     return {one.topic_name: tuple(sorted(one.partitions)) for one in rows}
 
 
-def _offsets(node: Any, group_id: str) -> Offsets:
+def _offsets(node: Connection, group_id: str) -> Offsets:
     answer = node.ask(ApiKey.OFFSET_FETCH, OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, topics=None)]))
+    for group in answer.groups:
+        _there(group.error_code)
+        if group.error_code:
+            raise CannotBeDone(f"the offsets of group {group_id}: {sentence(group.error_code)}")
     return {
         topic.name: {one.partition_index: one.committed_offset for one in sorted(topic.partitions, key=_index)}
         for group in answer.groups
@@ -121,8 +170,14 @@ def remove_member(cluster: Cluster, group: GroupView, name: str) -> None:
         raise CannotBeDone(f"there is no member {name!r}, or more than one of that name:\n{group}")
     identity = MemberIdentity(member.member_id, member.instance_id, "removed by a test")
     request = LeaveGroupRequest(group.group_id, members=[identity])
-    answer = coordinator_of(cluster, group.group_id).ask(ApiKey.LEAVE_GROUP, request)
-    error = answer.error_code or answer.members[0].error_code
+
+    def ask(node: Connection) -> int:
+        answer = node.ask(ApiKey.LEAVE_GROUP, request)
+        error = answer.error_code or answer.members[0].error_code
+        _there(error)
+        return int(error)
+
+    error = asked_of_coordinator(cluster, group.group_id, ask)
     if error:
         raise CannotBeDone(f"member {name} cannot be removed: {sentence(error)}")
 
@@ -145,12 +200,15 @@ def reset(cluster: Cluster, topics: AdminTopics, group: GroupView, to: Any, name
         OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(*row) for row in places.items()])
         for name, places in wanted.items()
     ]
-    answer = coordinator_of(cluster, group.group_id).ask(
-        ApiKey.OFFSET_COMMIT, OffsetCommitRequest(group.group_id, topics=rows)
-    )
-    for topic in answer.topics:
-        for one in topic.partitions:
-            if one.error_code:
-                place = f"{topic.name}-{one.partition_index}"
-                raise CannotBeDone(f"the offset of {place} was refused: {sentence(one.error_code)}")
+    request = OffsetCommitRequest(group.group_id, topics=rows)
+    asked_of_coordinator(cluster, group.group_id, lambda node: _committed(node, request))
     return wanted
+
+
+def _committed(node: Connection, request: OffsetCommitRequest) -> None:
+    answer = node.ask(ApiKey.OFFSET_COMMIT, request)
+    refused = [(topic.name, one) for topic in answer.topics for one in topic.partitions if one.error_code]
+    for name, one in refused:
+        _there(one.error_code)
+        place = f"{name}-{one.partition_index}"
+        raise CannotBeDone(f"the offset of {place} was refused: {sentence(one.error_code)}")

@@ -1,4 +1,4 @@
-"""Topics of a cluster that is there, by Kafka's own requests."""
+"""Topics of a cluster that others have started, by Kafka's own requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from muster.coordinator.cli.cluster import Cluster, sentence
+from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
 from muster.coordinator.log import batches
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import CannotBeDone
@@ -25,9 +25,10 @@ EARLIEST: Final = -2
 """ListOffsets' timestamps for the ends of a partition."""
 FETCH_BYTES: Final = 1024 * 1024
 TIMEOUT_MS: Final = 30_000
-PATIENCE_S: Final = 10.0
-"""How long a topic that was made is waited for: brokers learn of it one after the other."""
-
+PATIENCE_S: Final = 15.0
+"""How long leaders are waited for: brokers learn of a new topic one by one, and a dead leader is replaced."""
+LOOK_S: Final = 0.02
+"""Between two looks at what is waited for."""
 _ELSEWHERE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -49,32 +50,36 @@ class AdminTopics:
         topic = CreatableTopic(name, -1 if partitions is None else partitions, -1, (), rows)
         answer = self._cluster.bootstrap.ask(ApiKey.CREATE_TOPICS, CreateTopicsRequest([topic], TIMEOUT_MS))
         _check(name, answer.topics[0])
-        due_s = time.monotonic() + PATIENCE_S
-        while not self._is_led(name, 1 if partitions is None else partitions):
-            if time.monotonic() > due_s:
-                raise CannotBeDone(f"topic {name} has no leaders after {PATIENCE_S:g} s")
-            time.sleep(0.02)
-
-    def _is_led(self, name: str, partitions: int) -> bool:
-        found = self._cluster.topics([name]).get(name)
-        rows = [] if found is None else found.partitions
-        return len(rows) >= partitions and all(one.leader_id >= 0 and not one.error_code for one in rows)
+        self._wait_led(name, 1 if partitions is None else partitions)
 
     def grow(self, name: str, partitions: int) -> None:
         """Returns when all partitions have leaders."""
         expected.whole("partitions", partitions, least=1, most=expected.MOST_COUNT)
         request = CreatePartitionsRequest([CreatePartitionsTopic(name, partitions, None)], TIMEOUT_MS)
         _check(name, self._cluster.bootstrap.ask(ApiKey.CREATE_PARTITIONS, request).results[0])
+        self._wait_led(name, partitions)
+
+    def _wait_led(self, name: str, partitions: int) -> None:
         due_s = time.monotonic() + PATIENCE_S
         while not self._is_led(name, partitions):
             if time.monotonic() > due_s:
                 raise CannotBeDone(f"topic {name} has no leaders after {PATIENCE_S:g} s")
-            time.sleep(0.02)
+            time.sleep(LOOK_S)
+
+    def _is_led(self, name: str, partitions: int) -> bool:
+        found = self._cluster.topics([name]).get(name)
+        rows = [] if found is None else found.partitions
+        return len(rows) >= partitions and all(one.leader_id >= 0 and not one.error_code for one in rows)
 
     def delete(self, name: str) -> None:
-        """The topic, and all that is in it."""
+        """The topic, and all that is in it; returns when it is not there any more."""
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=TIMEOUT_MS)
         _check(name, self._cluster.bootstrap.ask(ApiKey.DELETE_TOPICS, request).responses[0])
+        due_s = time.monotonic() + PATIENCE_S
+        while name in self._cluster.topics([name]):
+            if time.monotonic() > due_s:
+                raise CannotBeDone(f"topic {name} is still there after {PATIENCE_S:g} s")
+            time.sleep(LOOK_S)
 
     def _leaders(self, name: str) -> dict[int, int]:
         found = self._cluster.topics([name]).get(name)
@@ -100,11 +105,10 @@ class AdminTopics:
         data = [TopicProduceData(name, partition_data=[PartitionProduceData(index, batch)])]
         request = ProduceRequest(acks=-1, timeout_ms=TIMEOUT_MS, topic_data=data)
 
-        def ask() -> Any:
-            answer = self._cluster.node(self._leaders(name)[index]).ask(ApiKey.PRODUCE, request)
-            return answer.responses[0].partition_responses[0]
+        def ask(leader: Connection) -> Any:
+            return leader.ask(ApiKey.PRODUCE, request).responses[0].partition_responses[0]
 
-        return int(_led(f"{name}-{index}", ask).base_offset)
+        return int(self._led(name, index, ask).base_offset)
 
     def _place(self, record: NewRecord, count: int) -> int:
         if record.partition is not None:
@@ -121,16 +125,16 @@ class AdminTopics:
         expected.whole_or_none("partition", partition)
         expected.whole("since", since)
         expected.whole("most", most)
-        leaders, ends, starts = self._leaders(name), self.end_offsets(name), self.start_offsets(name)
+        ends, starts = self.end_offsets(name), self.start_offsets(name)
+        if partition is not None and partition not in ends:
+            raise CannotBeDone(f"there is no partition {name}-{partition}")
         found: list[Record] = []
-        for index in leaders if partition is None else [partition]:
-            offset = max(since, starts.get(index, 0))
-            while offset < ends.get(index, 0) and len(found) < most:
+        for index in ends if partition is None else [partition]:
+            offset = max(since, starts[index])
+            while offset < ends[index] and len(found) < most:
                 row = FetchPartition(index, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
                 request = FetchRequest(max_wait_ms=500, min_bytes=1, topics=[FetchTopic(name, partitions=[row])])
-                answer = self._cluster.node(leaders[index]).ask(ApiKey.FETCH, request)
-                data = answer.responses[0].partitions[0]
-                _check(f"{name}-{index}", data)
+                data = self._read(name, index, request)
                 before = offset
                 for header, rows in batches.read(bytes(data.records or b"")):
                     offset = max(offset, header.last_offset + 1)
@@ -151,23 +155,48 @@ class AdminTopics:
     def _offsets(self, name: str, which: int) -> dict[int, int]:
         return {index: self._offset(name, index, which) for index in self._leaders(name)}
 
+    def _read(self, name: str, index: int, request: FetchRequest) -> Any:
+        return self._led(
+            name, index, lambda leader: leader.ask(ApiKey.FETCH, request).responses[0].partitions[0], is_repeatable=True
+        )
+
     def _offset(self, name: str, index: int, which: int) -> int:
         request = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, which)])])
 
-        def ask() -> Any:
-            answer = self._cluster.node(self._leaders(name)[index]).ask(ApiKey.LIST_OFFSETS, request)
-            return answer.topics[0].partitions[0]
+        def ask(leader: Connection) -> Any:
+            return leader.ask(ApiKey.LIST_OFFSETS, request).topics[0].partitions[0]
 
-        return int(_led(f"{name}-{index}", ask).offset)
+        return int(self._led(name, index, ask, is_repeatable=True).offset)
 
+    def _led(self, name: str, index: int, ask: Callable[[Connection], Any], *, is_repeatable: bool = False) -> Any:
+        """The row that a leader gives. It is asked again while the leader moves, or does not know of the topic yet.
+        `is_repeatable`: also after a connection that was lost before the answer. Raises AskingFailed, CannotBeDone.
+        """
+        due_s = time.monotonic() + PATIENCE_S
+        while True:
+            is_over = time.monotonic() > due_s
+            leader_id = self._leaders(name)[index]
+            if leader_id >= 0 or is_over:
+                try:
+                    leader = self._cluster.node(leader_id)
+                except AskingFailed:
+                    if is_over:
+                        raise
+                else:
+                    row = self._asked(leader, ask, is_repeatable and not is_over)
+                    if row is not None and (is_over or row.error_code not in _ELSEWHERE):
+                        _check(f"{name}-{index}", row)
+                        return row
+            time.sleep(LOOK_S)
 
-def _led(what: str, ask: Callable[[], Any]) -> Any:
-    """The row that `ask` gives, once a leader gives it: one that was just made does not know of it at once."""
-    due_s = time.monotonic() + PATIENCE_S
-    while (row := ask()).error_code in _ELSEWHERE and time.monotonic() < due_s:
-        time.sleep(0.02)
-    _check(what, row)
-    return row
+    @staticmethod
+    def _asked(leader: Connection, ask: Callable[[Connection], Any], is_repeatable: bool) -> Any:
+        try:
+            return ask(leader)
+        except AskingFailed:
+            if not is_repeatable or leader.is_open:
+                raise
+            return None
 
 
 def _index(row: Any) -> int:

@@ -7,11 +7,12 @@ again and again, for nobody tells when something has happened.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster
-from muster.coordinator.config.listeners import parse_address
+from muster.coordinator.config.listeners import parse_address, show
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, names
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
@@ -27,6 +28,9 @@ LOOK_S: Final = 0.05
 """Between two looks at a group that is waited for."""
 
 
+_OPTION: Final = re.compile(r" \(--[^()]*\)$")
+
+
 class OnlyMuster(CannotBeDone):
     """Only a Muster that this program has started can do it."""
 
@@ -35,10 +39,10 @@ class Against:
     """A cluster at a bootstrap address: a `verbs.Runner` that starts and ends nothing."""
 
     def __init__(self, bootstrap_servers: str, open_verbs: Callable[[Cluster], ClusterVerbs] | None = None) -> None:
-        """`bootstrap_servers`: HOST:PORT, with commas; the first one is asked. `open_verbs`: what can be done there."""
+        """`bootstrap_servers`: HOST:PORT, with commas; one that answers is asked. `open_verbs`: what can be done."""
         self._open: Callable[[Cluster], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
-        self.portal = Portal()
+        self.portal = Portal(_refused)
         self.lines = ServerLines()
         self._thread: LoopThread | None = None
         self._verbs: ClusterVerbs | None = None
@@ -52,12 +56,13 @@ class Against:
         """Connect. Raises CannotBeDone."""
         if self._thread is not None:
             raise CannotBeDone("it is connected already")
-        address = parse_address(self.bootstrap_servers.partition(",")[0], "the bootstrap server")
+        given = [one.strip() for one in self.bootstrap_servers.split(",")]
+        addresses = [parse_address(one, "the bootstrap server") for one in given if one]
         thread = LoopThread(asyncio.SelectorEventLoop, "muster-against")
         try:
-            verbs = self._open(Cluster(address))
+            verbs = self._open(Cluster(addresses))
         except AskingFailed as failure:
-            raise CannotBeDone(str(failure)) from failure
+            raise _without_option(failure) from failure
         self.portal.open(thread.start(_nothing, _nothing))
         self._thread, self._verbs = thread, verbs
 
@@ -247,25 +252,36 @@ class AdminNodes:
         self._cluster = cluster
 
     def ids(self) -> list[int]:
-        """Of all brokers."""
+        """Of all brokers that live."""
+        self._cluster.look_again()
         return sorted(self._cluster.nodes)
 
     def coordinator_of(self, group_id: str) -> int:
         """The broker that coordinates the group."""
         address = coordinator_of(self._cluster, group_id).address
-        return next(node for node, at in self._cluster.nodes.items() if f"{at.host}:{at.port}" == address)
+        return next(node for node, at in self._cluster.nodes.items() if show(*at) == address)
 
     def describe(self, node_id: int) -> NodeView:
         """What clients know of a broker."""
+        self._cluster.look_again()
         at = self._cluster.nodes.get(node_id)
         if at is None:
             raise CannotBeDone(f"there is no node {node_id}")
-        return NodeView(node_id, "up", None, (f"{at.host}:{at.port}",), -1, -1, -1)
+        return NodeView(node_id, "up", None, (show(*at),), -1, -1, -1)
 
     def _only(self, *_: object) -> NoReturn:
         raise OnlyMuster("nodes can be stopped, killed and paused of a Muster only that this program has started")
 
     stop = kill = pause = resume = return_ = _only
+
+
+def _refused(failure: Exception) -> CannotBeDone | None:
+    return _without_option(failure) if isinstance(failure, AskingFailed) else None
+
+
+def _without_option(failure: AskingFailed) -> CannotBeDone:
+    """What failed, without the option of a command that its sentence ends with."""
+    return CannotBeDone(_OPTION.sub("", str(failure)))
 
 
 def _nothing() -> None:

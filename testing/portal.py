@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
@@ -23,17 +24,24 @@ T = TypeVar("T")
 PATIENCE_S: Final = 60.0
 """How long a verb that waits for nothing may take; more, and the server hangs."""
 ENDED: Final = "the server was stopped or killed while this waited for it"
+FORKED: Final = (
+    "this process was forked from the one that has the server: clients can connect to it from here, and its verbs are "
+    "for the process that started it"
+)
 
 
 class Portal:
     """See the module. Open while a loop runs behind it."""
 
-    def __init__(self) -> None:
+    def __init__(self, refused: Callable[[Exception], CannotBeDone | None] = lambda _: None) -> None:
+        """`refused`: the CannotBeDone that a failure of a verb means to a test; None: it is raised as it is."""
+        self._refused = refused
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
 
     def open(self, loop: asyncio.AbstractEventLoop) -> None:
         """Verbs run on this loop from now on."""
-        self._loop = loop
+        self._loop, self._pid = loop, os.getpid()
 
     def close(self) -> None:
         """The loop ends."""
@@ -48,7 +56,19 @@ class Portal:
         loop = self._loop
         if loop is None:
             raise CannotBeDone("the server does not run")
-        return asyncio.run_coroutine_threadsafe(_run(verb), loop)
+        if self._pid != os.getpid():
+            raise CannotBeDone(FORKED)
+        return asyncio.run_coroutine_threadsafe(self._run(verb), loop)
+
+    async def _run(self, verb: Callable[[], T | Awaitable[T]]) -> T:
+        try:
+            found = verb()
+            return await found if inspect.isawaitable(found) else found
+        except Exception as failure:
+            refused = self._refused(failure)
+            if refused is None:
+                raise
+            raise refused from failure
 
     def call(self, verb: Callable[[], T | Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
         """Run a verb on the server's loop, and wait for what it gives; raises what it raises. `patience_s`: longer than
@@ -122,11 +142,6 @@ def _at_once(verb: Callable[[], T | Awaitable[T]]) -> T:
             found.close()
         raise RuntimeError("this would hold up the event loop of the play: await it (muster.group(…), or `.aio`)")
     return found
-
-
-async def _run(verb: Callable[[], T | Awaitable[T]]) -> T:
-    found = verb()
-    return await found if inspect.isawaitable(found) else found
 
 
 class LoopThread:

@@ -55,6 +55,7 @@ class Connection:
         self._place = address
         self._security = security
         self._correlation_id = 0
+        self._failed = False
         self._renew_at_ms: float | None = None
         self._was_answered = False
         """Also something that only clients which are let in are answered."""
@@ -129,14 +130,29 @@ class Connection:
 
     def close(self) -> None:
         """Hang up."""
+        self._failed = True
         self._socket.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked once more: every request was answered, and the node has not hung up since."""
+        if self._failed:
+            return False
+        self._socket.settimeout(0)
+        try:
+            # as of any socket: one of TLS takes no flags
+            return socket.socket.recv(self._socket, 1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
 
     def speaks(self, key: int) -> bool:
         """Does the node offer this API in a version that is spoken here?"""
         return self._version(key) is not None
 
-    def ask(self, key: int, request: Message) -> Any:
-        """Send a request, wait for the answer. Raises AskingFailed."""
+    def ask(self, key: int, request: Message, timeout_s: float = TIMEOUT_S) -> Any:
+        """Send a request, wait for the answer, so long at most. Raises AskingFailed."""
         version = self._version(key)
         if version is None:
             low, high = NEEDED[key]
@@ -148,7 +164,9 @@ class Connection:
             from muster.coordinator.clock import read_wall
 
             if read_wall("now") >= self._renew_at_ms:
+                self._socket.settimeout(TIMEOUT_S)
                 self._log_in()
+        self._socket.settimeout(timeout_s)
         return self._exchange(key, version, request)
 
     def _version(self, key: int) -> int | None:
@@ -166,6 +184,7 @@ class Connection:
     def _exchange(self, key: int, version: int, request: Message) -> Any:
         kind = api(key)
         self._correlation_id += 1
+        self._failed = True  # until the answer is there: what is left unread would be taken for the next one
         try:
             self._socket.sendall(request_frame(kind, version, self._correlation_id, request, CLIENT_ID))
             start = self._read(4)
@@ -179,6 +198,7 @@ class Connection:
             if correlation_id != self._correlation_id:
                 raise AskingFailed(f"{self.address} answers a request that was not sent")
             answer = kind.decode_response(version, data, body, len(data))
+            self._failed = False
             self._was_answered = self._was_answered or key != ApiKey.API_VERSIONS
             return answer
         except (OSError, EOFError) as error:
@@ -214,18 +234,40 @@ class Connection:
 
 
 class Cluster:
-    """All nodes behind some bootstrap addresses."""
+    """All nodes behind some bootstrap addresses. Connections are made when they are needed, and made again when a node
+    has hung up. What any node can answer is asked of another one then.
+    """
 
     def __init__(self, bootstrap: Address | Sequence[Address], security: ClientSecurity | None = None) -> None:
-        """Connects to the first bootstrap address that answers, and learns the nodes. Raises AskingFailed."""
-        self._addresses = [bootstrap] if isinstance(bootstrap, Address) else [*bootstrap]
+        """Connects to the first of the bootstrap addresses that answers, and learns the nodes. Raises AskingFailed."""
+        given = [bootstrap] if isinstance(bootstrap, Address) else list(bootstrap)
+        self._addresses: dict[Address, None] = dict.fromkeys(given)
         self._security = security
         self._connections: dict[int, Connection] = {}
+        self.nodes: dict[int, Address] = {}
+        self._bootstrap: Connection | None = None
+        self._asked = show(*given[0])
         self._connect()
 
+    @property
+    def address(self) -> str:
+        """Of the node that was asked last, HOST:PORT; it need not be there any more."""
+        return self._asked
+
+    @property
+    def bootstrap(self) -> Connection:
+        """A connection to a node that answers: that of before, or one to another node. Raises AskingFailed."""
+        if self._bootstrap is None or not self._bootstrap.is_open:
+            self._connect()
+        assert self._bootstrap is not None
+        return self._bootstrap
+
     def _connect(self) -> None:
-        failures = []
-        for address in self._addresses:
+        """Connect to some node that answers; one that has hung up is tried last."""
+        is_again = self._bootstrap is not None
+        self._hang_up()
+        failures: list[AskingFailed] = []
+        for address in sorted(self._addresses, key=lambda one: is_again and show(*one) == self._asked):
             try:
                 self._connect_to(address)
                 return
@@ -237,23 +279,30 @@ class Cluster:
         raise AskingFailed(f"none of {len(failures)} servers answers: {told} (--bootstrap-server)")
 
     def _connect_to(self, address: Address) -> None:
-        self.bootstrap = Connection(address, self._security)
-        self.nodes: dict[int, Address] = {}
+        connection = Connection(address, self._security)
         try:
-            self._learn(self.bootstrap.ask(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
+            answer = connection.ask(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False))
         except AskingFailed:
-            self.bootstrap.close()
+            connection.close()
             raise
+        self._bootstrap, self._asked = connection, connection.address
+        self._learn(answer)
+
+    def _hang_up(self) -> None:
+        bootstrap, self._bootstrap = self._bootstrap, None
+        if bootstrap is not None:
+            bootstrap.close()
 
     def reconnect(self) -> None:
-        """Hang up, and connect anew to the first bootstrap address that answers. Raises AskingFailed."""
+        """Hang up, and connect anew. Raises AskingFailed."""
         self.close()
         self._connections.clear()
         self._connect()
 
     def close(self) -> None:
         """Hang up."""
-        for connection in (self.bootstrap, *self._connections.values()):
+        self._hang_up()
+        for connection in self._connections.values():
             connection.close()
 
     def __enter__(self) -> Cluster:
@@ -264,14 +313,29 @@ class Cluster:
     ) -> None:
         self.close()
 
+    def _ask_any(self, key: int, request: Message) -> Any:
+        """Ask any node; after one that hangs up, or is silent for a while, the next one. Raises AskingFailed."""
+        # every node once, and one of them again: it may have been started anew meanwhile
+        for left in range(len(self._addresses), -1, -1):
+            connection = self.bootstrap
+            try:
+                return connection.ask(key, request, FIRST_TIMEOUT_S if left else TIMEOUT_S)
+            except AskingFailed:
+                if not left or connection.is_open:
+                    raise
+        raise AssertionError("the last one answers or raises")
+
     def node(self, node_id: int) -> Connection:
         """A connection to a node. Raises AskingFailed."""
-        if node_id not in self._connections:
-            address = self.nodes.get(node_id)
-            if address is None:
-                raise AskingFailed(f"{self.bootstrap.address} names a node {node_id} that it does not know")
-            self._connections[node_id] = Connection(address, self._security)
-        return self._connections[node_id]
+        address = self.nodes.get(node_id)
+        if address is None:
+            raise AskingFailed(f"{self.bootstrap.address} names a node {node_id} that it does not know")
+        connection = self._connections.get(node_id)
+        if connection is None or connection.address != show(*address) or not connection.is_open:
+            if connection is not None:
+                connection.close()
+            connection = self._connections[node_id] = Connection(address, self._security)
+        return connection
 
     def every_node(self) -> list[Connection]:
         """A connection to each node."""
@@ -279,7 +343,7 @@ class Cluster:
 
     def coordinator(self, name: str, kind: int = GROUP) -> Connection:
         """A connection to the coordinator of a group, or of a transactional id. Raises AskingFailed."""
-        answer = self.bootstrap.ask(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, [name]))
+        answer = self._ask_any(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, [name]))
         (found,) = answer.coordinators
         if found.error_code:
             raise AskingFailed(f"{_KINDS[kind]} {name} has no coordinator: {sentence(found.error_code)}")
@@ -289,12 +353,18 @@ class Cluster:
     def topics(self, names: Sequence[str] | None) -> dict[str, MetadataResponseTopic]:
         """What the cluster says of these topics (None: of all), by name; those that do not exist are left out."""
         rows = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-        answer = self.bootstrap.ask(ApiKey.METADATA, MetadataRequest(rows, allow_auto_topic_creation=False))
+        answer = self._ask_any(ApiKey.METADATA, MetadataRequest(rows, allow_auto_topic_creation=False))
         self._learn(answer)
         return {one.name: one for one in answer.topics if one.error_code == ErrorCode.NONE}
 
     def _learn(self, answer: Any) -> None:
-        self.nodes.update({one.node_id: Address(one.host, one.port) for one in answer.brokers})
+        """The nodes that live now; where the others were is remembered, for they may return."""
+        self.nodes = {one.node_id: Address(one.host, one.port) for one in answer.brokers}
+        self._addresses.update(dict.fromkeys(self.nodes.values()))
+
+    def look_again(self) -> None:
+        """Ask which nodes live now. Raises AskingFailed."""
+        self._learn(self._ask_any(ApiKey.METADATA, MetadataRequest([], allow_auto_topic_creation=False)))
 
 
 def read_command_config(file: Path | None) -> ClientSecurity | None:

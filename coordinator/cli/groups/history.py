@@ -66,7 +66,7 @@ def _follow(cluster: Cluster, events: Events, position: dict[int, int]) -> Itera
         try:
             yield from events.follow(position)
         except AskingFailed:
-            where = cluster.bootstrap.address
+            where = cluster.address
             say(f"muster groups watch: the connection to {where} was lost; waiting until it is back", sys.stderr)
             events = _found_again(cluster)
             say(f"muster groups watch: {where} is back", sys.stderr)
