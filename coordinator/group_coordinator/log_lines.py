@@ -75,7 +75,7 @@ def _without_empty(facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_MANY_WORDS: Final = (list, tuple, TopicsImage)
+_MANY_WORDS: Final = (list, tuple, dict, TopicsImage)
 
 _LINES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]] = {
     events.REBALANCE_STARTED: ("a rebalance began", _started),

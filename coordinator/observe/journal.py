@@ -97,8 +97,9 @@ class Journal:
 
     def _end_of_turn(self) -> None:
         self._is_asked = False
-        if self._pending.is_behind:
-            self._pending.go_on()
+        was_behind = self._pending.is_behind
+        self._pending.go_on()
+        if was_behind:
             self._is_asked = True
             self._clock.call_soon(self._end_of_turn)
         self.flush()
@@ -108,7 +109,7 @@ class Journal:
         self._writer.write(rows, self._clock.now())
 
     def _cannot_be_said(self, event: Event, why: str) -> None:
-        # one member's metadata may be as large as a request
+        # a group may have any number of members
         log.error("an event is lost: there is too much of it", partition=self.partition, kind=event.kind,
                   group=event.group_id, why=why)  # fmt: skip
 

@@ -14,6 +14,7 @@ import json
 from binascii import b2a_base64
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from heapq import nsmallest
 from itertools import islice
 from json.encoder import encode_basestring as quote
 from typing import Any, Final
@@ -35,6 +36,12 @@ LONGEST_KEPT: Final = 1_024
 """Longer metadata is not remembered: it would be kept here after the last of its members is gone."""
 FEW_PROTOCOLS: Final = 16
 """Nor are more protocols than these."""
+MOST_METADATA: Final = 64 * 1024
+"""Bytes of metadata that an event has of one member; of further metadata it only has the size."""
+MOST_METADATA_OF_ALL: Final = 4 * 1024 * 1024
+"""The same of all members together; metadata that is remembered does not count."""
+LONGEST_NAME: Final = 249
+"""Characters of a protocol's name; a longer one is cut, and ends with "…"."""
 MOST_BYTES: Final = 16 * 1024 * 1024 - 1024
 """An event has no more: it is one record, in a segment of `__group_events`, and in a consumer's memory."""
 BYTES_A_PIECE: Final = 8 * 1024
@@ -111,15 +118,30 @@ def _plain(facts: dict[str, Any]) -> str:
 
 def _plain_pieces(facts: dict[str, Any]) -> Iterator[str]:
     for name, value in facts.items():
-        if isinstance(value, dict) and len(value) > ENTRIES_A_PIECE:
+        if isinstance(value, dict):
             yield f",{quote(name)}:{{"
-            rows, comma = iter(value.items()), ""
-            while some := dict(islice(rows, ENTRIES_A_PIECE)):
+            comma = ""
+            for some in _portions(value):
                 yield comma + _json(some)[1:-1]
                 comma = ","
             yield "}"
         else:
             yield f",{quote(name)}:{_json(value)}"
+
+
+def _portions(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows in portions of one piece each: so many rows, or so many partitions in them."""
+    some: dict[str, Any] = {}
+    weight = 0.0
+    for name, value in rows.items():
+        partitions = len(value) if isinstance(value, list | tuple) else 0
+        weight += 1 / ENTRIES_A_PIECE + partitions / PARTITIONS_A_PIECE
+        some[name] = value
+        if weight >= 1:
+            yield some
+            some, weight = {}, 0.0
+    if some:
+        yield some
 
 
 def _joined(facts: dict[str, Any]) -> str:
@@ -159,19 +181,29 @@ def _target(facts: dict[str, Any]) -> Iterator[str | None]:
         if weight > PARTITIONS_A_PIECE:
             weight = 0
             yield None
-    rows = []
+    rows, sums = [], [0, 0, 0]
     for topic_id in given.keys() | taken.keys():
         new, old = given.get(topic_id, set()), taken.get(topic_id, set())
         moved = len(new & old)
         if new or old:
             topic = image.by_id.get(topic_id)
             name = image.deleted.get(topic_id) if topic is None else topic.name
-            rows.append((name, moved, len(new) - moved, len(old) - moved))
-    sums = [sum(row[at] for row in rows) for at in (1, 2, 3)]
+            row = (name, moved, len(new) - moved, len(old) - moved)
+            rows.append(row)
+            sums = [before + more for before, more in zip(sums, row[1:], strict=True)]
+        weight += len(old) + len(new) + 1
+        if weight > PARTITIONS_A_PIECE:
+            weight = 0
+            rows = _most_moved(rows)
+            yield None
     yield f',"moved":{sums[0]},"gained":{sums[1]},"lost":{sums[2]}'
-    rows.sort(key=lambda row: (-row[1], row[0] or ""))
     names = ("topic", "moved", "gained", "lost")
-    yield f',"moves":{_json([dict(zip(names, row, strict=True)) for row in rows[:MOST_TOPICS]])}'
+    yield f',"moves":{_json([dict(zip(names, row, strict=True)) for row in _most_moved(rows)])}'
+
+
+def _most_moved(rows: list[tuple[str | None, int, int, int]]) -> list[tuple[str | None, int, int, int]]:
+    """Those of them that the event names, in their order."""
+    return nsmallest(MOST_TOPICS, rows, key=lambda row: (-row[1], row[0] or ""))
 
 
 def _started(facts: dict[str, Any]) -> str:
@@ -202,10 +234,13 @@ def _completed(facts: dict[str, Any]) -> Iterator[str | None]:
         f',"generation":{facts["generation"]},"protocol_type":{_text(facts["protocol_type"])}'
         f',"protocol":{_text(facts["protocol"])},"votes":{_counts(facts["votes"])},"leader":{_text(facts["leader"])}'
         f',"cause":"{facts["cause"]}","trigger":{_trigger(facts["trigger"])},"join_phase_ms":{facts["join_phase_ms"]}'
-        f',"sync_phase_ms":{facts["sync_phase_ms"]},"took_ms":{facts["took_ms"]},"topics":{_counts(facts["topics"])}'
-        f',"settings":{_settings(facts["settings"])},"before":[{",".join(map(quote, facts["before"]))}]'
-        ',"moves":'
+        f',"sync_phase_ms":{facts["sync_phase_ms"]},"took_ms":{facts["took_ms"]},"topics":{{'
     )
+    comma = ""
+    for some in _portions(facts["topics"]):
+        yield comma + _counts(some)[1:-1]
+        comma = ","
+    yield (f'}},"settings":{_settings(facts["settings"])},"before":[{",".join(map(quote, facts["before"]))}],"moves":')
     if moved is None:
         yield "null"
     else:
@@ -236,9 +271,12 @@ def _members(members: Sequence[MemberFacts], owned: Mapping[str, Owned] | None) 
     texts: list[str] = []
     some: list[str] = []
     size = left = 0
+    metadata = MOST_METADATA_OF_ALL
     for member in members:
-        text = _member(member, None if owned is None else owned[member.member])
+        text = _member(member, None if owned is None else owned[member.member], min(metadata, MOST_METADATA))
         some.append(text)
+        if len(text) > LONGEST_KEPT:
+            metadata = max(metadata - len(text) * 3 // 4, 0)
         left += len(text) + LEAST_MEMBER_BYTES
         if left > BYTES_A_PIECE:
             size += left
@@ -252,7 +290,7 @@ def _members(members: Sequence[MemberFacts], owned: Mapping[str, Owned] | None) 
     return texts
 
 
-def _member(member: MemberFacts, owned: Owned | None) -> str:
+def _member(member: MemberFacts, owned: Owned | None, most_metadata: int = MOST_METADATA) -> str:
     (name, instance, client_id, host, session_timeout_ms, rebalance_timeout_ms, protocols, joined_ms, synced_ms,
      heard_ms, assignment) = member  # fmt: skip
     has = "null" if owned is None else _owned(owned)
@@ -262,33 +300,33 @@ def _member(member: MemberFacts, owned: Owned | None) -> str:
         f',"client_id":{quote(client_id)},"host":{quote(host)},"session_timeout_ms":{session_timeout_ms}'
         f',"rebalance_timeout_ms":{rebalance_timeout_ms},"joined":{"null" if joined_ms is None else joined_ms}'
         f',"synced":{"null" if synced_ms is None else synced_ms},"heard":{"null" if heard_ms is None else heard_ms}'
-        f',"protocols":{_protocols(protocols)},"assignment":{has},"assignment_base64":{raw}}}'
+        f',"protocols":{_protocols(protocols, most_metadata)},"assignment":{has},"assignment_base64":{raw}}}'
     )
 
 
-def _protocols(protocols: Protocols) -> str:
+def _protocols(protocols: Protocols, most: int) -> str:
     if len(protocols) > FEW_PROTOCOLS:
-        return _long_protocols(protocols)
+        return _long_protocols(protocols, most)
     for _, metadata in protocols:
         if len(metadata) > LONGEST_KEPT:
-            return _long_protocols(protocols)
+            return _long_protocols(protocols, most)
     return _short_protocols(protocols)
 
 
-def _long_protocols(protocols: Protocols) -> str:
-    # base64 makes four bytes of three
-    size = sum([len(name) + len(metadata) * 4 // 3 for name, metadata in protocols])
-    if size > MOST_BYTES:
-        raise TooLarge(size)
-    return _protocols_text(protocols)
-
-
-def _protocols_text(protocols: Protocols) -> str:
-    rows = (f'{{"name":{quote(name)},"metadata":"{_base64(metadata)}"}}' for name, metadata in protocols)
+def _long_protocols(protocols: Protocols, most: int = MOST_METADATA) -> str:
+    left, rows = most, []
+    for name, metadata in protocols:
+        if len(name) > LONGEST_NAME:
+            name = name[: LONGEST_NAME - 1] + "…"
+        if len(metadata) <= left:
+            left -= len(metadata)
+            rows.append(f'{{"name":{quote(name)},"metadata":"{_base64(metadata)}"}}')
+        else:
+            rows.append(f'{{"name":{quote(name)},"metadata":null,"metadata_bytes":{len(metadata)}}}')
     return f"[{','.join(rows)}]"
 
 
-_short_protocols = lru_cache(PROTOCOLS_KEPT)(_protocols_text)
+_short_protocols = lru_cache(PROTOCOLS_KEPT)(_long_protocols)
 
 
 def _base64(data: bytes) -> str:

@@ -163,7 +163,10 @@ class _Reader:
     def _read_offers(self, protocols: Sequence[Value]) -> Offers:
         return tuple(Offer(one["name"], self._topics(one["metadata"])) for one in protocols)
 
-    def _topics(self, metadata: str) -> tuple[str, ...]:
+    def _topics(self, metadata: str | None) -> tuple[str, ...]:
+        if metadata is None:
+            self.history.unusable = "the subscription of a member is too large to be in the events"
+            return ()
         found = self._subscribed.get(metadata)
         if found is None:
             try:

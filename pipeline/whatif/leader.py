@@ -48,8 +48,10 @@ def keeps(name: str) -> bool:
     return name in ("sticky", "cooperative-sticky")
 
 
-def claims(metadata: str) -> bool:
-    """Does a subscription (base64) have partitions in the user data of the sticky strategies?"""
+def claims(metadata: str | None) -> bool:
+    """Does a subscription (base64) have partitions in the user data of the sticky strategies? None: it is not known."""
+    if metadata is None:
+        return False
     try:
         user_data = decode_subscription(b64decode(metadata))[1].user_data
     except (MalformedMessage, BadBase64):

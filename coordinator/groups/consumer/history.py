@@ -139,8 +139,10 @@ def _changed_topics(
 ) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name in group.names:
+        if len(rows) == MOST_TOLD:
+            break
         then, now = before.get(name), image.by_name.get(name)
-        if then is not now and len(rows) < MOST_TOLD:
+        if then is not now:
             had, has = (0 if one is None else one.partitions for one in (then, now))
             again = then is not None and now is not None and then.topic_id != now.topic_id
             if had != has or again:
@@ -302,11 +304,12 @@ def _listed(gave_up: Sequence[Held], image: TopicsImage) -> list[dict[str, objec
     left = MOST_PARTITIONS
     for held in gave_up:
         for topic_id, partitions, _ in held:
-            if left > 0:
-                topic = image.by_id.get(topic_id)
-                name = image.deleted.get(topic_id) if topic is None else topic.name
-                rows.append({"topic": name, "partitions": list(partitions[:left])})
-                left -= len(partitions)
+            if left <= 0:
+                return rows
+            topic = image.by_id.get(topic_id)
+            name = image.deleted.get(topic_id) if topic is None else topic.name
+            rows.append({"topic": name, "partitions": list(partitions[:left])})
+            left -= len(partitions)
     return rows
 
 

@@ -16,8 +16,8 @@ from muster.coordinator.log.errors import LogOffline, RecordListTooLarge
 from muster.coordinator.observe import event_writer
 from muster.coordinator.observe.event_writer import REOPEN_MS, ROWS_BYTES
 from muster.coordinator.observe.journal import Journal
-from muster.coordinator.observe.schema import MOST_BYTES
-from tests.coordinator.observe.test_pending_rows import joined, large
+from muster.coordinator.observe.schema import LEAST_MEMBER_BYTES, MOST_BYTES
+from tests.coordinator.observe.test_pending_rows import failed, joined, large
 from tests.coordinator.observe.test_refusal_counts import refusal
 
 Row = tuple[bytes | None, dict[str, Any]]
@@ -132,19 +132,20 @@ def test_a_large_groups_event_is_written_some_turns_later_and_nobody_waits_for_i
 
 def test_what_cannot_be_told_is_lost_and_that_is_told(bench: Bench) -> None:
     with capture_logs() as logs:
-        bench.tell(CREATED, joined(("range", bytes(MOST_BYTES))), CREATED)
+        bench.tell(CREATED, failed(MOST_BYTES // LEAST_MEMBER_BYTES + 1), CREATED)
+        bench.advance(0)
     assert len(bench.told()) == 2
     (line,) = logs
     assert (line["event"], line["kind"], line["group"]) == (
-        "an event is lost: there is too much of it", "member_joined", "g"
+        "an event is lost: there is too much of it", "rebalance_failed", "g"
     )  # fmt: skip
 
 
 def test_many_rows_are_several_batches(bench: Bench) -> None:
     bench.log.most_bytes = ROWS_BYTES + 10_000
-    bench.tell(*[joined(("range", b"m" * 1_500))] * 300)
-    assert len(bench.told()) == 300
-    assert bench.log.batches == 300 * 2_200 // ROWS_BYTES + 1
+    bench.tell(*[joined(("range", b"m" * 1_500))] * 250)
+    assert len(bench.told()) == 250
+    assert bench.log.batches == 250 * 2_200 // ROWS_BYTES + 1
 
 
 def test_refusals_are_told_a_second_later(bench: Bench) -> None:

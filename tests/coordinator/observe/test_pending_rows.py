@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
+from binascii import b2a_base64
 from collections.abc import Callable
 
 import pytest
 
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event, MemberFacts
+from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.observe import schema
-from muster.coordinator.observe.pending_rows import MOST_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
-from muster.coordinator.observe.schema import BYTES_A_PIECE, MOST_BYTES
+from muster.coordinator.observe.pending_rows import BYTES_AS_A_PIECE, MOST_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
+from muster.coordinator.observe.schema import (
+    BYTES_A_PIECE,
+    MOST_BYTES,
+    MOST_METADATA,
+    MOST_METADATA_OF_ALL,
+    PARTITIONS_A_PIECE,
+)
 from tests.coordinator.observe.test_schema import assignment, completed, member
 
 CREATED = Event(events.GROUP_CREATED, "g", {})
@@ -135,17 +144,83 @@ def test_a_group_that_rebalances_faster_than_it_is_told_of_does_not_fill_the_mem
     assert len(bench.lost) == 2
 
 
-def test_metadata_that_is_too_large_is_not_encoded_to_find_that_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_metadata_is_not_encoded_and_only_its_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+
     def encode(data: bytes, *, newline: bool) -> bytes:
-        raise AssertionError(f"{len(data)} bytes were encoded")
+        encoded.append(len(data))
+        return b2a_base64(data, newline=newline)
 
     monkeypatch.setattr(schema, "b2a_base64", encode)
     bench = Bench()
-    bench.writing.add(joined(("range", bytes(MOST_BYTES * 3 // 4 + 1))), 1_000)
-    bench.writing.add(joined(*((f"range-{number}", b"") for number in range(17)), ("x", bytes(MOST_BYTES))), 1_000)
-    assert [kind for kind, _ in bench.lost] == ["member_joined"] * 2
-    assert bench.lost[0][1] == f"{MOST_BYTES + 6} bytes or more, and {MOST_BYTES} is the most"
-    assert bench.writing.rows == []
+    bench.writing.add(joined(("a", b"abc"), ("b", bytes(MOST_METADATA)), ("c", bytes(MOST_METADATA - 3))), 1_000)
+    bench.writing.add(joined(*((f"p{number}", bytes(10_000)) for number in range(17)), ("n" * 30_000, b"")), 1_000)
+    first, second = (json.loads(value)["member"]["protocols"] for _, value in bench.writing.rows)
+    assert first[0] == {"name": "a", "metadata": "YWJj"}
+    assert first[1] == {"name": "b", "metadata": None, "metadata_bytes": MOST_METADATA}
+    assert b64decode(first[2]["metadata"]) == bytes(MOST_METADATA - 3)
+    assert [one["metadata"] is None for one in second] == [False] * 6 + [True] * 11 + [False]
+    assert second[17]["name"] == "n" * 248 + "…"
+    assert sum(encoded) <= 2 * MOST_METADATA
+    assert bench.lost == []
+
+
+def test_the_metadata_of_all_members_together_is_bounded() -> None:
+    fat = member()._replace(protocols=(("range", bytes(60_000)),))
+    thin = member()._replace(protocols=(("range", b"thin"),))
+    facts = failed(0).facts | {"members": (fat,) * 200 + (thin,)}
+    made = list(schema.pieces(Event(events.REBALANCE_FAILED, "g", facts), 1_000))
+    assert max(len(piece or "") for piece in made) < 100_000
+    members = json.loads("".join(filter(None, made)))["members"]
+    told = [one["protocols"][0]["metadata"] is not None for one in members]
+    assert told == [*sorted(told[:200], reverse=True), True]
+    assert told.count(True) == MOST_METADATA_OF_ALL // 60_000 + 1
+    assert members[199]["protocols"] == [{"name": "range", "metadata": None, "metadata_bytes": 60_000}]
+
+
+def test_many_short_ones_with_much_metadata_are_not_made_in_one_turn() -> None:
+    """A LeaveGroup of 200 bytes makes 300 members leave, and the event of each has its metadata."""
+    bench = Bench()
+    for _ in range(300):
+        bench.writing.add(joined(("range", bytes(60_000))), 1_000)
+    turns = [sum(len(value) for _, value in bench.writing.rows)]
+    while bench.writing.is_behind:
+        bench.writing.rows.clear()
+        bench.writing.go_on()
+        turns.append(sum(len(value) for _, value in bench.writing.rows))
+    assert max(turns) <= PIECES_AT_ONCE * BYTES_AS_A_PIECE + 2 * MOST_METADATA
+    assert sum(turns) > 300 * 80_000
+    bench.writing.go_on()
+    bench.writing.add(CREATED, 1_000)
+    assert not bench.writing.is_behind
+
+
+def test_a_target_of_many_topics_is_told_in_steps() -> None:
+    topics = [number.to_bytes(16) for number in range(20_000)]
+    image = TopicsImage({}, 1, {topic: f"t{number}" for number, topic in enumerate(topics)})
+    changes = (("m", (), tuple((topic, (0, 1)[: 1 + number % 2]) for number, topic in enumerate(topics))),)
+    facts: dict[str, object] = {"epoch": 2, "changes": changes, "names": image}
+    made = list(schema.pieces(Event(events.TARGET_ASSIGNED, "g", facts), 1_000))
+    assert made.count(None) >= 2 * 50_000 // PARTITIONS_A_PIECE // 2
+    value = json.loads("".join(filter(None, made)))
+    assert (value["changed"], value["moved"], value["gained"], value["lost"]) == (1, 0, 30_000, 0)
+    assert [row["topic"] for row in value["moves"]] == sorted(f"t{number}" for number in range(20_000))[:20]
+
+
+def test_offsets_of_large_topics_are_told_in_pieces() -> None:
+    topics = {f"t{number}": list(range(1_500)) for number in range(40)} | {"u": [1]}
+    facts: dict[str, object] = {"cause": events.ASKED, "topics": topics}
+    made = list(schema.pieces(Event(events.OFFSETS_DELETED, "g", facts), 1_000))
+    assert max(len(piece or "") for piece in made) < 20_000
+    assert json.loads("".join(filter(None, made)))["topics"] == topics
+
+
+def test_many_subscribed_topics_are_told_in_pieces() -> None:
+    topics = {f"topic-{number:05}": 1 for number in range(20_000)}
+    event = completed(members=(), before={})
+    made = list(schema.pieces(event._replace(facts=event.facts | {"topics": topics}), 1_000))
+    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    assert json.loads("".join(filter(None, made)))["topics"] == topics
 
 
 def test_a_group_that_is_too_large_is_known_by_the_number_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
