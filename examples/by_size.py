@@ -2,7 +2,7 @@
 
     strategy("by_size:BySize")        # in an aiokafka consumer
 
-Run `muster serve --topic orders:8` first; takes HOST:PORT of another server as its argument.
+Run `muster serve` first. The script creates its topic, and takes HOST:PORT of another server as its argument.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from muster.assignors.aiokafka import strategy
 from muster.assignors.assignor import Assignment, Member, Topic
+
+TOPIC, PARTITIONS = "deliveries-by-size", 8
 
 
 class BySize:
@@ -35,13 +38,24 @@ class BySize:
         return shares
 
 
+async def create_topic(server: str) -> None:
+    """Create the topic; one that is there stays as it is."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=server)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(TOPIC, PARTITIONS, replication_factor=1)])
+    finally:
+        await admin.close()
+
+
 async def main(server: str) -> None:
     """Show who got what."""
+    await create_topic(server)
     consumers = [
         AIOKafkaConsumer(
-            "orders",
+            TOPIC,
             bootstrap_servers=server,
-            group_id="kitchen-by-size",
+            group_id="couriers-by-size",
             heartbeat_interval_ms=500,
             partition_assignment_strategy=[strategy(f"{__name__}:BySize")],
         )
@@ -49,8 +63,9 @@ async def main(server: str) -> None:
     ]
     await asyncio.gather(*[consumer.start() for consumer in consumers])
     try:
-        while not all(len(consumer.assignment()) == 4 for consumer in consumers):  # noqa: ASYNC110  # no client knows it
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(60):
+            while not all(len(consumer.assignment()) == PARTITIONS / 2 for consumer in consumers):  # noqa: ASYNC110  # no client knows it
+                await asyncio.sleep(0.05)
         print("two share", sorted(tp.partition for consumer in consumers for tp in consumer.assignment()))
     finally:
         await asyncio.gather(*[consumer.stop() for consumer in consumers])

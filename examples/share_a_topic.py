@@ -1,6 +1,6 @@
 """Three consumers share a topic of eight partitions; one leaves, and the others take its share.
 
-Run `muster serve --topic orders:8` first; takes HOST:PORT of another server as its argument.
+Run `muster serve` first. The script creates its topic, and takes HOST:PORT of another server as its argument.
 """
 
 from __future__ import annotations
@@ -10,14 +10,26 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-PARTITIONS = 8
+TOPIC, PARTITIONS = "deliveries", 8
+
+
+async def create_topic(server: str) -> None:
+    """Create the topic; one that is there stays as it is."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=server)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(TOPIC, PARTITIONS, replication_factor=1)])
+    finally:
+        await admin.close()
 
 
 async def until(ready: Callable[[], bool]) -> None:
     """Wait for the group to come to rest."""
-    while not ready():  # noqa: ASYNC110  # three clients know a part each; none of them tells that the group is at rest
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(60):
+        while not ready():  # noqa: ASYNC110  # three clients know a part each; none of them reports that the group rests
+            await asyncio.sleep(0.05)
 
 
 def shares(consumers: dict[str, AIOKafkaConsumer]) -> dict[str, list[int]]:
@@ -27,14 +39,18 @@ def shares(consumers: dict[str, AIOKafkaConsumer]) -> dict[str, list[int]]:
 
 def shared_evenly(consumers: dict[str, AIOKafkaConsumer]) -> bool:
     """Whether every partition has one owner and nobody has two more than another."""
-    owned = [len(partitions) for partitions in shares(consumers).values()]
-    return sum(owned) == PARTITIONS and max(owned) - min(owned) <= 1
+    partitions = next(iter(consumers.values())).partitions_for_topic(TOPIC) or set()
+    owned = [len(share) for share in shares(consumers).values()]
+    return len(partitions) == sum(owned) and max(owned) - min(owned) <= 1
 
 
 async def main(server: str) -> None:
     """Show the shares before and after one leaves."""
+    await create_topic(server)
     consumers = {
-        name: AIOKafkaConsumer("orders", bootstrap_servers=server, group_id="kitchen", heartbeat_interval_ms=500)
+        name: AIOKafkaConsumer(
+            TOPIC, bootstrap_servers=server, group_id="couriers", client_id=name, heartbeat_interval_ms=500
+        )
         for name in ("ann", "bob", "cid")
     }
     starts: list[Awaitable[None]] = [consumer.start() for consumer in consumers.values()]

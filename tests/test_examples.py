@@ -33,28 +33,6 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def test_the_readme_prints_the_quickstart_in_ten_lines() -> None:
-    source = (EXAMPLES / "quickstart.py").read_text(encoding="utf-8")
-    assert f"```python\n{source}```" in (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len([line for line in source.splitlines() if line]) == 10
-
-
-def test_quickstart(bootstrap: str, tmp_path: Path) -> None:
-    printed = (EXAMPLES / "quickstart.py").read_text(encoding="utf-8")
-    assert printed.count("localhost:9092") == 1
-    # 9092 may be taken on the machine that tests; nothing else differs from what is printed
-    script = tmp_path / "quickstart.py"
-    script.write_text(printed.replace("localhost:9092", bootstrap), encoding="utf-8")
-    assert run(str(script)) == "b'one pizza'\n"
-
-
-def test_share_a_topic(bootstrap: str) -> None:
-    out = run(str(EXAMPLES / "share_a_topic.py"), bootstrap).splitlines()
-    assert [line.partition(":")[0] for line in out] == ["three", "two"]
-    assert "cid" in out[0]
-    assert "cid" not in out[1]
-
-
 def test_by_size(bootstrap: str) -> None:
     assert run(str(EXAMPLES / "by_size.py"), bootstrap) == f"two share {list(range(8))}\n"
 
@@ -76,8 +54,8 @@ def test_server_properties() -> None:
 
 
 def test_every_example_is_run() -> None:
-    """Here, beside the analysis that the notebook is about, or with the tools of its language."""
-    elsewhere = ("pipeline/test_analyze.py", "conformance/test_languages.py")
+    """Here, beside the README, the analysis that the notebook is about, or with the tools of its language."""
+    elsewhere = ("test_readme.py", "pipeline/test_analyze.py", "conformance/test_languages.py")
     places = [Path(__file__), *(ROOT / "tests" / place for place in elsewhere)]
     tests = "".join(place.read_text(encoding="utf-8") for place in places)
     assert [name for name in os.listdir(EXAMPLES) if name not in tests and not name.startswith("__")] == []
