@@ -139,8 +139,8 @@ def test_help_and_version_load_nothing_of_the_server() -> None:
         (["serve", "--data-dir", ""], "muster serve: argument --data-dir: '' names no directory"),
         (["serve", "--in-memory", "--data-dir", "x"], "muster serve: argument --data-dir: not allowed with argument --in-memory"),
         (["serve", "--log-level", "loud"], "muster serve: argument --log-level: invalid choice: 'loud'"),
-        (["serve", "--lisen", ":1"], "muster: unrecognized arguments: --lisen :1"),
-        (["sevre"], "muster: argument COMMAND: invalid choice: 'sevre'"),
+        (["serve", "--lisen", ":1"], "muster serve: unrecognized arguments: --lisen :1; did you mean --listen? See"),
+        (["sevre"], "muster: there is no command 'sevre'; did you mean serve? See muster --help"),
         (["health", "localhost"], "muster health: HOST:PORT 'localhost' is not HOST:PORT"),
     ],
 )  # fmt: skip

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
 
+from muster.coordinator.cli.parser import Parser
 from muster.pipeline.safe_path import leave_current_folder
 from muster.version import VERSION
 
@@ -55,18 +55,11 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports an error in one sentence, without the usage before it."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
-
-
-def build_parser(command: str | None = None) -> argparse.ArgumentParser:
+def build_parser(command: str | None = None) -> Parser:
     """The whole command line; or, for one of `_QUICK`, as much as that needs."""
     form = argparse.RawDescriptionHelpFormatter
     about = "A Kafka group coordinator that runs on its own: Kafka clients connect to it."
-    parser = _Parser(prog="muster", description=about, epilog=EXAMPLES, formatter_class=form)
+    parser = Parser(prog="muster", description=about, epilog=EXAMPLES, formatter_class=form)
     parser.add_argument("--version", action="version", version=f"muster {VERSION}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 

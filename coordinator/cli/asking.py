@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,21 @@ def options_of_cluster() -> argparse.ArgumentParser:
     )
     shared.add_argument("--json", action="store_true", help="JSON lines instead of text for people")
     return shared
+
+
+def one_of(option: str, given: Sequence[str], known: Sequence[str]) -> list[str]:
+    """The words of an option, also several with commas, in the letters of those that are known. Raises ConfigError."""
+    from muster.coordinator.config import ConfigError
+
+    by_letters = {one.lower(): one for one in known}
+    found = []
+    for word in (word.strip() for words in given for word in words.split(",")):
+        if word.lower() not in by_letters:
+            from muster.coordinator.cli.parser import like
+
+            raise ConfigError(f"{option} '{word}': one of {', '.join(known)} was expected{like(word, known)}")
+        found.append(by_letters[word.lower()])
+    return found
 
 
 def ask(

@@ -1,4 +1,4 @@
-"""The ends of partitions, asked of their leaders."""
+"""Offsets of partitions, asked of their leaders: where they begin and end, and where they were at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,21 @@ from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffs
 
 LATEST: Final = -1
 """ListOffsets' timestamp for the end of a partition."""
+EARLIEST: Final = -2
+"""ListOffsets' timestamp for its beginning."""
 
 Partition = tuple[str, int]
 
 
 def end_offsets(cluster: Cluster, partitions: Iterable[Partition]) -> dict[Partition, int]:
     """The end of each partition; those that are gone, or whose leader does not say, are left out."""
+    return offsets_at(cluster, partitions, LATEST)
+
+
+def offsets_at(cluster: Cluster, partitions: Iterable[Partition], timestamp: int) -> dict[Partition, int]:
+    """The first offset of each partition whose record is not older than a time (wall ms); -1: there is none. Instead of
+    a time: LATEST or EARLIEST. Partitions that are gone, or whose leader does not say, are left out.
+    """
     wanted = list(partitions)
     by_leader: dict[int, dict[str, list[int]]] = {}
     topics = cluster.topics(sorted({topic for topic, _ in wanted}))
@@ -25,14 +34,14 @@ def end_offsets(cluster: Cluster, partitions: Iterable[Partition]) -> dict[Parti
         leader = leaders.get((topic, partition), -1)
         if leader >= 0:
             by_leader.setdefault(leader, {}).setdefault(topic, []).append(partition)
-    ends: dict[Partition, int] = {}
+    found: dict[Partition, int] = {}
     for leader, asked in by_leader.items():
         rows = [
-            ListOffsetsTopic(name, [ListOffsetsPartition(one, -1, LATEST) for one in numbers])
+            ListOffsetsTopic(name, [ListOffsetsPartition(one, -1, timestamp) for one in numbers])
             for name, numbers in asked.items()
         ]
         answer = cluster.node(leader).ask(ApiKey.LIST_OFFSETS, ListOffsetsRequest(-1, 0, rows))
-        ends.update(
+        found.update(
             {
                 (topic.name, one.partition_index): one.offset
                 for topic in answer.topics
@@ -40,4 +49,4 @@ def end_offsets(cluster: Cluster, partitions: Iterable[Partition]) -> dict[Parti
                 if not one.error_code
             }
         )
-    return ends
+    return found

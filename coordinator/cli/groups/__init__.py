@@ -1,17 +1,29 @@
-"""`muster groups`: look at the groups of a running server. `list`, `describe` and `offsets` work with any Kafka."""
+"""`muster groups`: look at the groups of a running server, and change them. Most of it works with any Kafka."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from muster.coordinator.cli.asking import ask, options_of_cluster
+from muster.coordinator.cli.asking import ask, one_of, options_of_cluster
+from muster.coordinator.cli.groups import changes
+
+STATES = (
+    *("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "NotReady", "Dead"),
+)
+TYPES = ("classic", "consumer", "share", "streams")
+"""States and types of groups that Kafka has."""
 
 EXAMPLES = """\
 examples:
   muster groups list                                        of localhost:9092
   muster groups describe payments orders --json
-  muster groups offsets payments --bootstrap-server broker.example:9092
+  muster groups offsets payments --bootstrap-server broker-1.example:9092,broker-2.example:9092
+  muster groups offsets --all-groups --export               CSV, to keep or to give to reset --from-file
+  muster groups offsets reset payments --topic orders:0,1 --to-earliest
+                                                            show what would be; do it: --execute
+  muster groups remove-member payments --member-id app-1-8b96b554 --execute
+  muster groups delete payments --execute                   the group, and its offsets
   muster groups list --bootstrap-server broker.example:9093 --command-config client.properties
   muster groups history payments                            its rebalances: when, why, who, what moved
   muster groups history payments --all --last 50            everything that happened, the last 50 events
@@ -24,20 +36,37 @@ examples:
 def add_parser(commands: Any) -> None:
     """Add `groups` and its commands to those of `muster`."""
     form = argparse.RawDescriptionHelpFormatter
-    about = "Look at the groups of a running server. list, describe and offsets work with any Kafka from 3.0 on; "
-    about += "history and watch read __group_events, which only Muster has."
+    about = "Look at the groups of a running server, and change them. list, describe, offsets, remove-member and "
+    about += "delete work with any Kafka from 3.0 on; history and watch read __group_events, which only Muster has."
     groups = commands.add_parser(
-        "groups", help="list, describe and follow groups", description=about, epilog=EXAMPLES, formatter_class=form
+        "groups",
+        help="list, describe, change and follow groups",
+        description=about,
+        epilog=EXAMPLES,
+        formatter_class=form,
     )
     shared = options_of_cluster()
     verbs = groups.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     listing = verbs.add_parser("list", parents=[shared], help="all groups with type and state")
-    listing.add_argument("--state", action="append", default=[], metavar="STATE", help="only these; repeatable")
-    listing.add_argument("--type", action="append", default=[], metavar="TYPE", help="only these; repeatable")
+    listing.add_argument(
+        "--state", action="append", default=[], metavar="STATE", help=f"only these; repeatable: {', '.join(STATES)}"
+    )
+    listing.add_argument(
+        "--type", action="append", default=[], metavar="TYPE", help=f"only these; repeatable: {', '.join(TYPES)}"
+    )
     describe = verbs.add_parser("describe", parents=[shared], help="state and members, with their partitions")
     describe.add_argument("groups", nargs="+", metavar="GROUP")
-    offsets = verbs.add_parser("offsets", parents=[shared], help="committed offsets, ends of the partitions, lag")
-    offsets.add_argument("group", metavar="GROUP")
+    offsets = verbs.add_parser(
+        "offsets",
+        parents=[shared],
+        help="committed offsets, ends of the partitions, lag",
+        description="Committed offsets of groups. A group that is named reset or delete is given after --: muster "
+        "groups offsets -- reset",
+    )
+    offsets.add_argument("groups", nargs="*", metavar="GROUP")
+    offsets.add_argument("--all-groups", action="store_true", help="of all groups")
+    offsets.add_argument("--export", action="store_true", help="CSV, as reset --from-file reads it")
+    changes.add_parsers(verbs, shared)
     history = verbs.add_parser("history", parents=[shared], help="what happened in a group, and why")
     history.add_argument("group", metavar="GROUP")
     history.add_argument("--all", action="store_true", help="every event, not only rebalances and what went wrong")
@@ -76,7 +105,18 @@ def run(options: argparse.Namespace) -> int:
         from muster.coordinator.cli.groups.controlled import run_controlled
 
         return run_controlled(options)
-    return ask(f"muster groups {options.verb}", options, lambda cluster: _run(options, cluster))
+
+    def check() -> None:
+        if options.verb == "list":
+            options.state = one_of("--state", options.state, STATES)
+            options.type = one_of("--type", options.type, TYPES)
+        elif options.verb == "offsets":
+            changes.check_groups(options)
+            changes.check_form(options)
+        elif options.verb in changes.VERBS:
+            changes.check(options)
+
+    return ask(f"muster groups {options.verb}", options, lambda cluster: _run(options, cluster), check)
 
 
 def _run(options: argparse.Namespace, cluster: Any) -> int:
@@ -91,7 +131,9 @@ def _run(options: argparse.Namespace, cluster: Any) -> int:
     if options.verb == "offsets":
         from muster.coordinator.cli.groups.offsets import offsets
 
-        return offsets(cluster, options.group, as_json=options.json)
+        return offsets(cluster, changes.names(options), form=changes.form(options))
+    if options.verb in changes.VERBS:
+        return changes.run(options, cluster)
     from muster.coordinator.cli.groups.history import history, watch
 
     if options.verb == "history" and options.episodes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.cli.groups.described import Description, Member
 from muster.coordinator.cli.groups.verdicts import verdict_of
 from muster.coordinator.cli.output import say, say_sentence, terminal_width
 from muster.coordinator.cli.table import print_json, print_table, ranges, table_width
@@ -23,39 +24,6 @@ PROTOCOLS: Final = {0: "classic", 1: "consumer"}
 AWAY: Final = -2
 SAME: Final = "="
 """In the column of targets: it has what it shall have."""
-
-
-class Member(NamedTuple):
-    """One row."""
-
-    member: str
-    instance: str | None
-    client_id: str
-    host: str
-    assignment: dict[str, list[int]] | None
-    """What it has, also what it is giving up. None: it is not an assignment of partitions."""
-    protocol: str | None = None
-    """Of a consumer group: "consumer", or "classic" for a member that uses JoinGroup; None: an old server is silent."""
-    epoch: int | None = None
-    """Of a consumer group, as far as this member has come. -2: a static member that says it will be back."""
-    target: dict[str, list[int]] | None = None
-    """Of a consumer group: what it shall have."""
-    subscribed: list[str] | None = None
-    pattern: str | None = None
-
-
-class Description(NamedTuple):
-    """One group. The epochs are those of a KIP-848 group; a classic group's generation is not told by any request."""
-
-    group: str
-    type: str
-    state: str
-    protocol_type: str
-    protocol: str
-    epoch: int | None
-    assignment_epoch: int | None
-    """The targets are those of this epoch."""
-    members: list[Member]
 
 
 def describe(cluster: Cluster, group_ids: Sequence[str], *, as_json: bool) -> int:
@@ -80,18 +48,19 @@ def describe(cluster: Cluster, group_ids: Sequence[str], *, as_json: bool) -> in
 
 
 def describe_group(cluster: Cluster, group_id: str) -> Description:
-    """Ask for one group. Raises AskingFailed."""
+    """Ask for one group. Raises AskingFailed, also when there is none."""
+    found = find_group(cluster, group_id)
+    if found is None:
+        raise AskingFailed(f"there is no group {group_id}")
+    return found
+
+
+def find_group(cluster: Cluster, group_id: str) -> Description | None:
+    """Ask for one group, of whatever type; None: there is none. Raises AskingFailed."""
     node = cluster.coordinator(group_id)
     (row,) = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups
-    unknown = row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not row.error_code and row.group_state == "Dead")
-    if unknown and node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
-        consumers = _consumer_group(node, group_id)
-        if consumers is not None:
-            return consumers
-    if unknown and row.error_message and "not a classic group" in row.error_message:
-        raise AskingFailed(f"{row.error_message.rstrip('.')}: muster groups list shows its type and state")
-    if unknown:
-        raise AskingFailed(f"there is no group {group_id}")
+    if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not row.error_code and row.group_state == "Dead"):
+        return _of_another_type(node, group_id, row)
     if row.error_code:
         raise AskingFailed(f"group {group_id} cannot be described: {sentence(row.error_code, row.error_message)}")
     members = [
@@ -100,6 +69,24 @@ def describe_group(cluster: Cluster, group_id: str) -> Description:
         for one in row.members
     ]  # fmt: skip
     return Description(group_id, "classic", row.group_state, row.protocol_type, row.protocol_data, None, None, members)
+
+
+def _of_another_type(node: Connection, group_id: str, classic: Any) -> Description | None:
+    """A group that DescribeGroups does not know, which answered `classic`; None: there is none. Raises AskingFailed."""
+    if node.speaks(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        found = _consumer_group(node, group_id)
+        if found is not None:
+            return found
+    if node.speaks(ApiKey.SHARE_GROUP_DESCRIBE) or node.speaks(ApiKey.STREAMS_GROUP_DESCRIBE):
+        # imported here: few clusters have such groups
+        from muster.coordinator.cli.groups.other_types import share_group, streams_group
+
+        found = share_group(node, group_id) or streams_group(node, group_id)
+        if found is not None:
+            return found
+    if classic.error_message and "not a classic group" in classic.error_message:
+        raise AskingFailed(f"{classic.error_message.rstrip('.')}: muster groups list shows its type and state")
+    return None
 
 
 def _consumer_group(node: Connection, group_id: str) -> Description | None:
@@ -161,9 +148,11 @@ def _members_table(found: Description) -> tuple[tuple[str, ...], list[tuple[obje
     if found.epoch is None:
         return head, rows
     for number, one in enumerate(members):
-        target = SAME if one.target == one.assignment else _partitions(one.target)
+        target = SAME if one.target == one.assignment else None if one.target is None else _partitions(one.target)
         rows[number] = (*rows[number][:4], one.protocol, one.epoch, rows[number][4], target)
-    return (*head[:4], "PROTOCOL", "EPOCH", "PARTITIONS", "TARGET"), rows
+    # the parts of a Streams application have tasks: SUBTOPOLOGY:PARTITION
+    has = "TASKS" if found.type == "streams" else "PARTITIONS"
+    return (*head[:4], "PROTOCOL", "EPOCH", has, "TARGET"), rows
 
 
 def what_is_awaited(found: Description) -> list[str]:
@@ -172,7 +161,8 @@ def what_is_awaited(found: Description) -> list[str]:
         return []
     told = []
     if found.assignment_epoch < found.epoch:
-        when = "the next ConsumerGroupHeartbeat brings them, or one a second later"
+        heartbeat = f"{found.type.capitalize()}GroupHeartbeat"
+        when = f"the next {heartbeat} brings them, or one a second later"
         told.append(f"the targets of epoch {found.epoch} are not there yet: {when}")
     members = sorted(found.members, key=lambda one: one.member)
     holders = {

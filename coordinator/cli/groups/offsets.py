@@ -1,52 +1,87 @@
-"""`muster groups offsets`: the committed offsets of a group, and its lag."""
+"""`muster groups offsets`: the committed offsets of groups, and their lag."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
 from muster.coordinator.cli.cluster import AskingFailed, Cluster
 from muster.coordinator.cli.ends import Partition, end_offsets
-from muster.coordinator.cli.groups.describing import describe_group
-from muster.coordinator.cli.groups.offline import why_not
+from muster.coordinator.cli.groups.committed import fetch_committed
+from muster.coordinator.cli.groups.described import Description
+from muster.coordinator.cli.groups.describing import find_group
+from muster.coordinator.cli.groups.listing import all_groups
+from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json, print_table
-from muster.protocol.api import ApiKey
-from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+_HEAD: Final = ("GROUP", "TOPIC", "PARTITION", "OFFSET", "END", "LAG", "METADATA", "MEMBER")
 
 
-def offsets(cluster: Cluster, group_id: str, *, as_json: bool) -> int:
-    """Print every committed offset of the group with end, lag and owner; exit status 1 when there is none."""
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, None, -1, None)])
-    node = cluster.coordinator(group_id)
-    (row,) = node.ask(ApiKey.OFFSET_FETCH, request).groups
-    if row.error_code:
-        why = why_not(node, group_id, row.error_code)
-        raise AskingFailed(f"the offsets of group {group_id} cannot be read: {why}")
-    committed = {
-        (topic.name, one.partition_index): one
-        for topic in row.topics
-        for one in topic.partitions
-        if one.committed_offset >= 0
-    }
-    if not committed:
-        raise AskingFailed(f"group {group_id} has no committed offsets")
-    ends = end_offsets(cluster, committed)
-    owners = _owners(cluster, group_id)
-    rows = []
-    for (topic, partition), one in sorted(committed.items()):
-        end = ends.get((topic, partition))
-        lag = None if end is None else max(end - one.committed_offset, 0)
-        rows.append((topic, partition, one.committed_offset, end, lag, one.metadata, owners.get((topic, partition))))
-    if as_json:
-        names = ("topic", "partition", "offset", "end", "lag", "metadata", "member")
-        for told in rows:
-            print_json({"group": group_id, **dict(zip(names, told, strict=True))})
-    else:
-        print_table(("TOPIC", "PARTITION", "OFFSET", "END", "LAG", "METADATA", "MEMBER"), rows)
-    return 0
+class Row(NamedTuple):
+    """One partition of a group. `offset`: of a share group, where it begins. `lag` None: it follows from the end of the
+    partition.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    lag: int | None
+    metadata: str
+    member: str | None
 
 
-def _owners(cluster: Cluster, group_id: str) -> dict[Partition, str]:
+def offsets(cluster: Cluster, group_ids: Sequence[str] | None, *, form: str) -> int:
+    """Print every committed offset of these groups with end, lag and owner; `group_ids` None: of all groups.
+    `form`: text, json or csv. Exit status 1 when one of the groups has none.
+    """
+    names = [one.group_id for one in all_groups(cluster)] if group_ids is None else list(dict.fromkeys(group_ids))
+    rows: list[Row] = []
+    status = 0
+    for name in names:
+        try:
+            found = _rows(cluster, name)
+            if not found and group_ids is not None:
+                raise AskingFailed(f"group {name} has no committed offsets")
+        except AskingFailed as failure:
+            say(f"muster groups offsets: {failure}", sys.stderr)
+            status = 1
+            continue
+        rows += found
+    _print(cluster, rows, form, with_group=len(names) > 1 or group_ids is None)
+    if not rows and not status:
+        say("no group has committed offsets" if names else "there are no groups", sys.stderr)
+    return status
+
+
+def _rows(cluster: Cluster, group_id: str) -> list[Row]:
+    """What is committed in a group, by topic and partition. Raises AskingFailed."""
+    committed = fetch_committed(cluster, group_id)
+    found = _described(cluster, group_id)
+    if found is not None and found.type == "share" and not committed:
+        # imported here: few clusters have such groups
+        from muster.coordinator.cli.groups.other_types import share_offsets
+
+        starts = share_offsets(cluster, group_id)
+        if not starts:
+            raise AskingFailed(
+                f"share group {group_id} has no start offsets yet: its members have acknowledged nothing"
+            )
+        return [Row(group_id, *one, start, lag, "", None) for one, (start, lag) in starts.items()]
+    owners = {} if found is None else _owners(found)
+    return [Row(group_id, *one, it.offset, None, it.metadata, owners.get(one)) for one, it in committed.items()]
+
+
+def _described(cluster: Cluster, group_id: str) -> Description | None:
     try:
-        found = describe_group(cluster, group_id)
-    except AskingFailed:  # offsets without a group that has members
+        return find_group(cluster, group_id)
+    except AskingFailed:  # who may read offsets may not see members
+        return None
+
+
+def _owners(found: Description) -> Mapping[Partition, str]:
+    if found.type == "streams":  # its members have tasks
         return {}
     return {
         (topic, partition): one.instance or one.member
@@ -54,3 +89,28 @@ def _owners(cluster: Cluster, group_id: str) -> dict[Partition, str]:
         for topic, partitions in (one.assignment or {}).items()
         for partition in partitions
     }
+
+
+def _print(cluster: Cluster, rows: Iterable[Row], form: str, *, with_group: bool) -> None:
+    found = list(rows)
+    if form == "csv":
+        from muster.coordinator.cli.groups.resetting import say_csv
+
+        say_csv([(one.group, (one.topic, one.partition), one.offset) for one in found], with_group=with_group)
+        return
+    ends = end_offsets(cluster, {(one.topic, one.partition) for one in found})
+    cells = [_cells(one, ends.get((one.topic, one.partition))) for one in found]
+    if form == "json":
+        names = [one.lower() for one in _HEAD]
+        for row in cells:
+            print_json(dict(zip(names, row, strict=True)))
+    elif cells:
+        first = 0 if with_group else 1
+        print_table(_HEAD[first:], [row[first:] for row in cells])
+
+
+def _cells(row: Row, end: int | None) -> tuple[object, ...]:
+    lag = row.lag
+    if lag is None and end is not None:
+        lag = max(end - row.offset, 0)
+    return (*row[:4], end, lag, row.metadata, row.member)

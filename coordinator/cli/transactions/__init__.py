@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import Any, Final
 
-from muster.coordinator.cli.asking import ask, options_of_cluster
+from muster.coordinator.cli.asking import ask, one_of, options_of_cluster
 
 EXAMPLES = """\
 examples:
@@ -19,6 +19,11 @@ examples:
                                                             open ones that nobody will end, and how to end them
 """
 
+STATES: Final = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead"),
+    "PrepareEpochFence",
+)
+"""States of transactional ids that Kafka has."""
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -37,7 +42,9 @@ def add_parser(commands: Any) -> None:
     shared = options_of_cluster()
     verbs = transactions.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     listing = verbs.add_parser("list", parents=[shared], help="all transactional ids with producer and state")
-    listing.add_argument("--state", action="append", default=[], metavar="STATE", help="only these; repeatable")
+    listing.add_argument(
+        "--state", action="append", default=[], metavar="STATE", help=f"only these; repeatable: {', '.join(STATES)}"
+    )
     listing.add_argument(
         "--producer-id", action="append", default=[], type=int, metavar="ID", help="only these; repeatable"
     )
@@ -68,6 +75,8 @@ def run(options: argparse.Namespace) -> int:
     """Run what was asked for; the exit status."""
 
     def check() -> None:
+        if options.verb == "list":
+            options.state = one_of("--state", options.state, STATES)
         if getattr(options, "open_longer_than", None) is not None:
             options.open_longer_than = milliseconds("--open-longer-than", options.open_longer_than)
 

@@ -6,7 +6,8 @@ import pytest
 
 from muster.coordinator.cli import output
 from muster.coordinator.cli.groups import describing
-from muster.coordinator.cli.groups.describing import Description, Member, what_is_awaited
+from muster.coordinator.cli.groups.described import Description, Member
+from muster.coordinator.cli.groups.describing import what_is_awaited
 
 Partitions = dict[str, list[int]]
 

@@ -1,0 +1,40 @@
+"""A group as a server describes it, of whatever type."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Member(NamedTuple):
+    """One row."""
+
+    member: str
+    instance: str | None
+    client_id: str
+    host: str
+    assignment: dict[str, list[int]] | None
+    """What it has, also what it is giving up. None: it is not an assignment of partitions."""
+    protocol: str | None = None
+    """Of a consumer group: "consumer", or "classic" for a member that uses JoinGroup; None: an old server is silent."""
+    epoch: int | None = None
+    """Of a consumer group, as far as this member has come. -2: a static member that says it will be back."""
+    target: dict[str, list[int]] | None = None
+    """Of a consumer group: what it shall have."""
+    subscribed: list[str] | None = None
+    pattern: str | None = None
+
+
+class Description(NamedTuple):
+    """One group. The epochs are those of a group of the types consumer, share or streams; the generation of a classic
+    group is in no answer.
+    """
+
+    group: str
+    type: str
+    state: str
+    protocol_type: str
+    protocol: str
+    epoch: int | None
+    assignment_epoch: int | None
+    """The targets are those of this epoch."""
+    members: list[Member]

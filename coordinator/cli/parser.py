@@ -1,0 +1,118 @@
+"""The parser of Muster's command line: what it does not understand is one sentence, with what may have been meant."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
+
+TWO_WORDS = ("groups offsets reset", "groups offsets delete")
+"""Commands whose last two words are one for `argparse`: `muster groups offsets GROUP` is a command too."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Reports an error in one sentence, without the usage before it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and end with status 2."""
+        action = self.commands()
+        if action is not None and message == f"the following arguments are required: {action.metavar}":
+            message = f"a command was expected: {_or([*action.choices])}"
+        see = " See" if message.endswith("?") else "; see"
+        self.exit(2, f"{self.prog}: {message}{see} {self.prog} --help\n")
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """As `argparse` does; what is left over is an error of the command that was asked for."""
+        given = joined(sys.argv[1:] if args is None else args)
+        options, left = self.parse_known_args(given, namespace)
+        if left:
+            command = self._asked(options)
+            command.error(f"unrecognized arguments: {' '.join(left)}{_options_like(left, command)}")
+        return options
+
+    def _asked(self, options: argparse.Namespace) -> Parser:
+        """The parser of the command that was asked for."""
+        found = self
+        while (action := found.commands()) is not None and getattr(options, action.dest, None) in action.choices:
+            found = action.choices[getattr(options, action.dest)]
+        return found
+
+    def commands(self) -> Any:
+        """The action that has the commands below this one by name (`choices`); None: there are none."""
+        found = (one for one in self._actions if isinstance(one, argparse._SubParsersAction))
+        return next(found, None)
+
+    def option_words(self) -> Iterator[str]:
+        """Every option, as it is written."""
+        for one in self._actions:
+            yield from one.option_strings
+
+    def actions(self) -> Sequence[argparse.Action]:
+        """Every option and argument that its help shows."""
+        return [one for one in self._actions if one.help != argparse.SUPPRESS]
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Is it one of the choices? Raises ArgumentError."""
+        if action.choices is None or value in action.choices:
+            return
+        choices = [*map(str, action.choices)]
+        hint = like(str(value), choices)
+        if not isinstance(action, argparse._SubParsersAction):
+            raise argparse.ArgumentError(action, f"invalid choice: '{value}' (expected {_or(choices)}){hint}")
+        if not hint:
+            hint = _elsewhere(self, str(value))
+        self.error(f"there is no command '{value}'{hint or f'; there are {_and(choices)}'}")
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """The words of a command line, where a command of `TWO_WORDS` is one."""
+    for command in TWO_WORDS:
+        parts = command.split()
+        if [*words[: len(parts)]] == parts:
+            return [parts[0], " ".join(parts[1:]), *words[len(parts) :]]
+    return [*words]
+
+
+def like(word: str, known: Iterable[str]) -> str:
+    """`; did you mean …?` for the known word that is most like this one; nothing when none is."""
+    # imported here: most command lines are understood
+    from difflib import get_close_matches
+
+    # case and hyphens are what is missed most: --inmemory, --Json
+    by_letters = {one.lower().replace("-", "").replace("_", ""): one for one in known}
+    letters = word.lower().replace("-", "").replace("_", "")
+    beginning = [one for one in by_letters if letters and one.startswith(letters)]
+    found = beginning if len(beginning) == 1 else get_close_matches(letters, by_letters, 1, 0.6)
+    return f"; did you mean {by_letters[found[0]]}?" if found else ""
+
+
+def _options_like(left: Sequence[str], command: Parser) -> str:
+    unknown = next((one.partition("=")[0] for one in left if one.startswith("-")), None)
+    if unknown is None:
+        return ""
+    if unknown in ("--group", "--groups") and any("GROUP" in str(one.metavar) for one in command.actions()):
+        return "; a group is named without an option: GROUP"
+    return like(unknown, command.option_words())
+
+
+def _elsewhere(parser: Parser, word: str) -> str:
+    """A command below another one that has this name: `muster describe` is `muster groups describe`."""
+    found = sorted(f"{path}" for path, _ in walk(parser) if path.split()[-1] == word)
+    return f"; did you mean {_or(found)}?" if found else ""
+
+
+def walk(parser: Parser) -> Iterator[tuple[str, Parser]]:
+    """Every command below a parser, with the words that call it, in order."""
+    action = parser.commands()
+    for below in {} if action is None else dict(action.choices).values():
+        yield below.prog, below
+        yield from walk(below)
+
+
+def _or(words: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
