@@ -1,5 +1,5 @@
-"""What the commands have in common that change groups of a running server: which groups, may they be changed now, and
-that nothing is changed without `--execute`.
+"""Checks that the commands share which change groups: which groups there are, and whether one may be changed now.
+Nothing is changed without `--execute`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Member(NamedTuple):
     protocol: str | None = None
     """Of a consumer group: "consumer", or "classic" for a member that uses JoinGroup; None: an old server is silent."""
     epoch: int | None = None
-    """Of a consumer group, as far as this member has come. -2: a static member that says it will be back."""
+    """Of a consumer group: the epoch that this member has reached. -2: a static member that says it will be back."""
     target: dict[str, list[int]] | None = None
     """Of a consumer group: what it shall have."""
     subscribed: list[str] | None = None
@@ -25,8 +25,8 @@ class Member(NamedTuple):
 
 
 class Description(NamedTuple):
-    """One group. The epochs are those of a group of the types consumer, share or streams; the generation of a classic
-    group is in no answer.
+    """One group. Groups of the types consumer, share and streams have epochs. The generation of a classic group is in
+    no answer.
     """
 
     group: str

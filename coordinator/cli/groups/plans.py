@@ -1,4 +1,4 @@
-"""What `muster groups offsets reset` is told: partitions, times and plans in files, in the forms of Kafka's tool."""
+"""The arguments of `muster groups offsets reset`: partitions, times, and plans in files, written as for Kafka's tool."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`muster groups offsets reset`: what the committed offsets of inactive groups shall be, shown or committed.
 
-The scenarios, and what they do about partitions without a committed offset or with no such offset, are those of Kafka's
-`kafka-consumer-groups --reset-offsets`.
+The scenarios are those of `kafka-consumer-groups --reset-offsets`. So is what they do about a partition without a
+committed offset, and about an offset outside of its partition.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 def reset(cluster: Cluster, asked: Asked) -> int:
-    """Print what the offsets of the groups shall be, and commit them if asked; exit status 1 when one was refused."""
+    """Print what the offsets of the groups shall be, and commit them if asked. Exit status 1: one was refused."""
     groups = consumer_groups(cluster) if asked.groups is None else asked.groups
     if asked.groups is None and asked.plan:
         groups = [one for one in groups if any(line.group == one for line in asked.plan)]
@@ -79,7 +79,7 @@ def reset(cluster: Cluster, asked: Asked) -> int:
 
 
 def all_partitions(cluster: Cluster, chosen: Iterable[Chosen]) -> list[Partition]:
-    """The partitions that `--topic` names, of topics that are there. Raises AskingFailed."""
+    """The partitions that `--topic` names. Raises AskingFailed when the topic or partition does not exist."""
     wanted = list(chosen)
     found: dict[Partition, None] = {}
     known = cluster.topics(sorted({one.topic for one in wanted}))
