@@ -17,7 +17,7 @@ class Member(NamedTuple):
     protocol: str | None = None
     """Of a consumer group: "consumer", or "classic" for a member that uses JoinGroup; None: an old server is silent."""
     epoch: int | None = None
-    """Of a consumer group: the epoch that this member has reached. -2: a static member that says it will be back."""
+    """Of a consumer group: the epoch that this member has reached. -2: a static member that will be back."""
     target: dict[str, list[int]] | None = None
     """Of a consumer group: what it shall have."""
     subscribed: list[str] | None = None

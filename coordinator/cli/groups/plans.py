@@ -1,4 +1,4 @@
-"""The arguments of `muster groups offsets reset`: partitions, times, and plans in files, written as for Kafka's tool."""
+"""The arguments of `muster groups offsets reset`: partitions, times, plans in files, written as for Kafka's tool."""
 
 from __future__ import annotations
 
