@@ -21,7 +21,7 @@ from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.api import api
-from tools import prose
+from tools.prose import __main__ as prose
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -104,7 +104,7 @@ def test_links_to_a_heading_lead_to_one() -> None:
 
 
 def test_the_prose_of_the_documents_is_at_most_120_columns_wide(capsys: pytest.CaptureFixture[str]) -> None:
-    assert prose.main() == 0, capsys.readouterr().out
+    assert prose.main([]) == 0, capsys.readouterr().out
 
 
 def test_tables_and_code_may_be_wider_than_prose() -> None:

@@ -1,0 +1,103 @@
+"""docs/cluster.md: what its blocks say is pasted and run; `muster cluster try` itself by tests/test_readme.py."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from muster.coordinator.cli import build_parser
+from muster.coordinator.cli.local_cluster import command
+from muster.coordinator.config import load
+from tests.e2e.conftest import BOOTSTRAP, SERVER
+from tests.support.cluster_nodes import ClusterNode
+from tests.support.pasted_docs import ROOT, Block, blocks
+from tests.support.postgres import own_database
+from tests.support.servers import free_port_pair
+
+pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
+PAGE = "docs/cluster.md"
+MUSTER = Path(sys.executable).parent / "muster"
+URL = "postgresql://muster@localhost/muster"
+
+
+def block(name: str) -> Block:
+    """The one of this name."""
+    (found,) = blocks(PAGE, name=name)
+    return found
+
+
+def test_every_block_is_tried() -> None:
+    assert [(one.language, one.name) for one in blocks(PAGE)] == [
+        ("sh", "try"), ("text", ""), ("sh", "own-database"), ("yaml", "compose"), ("yaml", "kubernetes")
+    ]  # fmt: skip
+
+
+def test_it_begins_as_the_readme_does() -> None:
+    page, readme = blocks(PAGE), blocks("README.md")
+    (there,) = blocks("README.md", name="cluster")
+    assert [one.text for one in page[:2]] == [there.text, readme[readme.index(there) + 1].text]
+
+
+def test_the_table_has_all_options_of_the_trial() -> None:
+    parser = argparse.ArgumentParser()
+    command.add_parser(actions := parser.add_subparsers())
+    options = {word for word in actions.choices["try"]._option_string_actions if word.startswith("--")}
+    table = (ROOT / PAGE).read_text(encoding="utf-8").partition("| option | |")[2].partition("\n\n")[0]
+    rows = re.findall(r"(?m)^\| ([^|]+) \|", table)
+    assert {word for row in rows for word in re.findall(r"--[\w-]+", row)} == options - {"--help"}
+
+
+def test_nodes_over_a_database_of_ones_own(postgres: str, tmp_path: Path) -> None:
+    init, *serving = block("own-database").commands
+    with own_database(postgres) as url, ExitStack() as ends:
+        done = subprocess.run([MUSTER, *shlex.split(init.replace(URL, url))[1:]], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        for number, line in enumerate(serving):
+            words = shlex.split(line.replace(URL, url))
+            assert words[:2] == ["muster", "serve"]
+            port = str(free_port_pair())
+            address = re.sub(r":90\d\d$", f":{port}", words[words.index("--listen") + 1])
+            node = ClusterNode(tmp_path / str(number), arguments=[words[2], words[3]])
+            node.bootstrap = address
+            node.begin()
+            ends.callback(node.stop)
+            node.until_ready()
+        status = subprocess.run(
+            [MUSTER, "cluster", "status", url, "--json"], capture_output=True, text=True, check=True
+        ).stdout
+        (cluster,) = json.loads(status)["clusters"]
+        assert [node["node_id"] for node in cluster["nodes"] if node["lease_ms"] > 0] == [1, 2, 3]
+
+
+def test_the_nodes_of_the_compose_file() -> None:
+    text = block("compose").text
+    (entry,) = re.findall(r"entrypoint: (\[.*\])", text)
+    assert build_parser().parse_args(json.loads(entry)[1:]).action == "init"
+    (words,) = re.findall(r"command: (\[.*\])", text)
+    assert build_parser("serve").parse_args(["serve", *json.loads(words)]).cluster == "postgresql://muster@db/muster"
+    environments = re.findall(r"environment: \{(PGPASSWORD[^}]+KAFKA[^}]+)\}", text)
+    advertised = []
+    for one in environments:
+        config = load(environment=dict(re.findall(r'(KAFKA_\w+): "([^"]*)"', one)))
+        (listener,) = config.listeners
+        assert listener.port == 9092
+        advertised.append(listener.advertised_host)
+    assert advertised == ["one", "two"]
+
+
+def test_the_nodes_on_kubernetes() -> None:
+    text = block("kubernetes").text
+    (words,) = re.findall(r"args: (\[.*\])", text)
+    assert build_parser("serve").parse_args(["serve", *json.loads(words)]).cluster == "postgresql://muster@db/muster"
+    variables = dict(re.findall(r'name: (KAFKA_\w+), value: "([^"]*)"', text))
+    config = load(environment={name: value.replace("$(POD_IP)", "10.0.0.7") for name, value in variables.items()})
+    (listener,) = config.listeners
+    assert (listener.port, listener.advertised_host, listener.advertised_port) == (9092, "10.0.0.7", 9092)
