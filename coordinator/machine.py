@@ -30,6 +30,8 @@ class Machine:
 
     has_sockets = True
     """Whether there is a network, and files of sockets."""
+    may_pause_one_node = False
+    """Whether the only broker may be paused. Each of several may; for one alone every look at the time costs more."""
     cleaner_cpu_share = CPU_SHARE
     """How much of one core the log cleaner may take."""
 

@@ -20,7 +20,8 @@ from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.views import DEAD, GroupView, Offsets, others
 from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
-from muster.testing.portal import LoopThread, Portal
+from muster.testing.lifecycle import Lifecycle
+from muster.testing.portal import FORKED, LoopThread, Portal
 from muster.testing.server_lines import ServerLines
 from muster.testing.verbs import Topics
 
@@ -38,22 +39,34 @@ class OnlyMuster(CannotBeDone):
 class Against:
     """A cluster at a bootstrap address: a `verbs.Runner` that starts and ends nothing."""
 
-    def __init__(self, bootstrap_servers: str, open_verbs: Callable[[Cluster], ClusterVerbs] | None = None) -> None:
-        """`bootstrap_servers`: HOST:PORT, with commas; one that answers is asked. `open_verbs`: what can be done."""
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        open_verbs: Callable[[Cluster], ClusterVerbs] | None = None,
+        why_not: Callable[[Exception], CannotBeDone | None] | None = None,
+    ) -> None:
+        """`bootstrap_servers`: HOST:PORT, with commas; one that answers is asked. `open_verbs`: what can be done.
+        `why_not`: what a failure means to a test, if something is known of it.
+        """
         self._open: Callable[[Cluster], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
-        self.portal = Portal(_refused)
+        self.portal = Portal(refused if why_not is None else why_not)
         self.lines = ServerLines()
         self._thread: LoopThread | None = None
         self._verbs: ClusterVerbs | None = None
+        self._life = Lifecycle()
 
     @property
     def is_running(self) -> bool:
         """See `Runner`."""
-        return self._verbs is not None
+        return self._verbs is not None and not self._life.is_elsewhere
 
     def start(self) -> None:
         """Connect. Raises CannotBeDone."""
+        with self._life.changing():
+            self._start()
+
+    def _start(self) -> None:
         if self._thread is not None:
             raise CannotBeDone("it is connected already")
         given = [one.strip() for one in self.bootstrap_servers.split(",")]
@@ -65,15 +78,20 @@ class Against:
             raise _without_option(failure) from failure
         self.portal.open(thread.start(_nothing, _nothing))
         self._thread, self._verbs = thread, verbs
+        self._life.began()
 
     def stop(self) -> None:
         """Hang up."""
-        thread, verbs = self._thread, self._verbs
-        if thread is not None and verbs is not None:
-            self._thread = self._verbs = None
-            self.portal.close()
-            thread.end()
-            verbs.cluster.close()
+        if self._life.is_elsewhere:
+            return  # the connections are those of the process that made them
+        with self._life.changing():
+            thread, verbs = self._thread, self._verbs
+            if thread is not None and verbs is not None:
+                self._thread = self._verbs = None
+                self.portal.close()
+                thread.end()
+                verbs.cluster.close()
+                self._life.ended()
 
     def kill(self) -> None:
         """Nobody kills a cluster that others have started."""
@@ -83,6 +101,8 @@ class Against:
         """See `Runner`."""
         if self._verbs is None:
             raise CannotBeDone("it is not connected")
+        if self._life.is_elsewhere:
+            raise CannotBeDone(FORKED)
         return self._verbs
 
 
@@ -275,7 +295,8 @@ class AdminNodes:
     stop = kill = pause = resume = return_ = _only
 
 
-def _refused(failure: Exception) -> CannotBeDone | None:
+def refused(failure: Exception) -> CannotBeDone | None:
+    """What it means to a test that the cluster cannot be asked; None: it is another failure."""
     return _without_option(failure) if isinstance(failure, AskingFailed) else None
 
 

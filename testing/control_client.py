@@ -15,6 +15,10 @@ PATIENCE_S: Final = 60.0
 """How long an answer may take, besides what was asked to be waited for."""
 
 
+class NoAnswer(CannotBeDone):
+    """The control does not answer."""
+
+
 class Control:
     """One server, asked by one request after the other. Raises CannotBeDone and what the answers mean."""
 
@@ -31,8 +35,8 @@ class Control:
             connection.request(method, path, None if body is None else json.dumps(body))
             answer = connection.getresponse()
             told: dict[str, Any] = json.loads(answer.read())
-        except OSError as error:
-            raise CannotBeDone(f"the control at {self._address} does not answer: {error}") from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise NoAnswer(f"the control at {self._address} does not answer: {error}") from error
         finally:
             connection.close()
         if answer.status == http.client.OK:

@@ -4,12 +4,11 @@ control can.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.rehearsal import meddling
+from muster.coordinator.rehearsal import expected, meddling
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.faults.errors import NoSuchFault
 from muster.coordinator.rehearsal.nodes import NodeView
@@ -32,32 +31,45 @@ class ControlledGroups(AdminGroups):
         except NoSuchFault as missing:
             raise CannotBeDone(str(missing)) from missing
 
+    def ids(self) -> list[str]:
+        """Also of those whose coordinator does not live."""
+        return sorted(row["group"] for row in self._control.ask("GET", "/v1/groups")["groups"])
+
+    def _row(self, group_id: str) -> dict[str, Any]:
+        return self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")
+
     def describe(self, group_id: str) -> GroupView:
-        """With the generation of a classic group, which Kafka's own requests do not tell."""
-        view = super().describe(group_id)
-        if view.kind != "classic" or view.generation >= 0:
-            return view
-        try:
-            told = self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")
-        except NoSuchFault:
-            return view
-        return replace(view, generation=told["generation"])
+        """All of one moment, as of a server in a thread."""
+        return GroupView.of_fields(self._row(group_id)["view"])
 
     def events(self, group_id: str) -> list[dict[str, Any]]:  # type: ignore[override]  # here there are some
         """See `Groups`, as all below."""
         found: list[dict[str, Any]] = self._told(group_id)["events"]
         return found
 
-    def history(self, group_id: str, *, everything: bool = False) -> list[str]:  # type: ignore[override]  # noqa: ARG002
-        """With everything there is to tell or not, as the control has it."""
-        found: list[str] = self._told(group_id)["timeline"]
+    def history(self, group_id: str, *, everything: bool = False) -> list[str]:  # type: ignore[override]
+        """In words."""
+        found: list[str] = self._told(group_id, everything=everything)["timeline"]
         return found
 
-    def _told(self, group_id: str) -> dict[str, Any]:
+    def _told(self, group_id: str, *, everything: bool = False) -> dict[str, Any]:
         try:
-            return self._do(group_id, "history", method="GET")
+            return self._do(group_id, f"history?everything={int(everything)}", method="GET")
         except CannotBeDone:
             return {"events": [], "timeline": []}  # there is no such group
+
+    async def wait_held(self, group_id: str, joins: int, *, timeout_s: float) -> GroupView:  # type: ignore[override]
+        """So many joins are held back."""
+        expected.whole("joins", joins)
+
+        def holds(_: GroupView) -> bool:
+            return int(self._row(group_id)["waiting"]) >= joins
+
+        return await self._wait(group_id, holds, f"{joins} joins are held", timeout_s)
+
+    def remove(self, group_id: str, member: str) -> None:
+        """As administrators do."""
+        self._do(group_id, "remove", {"member": member})
 
     def meddling(self, since: int = 0) -> list[str]:
         """What the test has done to the server."""
@@ -71,7 +83,7 @@ class ControlledGroups(AdminGroups):
 
     def timeline(self, group_id: str) -> list[str]:
         """For a wait that failed."""
-        return self.history(group_id)
+        return self.history(group_id, everything=True)
 
     def rebalance(self, group_id: str) -> None:  # type: ignore[override]  # here it can be done
         """Force one."""
@@ -86,9 +98,8 @@ class ControlledGroups(AdminGroups):
         self._do(group_id, "hold-joins")
 
     def release(self, group_id: str) -> int:  # type: ignore[override]
-        """They go on. How many these were is not told over HTTP: -1."""
-        self._do(group_id, "release")
-        return -1
+        """They go on."""
+        return int(self._do(group_id, "release")["released"])
 
 
 class ControlledNodes(AdminNodes):
@@ -100,6 +111,11 @@ class ControlledNodes(AdminNodes):
 
     def _rows(self) -> dict[int, dict[str, Any]]:
         return {row["node"]: row for row in self._control.ask("GET", "/v1/nodes")["nodes"]}
+
+    def coordinator_of(self, group_id: str) -> int:
+        """The broker that coordinates the group."""
+        found = self._control.ask("GET", f"/v1/groups/{quote(group_id, safe='')}")["coordinator"]
+        return int(found)
 
     def ids(self) -> list[int]:
         """Those that are down too."""

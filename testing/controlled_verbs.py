@@ -13,6 +13,7 @@ from muster.testing.against import ClusterVerbs
 from muster.testing.control_client import Control
 from muster.testing.controlled_faults import ControlledFaults, ControlledScenarios, ControlledTime
 from muster.testing.controlled_groups import ControlledGroups, ControlledNodes
+from muster.testing.controlled_topics import ControlledTopics
 
 
 class ControlledVerbs(ClusterVerbs):
@@ -21,6 +22,7 @@ class ControlledVerbs(ClusterVerbs):
     def __init__(self, cluster: Cluster, address: str) -> None:
         super().__init__(cluster)
         self._control = Control(address)
+        self.topics: ControlledTopics = ControlledTopics(cluster, self._control)
         self.groups: ControlledGroups = ControlledGroups(cluster, self.topics, self._control)
         self.nodes = ControlledNodes(cluster, self._control)
         self._faults = ControlledFaults(self._control)

@@ -3,43 +3,58 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import weakref
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Final
 
-from muster.coordinator.config.listeners import parse_address, show
+from muster.coordinator.config.listeners import parse_address
 from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.testing.against import Against, ClusterVerbs
+from muster.testing import beside
+from muster.testing.against import Against, ClusterVerbs, refused
+from muster.testing.control_client import Control, NoAnswer
 from muster.testing.controlled_verbs import ControlledVerbs
+from muster.testing.lifecycle import Lifecycle
 from muster.testing.portal import Portal
 from muster.testing.server_lines import Line, ServerLines
-from muster.testing.settings import Given, config_of
+from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Runner
 
 CONTROL_LINE: Final = "the control listens"
 """What `rehearsal.http.server` logs."""
 STOP_S: Final = 30.0
-"""How long a process that is told to stop may take."""
+"""How long a process may take after SIGTERM."""
+DYING_S: Final = 1.0
+"""How long a process that does not answer may take until it has ended, if that is why."""
+MOST_TOLD: Final = 10
+"""Warnings of a server that has ended, in the text that says so."""
 
 
 class InProcess(Runner):
     """See the module."""
 
     def __init__(self, given: Given, directory: Path | None) -> None:
-        """Raises ConfigError."""
+        """`directory` None: one of its own, which lasts as long as this object. Raises ConfigError."""
         self._given = given
         self._directory = directory
+        self._is_temporary = directory is None
         self._lines = ServerLines()
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         self._against = Against("")
-        self._listen = given.listen_option
+        self._ports: list[int] = []
+        self._life = Lifecycle()
         # what is wrong is said at once
-        config_of(given, directory)
+        self._config = config_of(given, directory)
 
     @property
     def portal(self) -> Portal:
@@ -53,13 +68,13 @@ class InProcess(Runner):
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the first node listens: clients learn of the others."""
+        """Where the nodes listen."""
         return self._against.bootstrap_servers
 
     @property
     def is_running(self) -> bool:
         """Whether the process is there."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and not self._life.is_elsewhere and self._process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -70,35 +85,87 @@ class InProcess(Runner):
 
     def start(self) -> None:
         """Raises OSError when it does not start, with what it said."""
-        if self._process is not None:
-            raise CannotBeDone("the server runs already")
-        given, words = self._given, [sys.executable, "-m", "muster.testing.beside", "serve"]
-        words += ["--control", "127.0.0.1:0"]
-        words += ["--in-memory"] if self._directory is None else ["--data-dir", str(self._directory)]
-        words += ["--listen", self._listen] if self._listen is not None else []
-        words += ["--nodes", str(given.nodes)] if given.nodes > 1 else []
-        for topic in given.topic_options:
-            words += ["--topic", topic]
-        for name, value in given.properties.items():
-            words += ["--override", f"{name}={value}"]
-        # the process ends when its stdin does: see muster.testing.beside
-        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.PIPE)
+        with self._life.changing():
+            if self._process is not None:
+                if self._process.poll() is None:
+                    raise CannotBeDone("the server runs already")
+                self._end()  # it was killed by somebody else
+            try:
+                self._start()
+            except BaseException:
+                if self._process is not None:
+                    self._process.kill()
+                    self._end()
+                raise
+
+    def _start(self) -> None:
+        # a session of its own: a Ctrl-C is for the test, which stops the server when it is done
+        process = self._process = subprocess.Popen(
+            self._words(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.PIPE,
+            env=_environment(),
+            start_new_session=True,
+        )
+        self._life.began()
         assert process.stdout is not None
         assert process.stderr is not None
         before = self._lines.count
         self._reader = threading.Thread(target=self._read, args=(process.stderr,), name="muster-lines", daemon=True)
         self._reader.start()
-        self._process = process
         told = process.stdout.readline().decode().split()
         if told[:2] != ["muster", "ready"]:
-            self._gone()
+            self._end()
             raise OSError("\n".join(["muster serve did not start:", *map(str, self._lines.since(before))]))
-        first = parse_address(told[2], "the server")
         control = self._control_of(before)
-        self._against = Against(show(*first), lambda cluster: ControlledVerbs(cluster, control))
-        if given.nodes == 1 and self._listen is not None:
-            self._listen = told[2]
+        asked = Control(control)
+        rows = asked.ask("GET", "/v1/nodes")["nodes"]
+        self._ports = ports_to_keep(self._config, [[_port(one) for one in row["addresses"]] for row in rows])
+        where = asked.ask("GET", "/v1/server")["bootstrap_servers"]
+        self._against = Against(where, lambda cluster: ControlledVerbs(cluster, control), self._why_not)
         self._against.start()
+
+    def _words(self) -> list[str]:
+        """The command; the process ends when its stdin does: see muster.testing.beside."""
+        given = self._given
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="muster-"))
+            weakref.finalize(self, _delete, self._directory, os.getpid())
+        words = [sys.executable, "-m", "muster.testing.beside", ",".join(map(str, self._ports)) or beside.NONE]
+        words += [str(self._directory) if self._is_temporary else beside.NONE, "serve"]
+        words += ["--control", "127.0.0.1:0", "--data-dir", str(self._directory)]
+        words += ["--listen", given.listen_option] if given.listen_option is not None else []
+        words += ["--nodes", str(given.nodes)] if given.nodes > 1 else []
+        for topic in given.topic_options:
+            words += ["--topic", topic]
+        for name, value in given.properties.items():
+            words += ["--override", f"{name}={value}"]
+        return words
+
+    def _why_not(self, failure: Exception) -> CannotBeDone | None:
+        """A verb failed: if the process has ended, that is why."""
+        meant = refused(failure)
+        if meant is None and not isinstance(failure, CannotBeDone):
+            return None
+        is_unanswered = meant is not None or isinstance(failure, NoAnswer)
+        ended = self._ended(DYING_S if is_unanswered else 0)
+        return CannotBeDone(ended) if ended else meant
+
+    def _ended(self, within_s: float = 0) -> str:
+        """How the process has ended; empty while it runs."""
+        process = self._process
+        if process is None:
+            return ""
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(within_s)
+        status = process.poll()
+        if status is None:
+            return ""
+        how = f"it was killed by {signal.Signals(-status).name}" if status < 0 else f"its exit status was {status}"
+        return "\n".join(
+            [f"the process of the server has ended: {how}", *map(str, self._lines.warnings()[-MOST_TOLD:])]
+        )
 
     def _control_of(self, before: int) -> str:
         """Where its control listens: it says so in its log, which is read by another thread."""
@@ -114,27 +181,37 @@ class InProcess(Runner):
         for raw in stream:
             try:
                 facts = json.loads(raw)
-                line = Line(0, facts.pop("level"), facts.pop("logger"), facts.pop("event"), facts)
-            except (ValueError, KeyError, AttributeError):
-                line = Line(0, "error", "muster", raw.decode("utf-8", "replace").rstrip())
+                wall_ms = round(datetime.fromisoformat(facts.pop("timestamp")).timestamp() * 1000)
+                line = Line(wall_ms, facts.pop("level"), facts.pop("logger"), facts.pop("event"), facts)
+            except (ValueError, KeyError, AttributeError, TypeError):
+                line = Line(time.time_ns() // 1_000_000, "error", "muster", raw.decode("utf-8", "replace").rstrip())
             self._lines.add(line)
 
     def stop(self) -> None:
-        """SIGTERM; members are told, and logs are flushed."""
-        if self._process is not None:
-            self._against.stop()
-            self._process.send_signal(signal.SIGTERM)
-            self._gone()
+        """SIGTERM; members hear of it, and logs are flushed."""
+        if self._life.is_elsewhere:
+            return  # it is stopped by the process that has it
+        with self._life.changing():
+            if self._process is not None:
+                self._against.stop()
+                self._process.send_signal(signal.SIGTERM)
+                self._end()
 
     def kill(self) -> None:
         """SIGKILL."""
-        if self._process is None:
-            raise CannotBeDone("the server does not run")
-        self._against.stop()
-        self._process.kill()
-        self._gone()
+        with self._life.changing():
+            if self._process is None:
+                raise CannotBeDone("the server does not run")
+            ended = self._ended()
+            if ended:
+                raise CannotBeDone(ended)
+            self._against.stop()
+            self._process.kill()
+            self._end()
 
-    def _gone(self) -> None:
+    def _end(self) -> None:
+        """The process ends, if it has not yet, and nothing is left of it."""
+        self._against.stop()
         process, self._process = self._process, None
         assert process is not None
         try:
@@ -147,7 +224,26 @@ class InProcess(Runner):
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+        self._life.ended()
 
     def verbs(self) -> ClusterVerbs:
         """As of any cluster, and what only Muster can do."""
+        ended = "" if self._life.is_elsewhere else self._ended()
+        if ended:
+            raise CannotBeDone(ended)
         return self._against.verbs()
+
+
+def _port(address: str) -> int:
+    return parse_address(address, "a node").port
+
+
+def _environment() -> dict[str, str]:
+    """That of the test, without what configures a server: a test says itself what it wants."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_") and name != "CLUSTER_ID"}
+
+
+def _delete(directory: Path, pid: int) -> None:
+    """Not in a process that was forked from the one that made it."""
+    if os.getpid() == pid:
+        shutil.rmtree(directory, ignore_errors=True)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from muster.coordinator.config.listeners import show
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.rehearsal import Rehearsal
 from muster.coordinator.rehearsal.seeded import RehearsalMachine
-from muster.testing import server_lines
-from muster.testing.portal import LoopThread, Portal
+from muster.coordinator.server import Server
+from muster.testing import forked, server_lines
+from muster.testing.lifecycle import Lifecycle
+from muster.testing.portal import FORKED, LoopThread, Portal
 from muster.testing.server_lines import ServerLines
-from muster.testing.settings import Given, config_of
+from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Verbs
+
+LOOPBACK: Final = "127.0.0.1"
+"""Where clients of this machine reach a server that listens everywhere."""
 
 
 class InThread:
@@ -31,40 +36,48 @@ class InThread:
         self._machine = RehearsalMachine(seed)
         self._rehearsal: Rehearsal | None = None
         self._thread: LoopThread | None = None
+        self._life = Lifecycle()
         # what is wrong is said at once
         config_of(given, directory)
 
     @property
     def is_running(self) -> bool:
         """See `Runner`."""
-        return self._rehearsal is not None
+        return self._rehearsal is not None and not self._life.is_elsewhere
 
     def start(self) -> None:
         """See `Runner`."""
-        if self._thread is not None:
-            raise CannotBeDone("the server runs already")
-        rehearsal = Rehearsal(config_of(self._given, self._directory), machine=self._machine)
-        thread = self._thread = LoopThread(_loop_factory(), "muster")
-        self.portal.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
-        try:
-            thread.run(rehearsal.server.start())
-        except BaseException:
-            self._end()
-            raise
-        self._rehearsal = rehearsal
-        bound = rehearsal.server.bound
-        self._machine.ports = [one.port for one in bound]
-        first = bound[0].listener
-        self.bootstrap_servers = ",".join(show(one.host, one.port) for one in bound if one.listener == first)
+        with self._life.changing():
+            if self._thread is not None:
+                raise CannotBeDone("the server runs already")
+            config = config_of(self._given, self._directory)
+            rehearsal = Rehearsal(config, machine=self._machine)
+            thread = self._thread = LoopThread(_loop_factory(), "muster")
+            self.portal.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
+            try:
+                thread.run(rehearsal.server.start())
+            except BaseException:
+                self._end()
+                raise
+            self._rehearsal = rehearsal
+            self._life.began()
+            forked.has_sockets(rehearsal, lambda: _descriptors(rehearsal.server))
+            bound = [node.bound for node in rehearsal.server.nodes]
+            self._machine.ports = ports_to_keep(config, [[one.port for one in some] for some in bound])
+            self.bootstrap_servers = ",".join(show(some[0].host or LOOPBACK, some[0].port) for some in bound)
 
     def stop(self) -> None:
         """See `Runner`."""
-        if self._rehearsal is not None:
-            self._finish(stop)
+        if self._life.is_elsewhere:
+            return  # it is stopped by the process that has it
+        with self._life.changing():
+            if self._rehearsal is not None:
+                self._finish(stop)
 
     def kill(self) -> None:
         """See `Runner`."""
-        self._finish(die)
+        with self._life.changing():
+            self._finish(die)
 
     def _finish(self, how: Callable[[Rehearsal], Any]) -> None:
         rehearsal, thread = self._rehearsal, self._thread
@@ -74,6 +87,7 @@ class InThread:
         try:
             thread.run(how(rehearsal))
         finally:
+            forked.has_none(rehearsal)
             self._end()
 
     def _end(self) -> None:
@@ -81,11 +95,14 @@ class InThread:
         if self._thread is not None:
             self._thread.end()
             self._thread = None
+        self._life.ended()
 
     def verbs(self) -> Verbs:
         """See `Runner`."""
         if self._rehearsal is None:
             raise CannotBeDone("the server does not run")
+        if self._life.is_elsewhere:
+            raise CannotBeDone(FORKED)
         return self._rehearsal
 
 
@@ -109,6 +126,12 @@ async def _settled() -> None:
         turned: asyncio.Future[None] = loop.create_future()
         loop.call_soon(turned.set_result, None)
         await turned
+
+
+def _descriptors(server: Server) -> Iterator[int]:
+    """Of the sockets that the server has now."""
+    for node in server.nodes:
+        yield from node.descriptors()
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

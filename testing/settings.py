@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -97,3 +97,12 @@ def config_of(given: Given, directory: Path | None) -> Config:
         topics=given.topic_options,
         nodes=str(given.nodes),
     )
+
+
+def ports_to_keep(config: Config, bound: Iterable[Sequence[int]]) -> list[int]:
+    """The ports that listeners took because any would do, in the order in which they are asked for again. `bound`: the
+    ports of each node, in the order of its listeners.
+    """
+    return [
+        port for ports in bound for listener, port in zip(config.listeners, ports, strict=False) if not listener.port
+    ]

@@ -230,7 +230,12 @@ class Connection(asyncio.Protocol):
         """
         if self.core.has_ended or not self._is_reading:
             return -1
-        sock = self._transport.get_extra_info("socket")
+        return self.socket_descriptor
+
+    @property
+    def socket_descriptor(self) -> int:
+        """Of the socket, whether it is read or not; negative when it is gone."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
         # a transport of TLS whose socket is gone tells it in a later turn of the loop, and here it has none already
         return -1 if sock is None else int(sock.fileno())
 

@@ -50,6 +50,10 @@ class LimitedConnection(Holder, Reader, Protocol):
     def descriptor(self) -> int:
         """Of the socket that it reads; negative when it reads none now."""
 
+    @property
+    def socket_descriptor(self) -> int:
+        """Of its socket, whether it is read or not; negative when it is gone."""
+
     def close_idle(self) -> None:
         """It was silent for `connections.max.idle.ms`."""
 

@@ -257,6 +257,11 @@ class Listener:
         is_reading = self._socket is not None and self._pause is None and not self._stands_still
         return self._socket.fileno() if is_reading and self._socket is not None else -1
 
+    @property
+    def bound_descriptor(self) -> int:
+        """Of the socket that is bound; negative when there is none."""
+        return -1 if self._socket is None else self._socket.fileno()
+
     def _connection(self) -> Connection:
         return Connection(self._shared)
 

@@ -146,6 +146,11 @@ class Cluster:
 
     def pause_node(self, node_id: int) -> None:
         """The node stands still as by SIGSTOP: its connections stay, and nothing is answered. Raises WrongNode."""
+        node = self.nodes.get(node_id)
+        if node is not None and not node.may_stand_still:
+            raise WrongNode(
+                f"node {node_id} is the only one: it is paused by kill -STOP of the process, or with --control"
+            )
         self._node(node_id, "pause").stand_still()
         self._silent(node_id)
         log.warning("a node stands still", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)

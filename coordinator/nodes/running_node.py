@@ -7,7 +7,7 @@ image that it is given (`see`); it decides nothing of that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -70,8 +70,9 @@ class RunningNode:
         self.live = live
         self.bound: list[Bound] = []
         self._common = common
-        self._own_clock = NodeClock(common.clock) if config.nodes > 1 else None
-        """Of one of several nodes, which may stand still."""
+        may_pause = config.nodes > 1 or common.machine.may_pause_one_node
+        self._own_clock = NodeClock(common.clock) if may_pause else None
+        """Of a node that may stand still."""
         self._clock: Clock = self._own_clock or common.clock
         self._listeners: list[Listener] = []
         self._next_look: Timer | None = None
@@ -191,6 +192,12 @@ class RunningNode:
         """How many connections there are now."""
         return 0 if self.limits is None else len(self.limits)
 
+    def descriptors(self) -> Iterator[int]:
+        """Of the sockets that it has: those that listen, and the connections."""
+        yield from (one.bound_descriptor for one in self._listeners)
+        if self.limits is not None:
+            yield from (one.socket_descriptor for one in self.limits.connections)
+
     async def listen(self) -> None:
         """Accept connections: at the ports of the configuration, later at those that it had before. Raises OSError."""
         common = self._common
@@ -246,10 +253,13 @@ class RunningNode:
 
     # ---- standing still
 
+    @property
+    def may_stand_still(self) -> bool:
+        """Whether `stand_still` can be called."""
+        return self._own_clock is not None
+
     def stand_still(self) -> None:
-        """As after SIGSTOP: what clients send waits in the sockets, no timer rings, nothing is answered. For one of
-        several nodes.
-        """
+        """As after SIGSTOP: what clients send waits in the sockets, no timer rings, nothing is answered."""
         assert self._own_clock is not None
         self._own_clock.stand_still()
         for listener in self._listeners:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from muster.coordinator import uuids
 from muster.coordinator.clock import Clock, LoopClock
@@ -20,6 +21,10 @@ from muster.coordinator.rehearsal.disk import Disk
 
 class RehearsalMachine(Machine):
     """The machine of a server under test. What it has in memory stays when the server is started again on it."""
+
+    may_pause_one_node = True
+    ports_of_before: ClassVar[Sequence[int]] = ()
+    """What `ports` is at first: of a process that takes the place of another one."""
 
     def __init__(self, seed: int | None = None, *, starts_frozen: bool = False) -> None:
         """`seed`: of the ids of members, topics, producers and the cluster, and of the order of what is due at the
@@ -34,7 +39,7 @@ class RehearsalMachine(Machine):
         self._order = None if seed is None else random.Random(f"order {seed}")
         self._memory = MemoryStorage()
         self.disk = Disk()
-        self.ports: list[int] = []
+        self.ports = list(self.ports_of_before)
         """Where the server listened before: each listener that may take any port takes these again, one after the
         other.
         """

@@ -18,13 +18,14 @@ from muster.coordinator.log.records.compression import allowed
 from muster.coordinator.log.records.headers import read_header
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.coordinator.rehearsal.waits import pause
 from muster.coordinator.server import Server
 from muster.coordinator.slices import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, USE_DEFAULT, NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
-from muster.protocol.errors import error_name
+from muster.protocol.errors import ErrorCode, error_name
 
 READ_BYTES: Final = 64 * 1024
 """Of a log, in one step."""
@@ -32,6 +33,11 @@ READ_BYTES: Final = 64 * 1024
 BATCH_BYTES: Final = 64
 RECORD_BYTES: Final = 40
 """More than a batch, a record and a header of it have besides their keys and values."""
+
+LEADER_MS: Final = 10_000
+"""How long a leader is waited for, of the machine's time."""
+LOOK_MS: Final = 20
+_NO_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
 
 T = TypeVar("T")
 
@@ -152,7 +158,7 @@ class Topics:
             for stamp, some in groupby(numbers, lambda number: rows[number].timestamp_ms):
                 stamp_ms = now_ms if stamp is None else stamp
                 for batch in _batches(list(some), rows, partition.log.config.max_message_bytes):
-                    base = await self._append(partition, [rows[number] for number in batch], stamp_ms)
+                    base = await self._append(topic, index, [rows[number] for number in batch], stamp_ms)
                     found.update({number: (index, base + place) for place, number in enumerate(batch)})
         return [found[number] for number in range(len(rows))]
 
@@ -174,19 +180,28 @@ class Topics:
         except ApiError as refusal:
             raise CannotBeDone(f"{topic.name}-{index}: {error_name(refusal.error_code)}") from refusal
 
-    async def _append(self, partition: Partition, records: Sequence[NewRecord], timestamp_ms: int) -> int:
+    async def _append(self, topic: Topic, index: int, records: Sequence[NewRecord], timestamp_ms: int) -> int:
+        """The offset of the first of them. While the partition has no leader, after a kill, one is waited for."""
+        clock = self._server.clock.machine
+        due_ms = clock.mono_ms() + LEADER_MS
+        while True:
+            try:
+                return await self._append_once(self._partition(topic, index), records, timestamp_ms)
+            except (ApiError, BatchError) as refusal:
+                if refusal.error_code not in _NO_LEADER or clock.mono_ms() >= due_ms:
+                    words = f"{error_name(refusal.error_code)} {refusal}"
+                    raise CannotBeDone(f"{topic.name}-{index} does not take it: {words}") from refusal
+            await pause(clock, LOOK_MS)
+
+    async def _append_once(self, partition: Partition, records: Sequence[NewRecord], timestamp_ms: int) -> int:
         now = self._server.clock.now()
         pairs: list[Any] = [
             (one.key, one.value, list(one.headers)) if one.headers else (one.key, one.value) for one in records
         ]
-        try:
-            batch = batches.build(pairs, timestamp_ms=timestamp_ms)
-            check = partition.check(batch, read_header(batch), now)
-            checked = check(allowed(partition.log.config.max_message_bytes))
-            appended = partition.append(checked.batch, checked.header, now)
-        except (ApiError, BatchError) as refusal:
-            where = f"{partition.topic}-{partition.index}"
-            raise CannotBeDone(f"{where} does not take it: {error_name(refusal.error_code)} {refusal}") from refusal
+        batch = batches.build(pairs, timestamp_ms=timestamp_ms)
+        check = partition.check(batch, read_header(batch), now)
+        checked = check(allowed(partition.log.config.max_message_bytes))
+        appended = partition.append(checked.batch, checked.header, now)
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         partition.log.when_durable(
             appended.end_offset,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from muster.coordinator.observe.words import many, who
@@ -139,6 +139,18 @@ class GroupView:
             "total_lag": self.total_lag,
         }
 
+    def as_fields(self) -> dict[str, Any]:
+        """Its fields, as JSON has them: partitions are texts where they are keys. `of_fields` reads it."""
+        offsets = {name: {topic: _texts(rows) for topic, rows in getattr(self, name).items()} for name in _OFFSETS}
+        rest = {name: getattr(self, name) for name in ("group_id", "kind", "state", "generation", "protocol", "node")}
+        return {**rest, **offsets, "members": [_member_fields(one) for one in self.members]}
+
+    @classmethod
+    def of_fields(cls, given: Mapping[str, Any]) -> GroupView:
+        """What `as_fields` gave."""
+        offsets = {name: {topic: _numbers(rows) for topic, rows in given[name].items()} for name in _OFFSETS}
+        return cls(**{**given, **offsets, "members": tuple(map(_member_of, given["members"]))})
+
     def __str__(self) -> str:
         """In words, a line for each member."""
         if self.state == DEAD:
@@ -174,6 +186,27 @@ def _member_json(member: MemberView) -> dict[str, Any]:
         "target": {topic: list(one) for topic, one in member.target.items()},
         "revoking": {topic: list(one) for topic, one in member.revoking.items()},
     }
+
+
+_OFFSETS: Final = ("offsets", "end_offsets", "starts")
+"""The fields of a group that are numbers of partitions."""
+_OWNED: Final = ("assignment", "target", "revoking")
+"""The fields of a member that are partitions by topic."""
+
+
+def _member_fields(member: MemberView) -> dict[str, Any]:
+    rows = {field.name: getattr(member, field.name) for field in fields(member)}
+    owned = {name: {topic: list(one) for topic, one in rows[name].items()} for name in _OWNED}
+    return {**rows, **owned, "subscribed": list(member.subscribed)}
+
+
+def _member_of(given: Mapping[str, Any]) -> MemberView:
+    owned = {name: {topic: tuple(one) for topic, one in given[name].items()} for name in _OWNED}
+    return MemberView(**{**given, **owned, "subscribed": tuple(given["subscribed"])})
+
+
+def _numbers(rows: Mapping[str, int]) -> dict[int, int]:
+    return {int(one): offset for one, offset in rows.items()}
 
 
 def _texts(rows: Mapping[int, Any]) -> dict[str, Any]:

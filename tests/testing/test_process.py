@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -116,3 +119,97 @@ def test_a_server_ends_with_the_process_that_started_it() -> None:
         with socket.create_connection((host, int(port)), timeout=30) as connection:
             test.kill()
             assert connection.recv(1) == b""  # the server hangs up
+
+
+def test_all_nodes_are_named_and_keep_their_ports_and_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "9")  # of an environment that is for other servers
+    with Muster(nodes=3, process=True, topics=["orders"]) as server:
+        before = server.bootstrap_servers
+        assert before.split(",") == [node.describe().addresses[0] for node in server.nodes]
+        assert server.topic("orders").end_offsets() == {0: 0}
+        server.topic("orders").produce("a")
+        server.restart()
+        server.topic("orders").produce("b")
+        server.kill()
+        assert server.bootstrap_servers == before
+        server.start()
+        assert server.bootstrap_servers == before
+        assert [record.text for record in server.topic("orders").records()] == ["a", "b"]
+        directory = Path(server.runner._directory)
+        assert directory.exists()
+    assert directory.exists()
+    del server
+    gc.collect()
+    assert not directory.exists()
+
+
+def test_a_directory_of_its_own_is_gone_with_a_test_that_was_killed() -> None:
+    program = (
+        "import sys\nfrom muster.testing import Muster\n"
+        "with Muster(process=True) as muster:\n    print(muster.runner._directory, flush=True)\n    sys.stdin.read()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as test:
+        assert test.stdout is not None
+        directory = Path(test.stdout.readline().decode().strip())
+        assert directory.exists()
+        test.kill()
+    eventually(lambda: not directory.exists())
+
+
+def eventually(is_so: Callable[[], object]) -> None:
+    due_s = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < due_s
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill", "pause"])
+def test_verbs_go_on_whichever_node_is_gone(server: Muster, how: str) -> None:
+    undo = "resume" if how == "pause" else "return_"
+    name = f"gone-{how}"
+    server.topic(name).create(2)
+    for number, node in enumerate(server.nodes, 1):
+        getattr(node, how)()
+        assert name in server.topics
+        server.topic(name).produce("x", partition=0)
+        assert server.topic(name).end_offsets() == {0: number, 1: 0}
+        assert len(server.topic(name).records()) == number
+        assert server.group("nobody").describe().state == "Dead"
+        assert node.state == {"stop": "stopped", "kill": "killed", "pause": "paused"}[how]
+        getattr(node, undo)()
+        assert server.coordinator("nobody").state == "up"
+    server.topic(name).grow(3)
+    server.topic(name).delete()
+    assert name not in server.topics
+
+
+def test_records_are_what_was_produced(server: Muster) -> None:
+    topic = server.topic("odd").create(1)
+    topic.produce(b"\xff", None, "ü", key=b"\xfe", headers={"a": b"\xfd", "b": None, "c": "text"}, timestamp_ms=7)
+    assert [(one.value, one.key, one.timestamp_ms) for one in topic.records()] == [
+        (b"\xff", b"\xfe", 7),
+        (None, b"\xfe", 7),
+        ("ü".encode(), b"\xfe", 7),
+    ]
+    assert topic.records(0)[0].headers == (("a", b"\xfd"), ("b", None), ("c", b"text"))
+    large = "x" * 900_000
+    places = topic.produce(*(str(one) for one in range(1_500)), large, "last")
+    assert places == [(0, 3 + one) for one in range(1_502)]
+    assert [one.text for one in topic.records(since=3)] == [*map(str, range(1_500)), large, "last"]
+    assert [one.text for one in topic.records(since=3, most=2)] == ["0", "1"]
+    topic.delete()
+
+
+def test_held_joins_are_waited_for(server: Muster) -> None:
+    group = server.group("held")
+    group.hold_joins()
+    with CLIENTS["aiokafka"](server.bootstrap_servers, "orders", "held", "one"):
+        group.wait_held(1)
+        with pytest.raises(WaitFailed, match="2 joins are held"):
+            group.wait_held(2, timeout=0.05)
+        assert group.release() == 1
+        view = group.wait_stable(members=1, partitions="orders")
+        assert view.node == server.coordinator("held").id
+        assert view.members[0].doing == "has its assignment"
+        assert len(group.history(everything=True)) >= len(group.history())
+        group.remove("one")

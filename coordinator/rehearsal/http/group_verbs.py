@@ -24,7 +24,14 @@ def list_groups(rehearsal: Rehearsal, _: VerbCall) -> Answer:
 
 def group(rehearsal: Rehearsal, call: VerbCall) -> Answer:
     """One group; one that is not there is Dead."""
-    return shown.group(rehearsal, rehearsal.groups.describe(call.path["group"]))
+    group_id = call.path["group"]
+    view = rehearsal.groups.describe(group_id)
+    more = {
+        "coordinator": rehearsal.nodes.coordinator_of(group_id),
+        "view": view.as_fields(),
+        "waiting": rehearsal.joins.waiting(group_id),
+    }
+    return {**shown.group(rehearsal, view), **more}
 
 
 def offsets(rehearsal: Rehearsal, call: VerbCall) -> Answer:
@@ -36,7 +43,8 @@ async def history(rehearsal: Rehearsal, call: VerbCall) -> Answer:
     """What happened in a group."""
     last = query_number(call.query, "last", None)
     events = await rehearsal.groups.events(call.path["group"])
-    lines = await rehearsal.groups.history(call.path["group"])
+    everything = bool(query_number(call.query, "everything", 0))
+    lines = await rehearsal.groups.history(call.path["group"], everything=everything)
     return {"events": events if last is None else events[-last:] if last else [], "timeline": lines}
 
 
@@ -143,5 +151,4 @@ def hold_joins(rehearsal: Rehearsal, call: VerbCall) -> Answer:
 
 def release_joins(rehearsal: Rehearsal, call: VerbCall) -> Answer:
     """Let the joins of a group go."""
-    rehearsal.groups.release(call.path["group"])
-    return DONE
+    return {**DONE, "released": rehearsal.groups.release(call.path["group"])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.coordinator.config.listeners import show
 from muster.coordinator.rehearsal.http import shown
 from muster.coordinator.rehearsal.http.failures import Failure
 from muster.coordinator.rehearsal.http.verb import Answer, Verb, VerbCall, contract
@@ -21,7 +22,7 @@ def server(rehearsal: Rehearsal, _: VerbCall) -> Answer:
     return {
         "version": VERSION,
         "cluster_id": running.node.cluster.cluster_id,
-        "bootstrap_servers": ",".join(f"{one.host or '127.0.0.1'}:{one.port}" for one in firsts),
+        "bootstrap_servers": ",".join(show(one.host or "127.0.0.1", one.port) for one in firsts),
         "nodes": rehearsal.nodes.ids(),
         "in_memory": running.config.data_dir is None,
         "virtual_time": rehearsal.time.is_movable,

@@ -43,6 +43,7 @@ def record(one: Record) -> dict[str, Any]:
         "key_base64": _base64(one.key),
         "value_base64": _base64(one.value),
         "headers": {name: _text(value) or "" for name, value in one.headers},
+        "headers_base64": [[name, _base64(value)] for name, value in one.headers],
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final
+from typing import Any, Final
 
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.http import shown
@@ -20,6 +20,9 @@ MOST_READ: Final = 1_000
 """Records of one answer."""
 MOST_READ_BYTES: Final = 1024 * 1024
 """Bytes of their keys and values; at least one record is told."""
+
+PAIR: Final = 2
+"""A header has a name and a value."""
 
 
 def list_topics(rehearsal: Rehearsal, _: VerbCall) -> Answer:
@@ -68,25 +71,36 @@ async def produce(rehearsal: Rehearsal, call: VerbCall) -> Answer:
 
 def _new_record(row: Fields) -> NewRecord:
     headers = row.take("headers", dict, {})
+    encoded = [_header(one) for one in row.take("headers_base64", list, [])]
     made = NewRecord(
         _bytes(row, "value"),
         _bytes(row, "key"),
         row.number("partition"),
-        tuple((name, expected.content(f"header {name}", value)) for name, value in headers.items()),
+        (*((name, expected.content(f"header {name}", value)) for name, value in headers.items()), *encoded),
         row.number("timestamp_ms"),
     )
     row.end()
     return made
 
 
+def _header(pair: Any) -> tuple[str, bytes | None]:
+    if not (isinstance(pair, list) and len(pair) == PAIR and isinstance(pair[0], str)):
+        raise Failure("bad-request", expected.sentence("headers_base64", pair, "a list of a name and a base64 or null"))
+    return pair[0], None if pair[1] is None else _decoded(f"headers_base64: {pair[0]}", pair[1])
+
+
 def _bytes(row: Fields, name: str) -> bytes | None:
     text, encoded = row.take(name, str), row.take(f"{name}_base64", str)
     if encoded is None:
         return None if text is None else str(text).encode()
+    return _decoded(f"{name}_base64", encoded)
+
+
+def _decoded(name: str, encoded: Any) -> bytes:
     try:
         return base64.b64decode(encoded, validate=True)
-    except binascii.Error as error:
-        raise Failure("bad-request", f"{name}_base64 is no base64: {error}") from error
+    except (binascii.Error, TypeError, ValueError) as error:
+        raise Failure("bad-request", f"{name} is no base64: {error}") from error
 
 
 def records(rehearsal: Rehearsal, call: VerbCall) -> Answer:

@@ -15,7 +15,7 @@ from muster.protocol.messages.describe_cluster import DescribeClusterRequest
 from muster.protocol.messages.elect_leaders import ElectLeadersRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from tests.coordinator.nodes.test_three_nodes import comes_true, commit, committed, join, three
-from tests.support.muster import Client
+from tests.support.muster import Client, running
 
 FOR_EVER = "3600000"
 
@@ -100,6 +100,13 @@ async def test_what_may_be_done_to_one_that_stands_still() -> None:
         assert len((await cluster.ask(1, DescribeClusterRequest())).brokers) == 3
         # and the server ends while one stands still
         nodes.pause_node(2)
+
+
+async def test_the_only_node_of_a_server_in_use_is_not_paused() -> None:
+    async with running() as server:
+        with pytest.raises(WrongNode, match="node 1 is the only one: it is paused by kill -STOP"):
+            server.cluster.pause_node(1)
+        assert server.cluster.states[1] is State.UP
 
 
 def test_timers_of_one_that_stands_still_ring_after_a_while() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -122,3 +123,34 @@ async def test_the_same_seed_draws_the_same_ids() -> None:
         seen.append((group.members[0].member_id, found.topics.topic("orders").topic_id))
         await found.server.stop()
     assert seen[0] == seen[1] != seen[2]
+
+
+@pytest.mark.parametrize("until_dead", [False, True])
+async def test_the_only_node_is_paused_and_goes_on(until_dead: bool) -> None:
+    """Also after a pause that is longer than `broker.session.timeout.ms`, with nobody to take over."""
+    found = rehearsal(1)
+    await found.server.start()
+    try:
+        await found.topics.produce("orders", [NewRecord(b"before", partition=0)])
+        async with consuming(bootstrap(found), "orders", group_id="g") as consumer:
+            await found.groups.wait_stable("g", members=1, partitions="orders")
+            assert (await consumer.getone()).value == b"before"
+            found.nodes.pause(1)
+            assert found.nodes.describe(1).state == "paused"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consumer.commit(), 0.1)
+            while until_dead and not found.server.topics.state.brokers[1].fenced:  # noqa: ASYNC110 - nothing reports it
+                await asyncio.sleep(0.01)
+            await found.nodes.resume(1)
+            assert found.nodes.describe(1).state == "up"
+            await consumer.commit()
+            await found.topics.produce("orders", [NewRecord(b"after", partition=0)])
+            assert (await consumer.getone()).value == b"after"
+            group = await found.groups.wait_stable("g", members=1, partitions="orders")
+            assert group.offsets["orders"][0] == 1
+        found.nodes.pause(1)
+        await found.tidy()
+        assert found.nodes.describe(1).state == "up"
+        found.nodes.pause(1)
+    finally:
+        await found.server.stop()
