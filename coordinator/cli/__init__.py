@@ -43,6 +43,7 @@ _RUN = {
     "log": ("log", "run"),
     "analyze": ("analyze", "run"),
     "cluster": ("database", "run"),
+    "completion": ("completion", "run"),
 }
 """The module and function of each command; modules are imported when needed."""
 _QUICK = ("serve", "health")
@@ -173,7 +174,17 @@ def build_parser(command: str | None = None) -> Parser:
     commands.add_parser("version", help="print the version")
     if command in _QUICK:
         return parser
-    from muster.coordinator.cli import analyze, database, faults, groups, log, nodes, transactions, virtual_time
+    from muster.coordinator.cli import (
+        analyze,
+        completion,
+        database,
+        faults,
+        groups,
+        log,
+        nodes,
+        transactions,
+        virtual_time,
+    )
 
     groups.add_parser(commands)
     transactions.add_parser(commands)
@@ -183,6 +194,7 @@ def build_parser(command: str | None = None) -> Parser:
     log.add_parser(commands)
     analyze.add_parser(commands)
     database.add_parser(commands)
+    completion.add_parser(commands)
     return parser
 
 
