@@ -147,6 +147,11 @@ class Connection:
         except OSError:
             return False
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the node is on this machine: both ends of the connection have the same host."""
+        return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
+
     def speaks(self, key: int) -> bool:
         """Does the node offer this API in a version that is spoken here?"""
         return self._version(key) is not None

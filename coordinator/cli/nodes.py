@@ -1,5 +1,5 @@
 """`muster nodes`: the brokers of a `muster serve --nodes N` that runs on this machine; stop, kill, pause and
-return them."""
+return them. `list --bootstrap-server` works with any Kafka."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ examples:
   muster nodes pause 1                        as by kill -STOP: its connections stay, and nothing is answered
   muster nodes resume 1                       as by kill -CONT
   muster nodes list --control 127.0.0.1:9094  of a server under test, which may have no data directory
+  muster nodes list --bootstrap-server broker.example:9092
 """
 _VERBS: Final = {
     "list": "show the brokers",
@@ -43,15 +44,23 @@ def add_parser(commands: Any) -> None:
         parser = verbs.add_parser(verb, help=what, description=what, epilog=EXAMPLES, formatter_class=form)
         if verb != "list":
             parser.add_argument("node", type=int, metavar="ID", help="which broker")
-        parser.add_argument(
-            "--data-dir",
-            type=Path,
-            default=Path("muster-data"),
-            metavar="DIR",
-            help="the data directory of the server (default: ./muster-data)",
+        where = parser.add_mutually_exclusive_group()
+        where.add_argument(
+            "--data-dir", type=Path, metavar="DIR", help="the data directory of the server (default: ./muster-data)"
+        )
+        where.add_argument(
+            "--bootstrap-server",
+            metavar="HOST:PORT[,…]",
+            help="servers of the cluster instead, also of Kafka; brokers are changed on their own machine only",
+        )
+        where.add_argument(
+            "--control", metavar="HOST:PORT", help="ask the control of a server under test instead (serve --control)"
         )
         parser.add_argument(
-            "--control", metavar="HOST:PORT", help="ask the control of a server under test instead (serve --control)"
+            "--command-config",
+            type=Path,
+            metavar="FILE",
+            help="with --bootstrap-server: a client.properties: TLS, SASL",
         )
         parser.add_argument("--control-token", type=Path, metavar="FILE", help="as the server was given it")
         parser.add_argument("--json", action="store_true", help="JSON lines")
@@ -59,15 +68,21 @@ def add_parser(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Ask the server; exit status 1 when it says no, or there is none."""
+    from muster.coordinator.cli.output import say
     from muster.coordinator.cli.table import print_json, print_table
+    from muster.coordinator.config.error import ConfigError
 
     node_id = getattr(options, "node", None)
-    if options.control is None:
-        answer = ask(options.data_dir, {"do": options.verb, "node": node_id})
-    else:
-        answer = ask_control(options, node_id)
+    if options.command_config is not None and options.bootstrap_server is None:
+        say("muster nodes: --command-config is for --bootstrap-server: give both", sys.stderr)
+        return 2
+    try:
+        answer = _answer(options, node_id)
+    except ConfigError as error:
+        say(f"muster nodes: {error}", sys.stderr)
+        return 2
     if "error" in answer:
-        print(f"muster nodes: {answer['error']}", file=sys.stderr)
+        say(f"muster nodes: {answer['error']}", sys.stderr)
         return 1
     rows = answer["nodes"]
     if options.json:
@@ -77,6 +92,18 @@ def run(options: argparse.Namespace) -> int:
         cells = [{**row, "addresses": ",".join(row["addresses"])} for row in rows]
         print_table(_HEAD, [[row[name] for name in _HEAD] for row in cells])
     return 0
+
+
+def _answer(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:
+    """The brokers, or an error in their place. Raises ConfigError."""
+    if options.bootstrap_server is not None:
+        # imported here: the socket in a data directory is asked without Kafka's protocol
+        from muster.coordinator.cli.brokers import ask_cluster
+
+        return ask_cluster(options, node_id, ask)
+    if options.control is not None:
+        return ask_control(options, node_id)
+    return ask(options.data_dir or Path("muster-data"), {"do": options.verb, "node": node_id})
 
 
 def ask_control(options: argparse.Namespace, node_id: int | None) -> dict[str, Any]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 TWO_WORDS = ("groups offsets reset", "groups offsets delete")
 """Commands whose last two words are one for `argparse`: `muster groups offsets GROUP` is a command too."""
+_NUMBER = re.compile(r"invalid (int|float) value: '(.*)'", re.DOTALL)
+_NUMBERS = {"int": "whole number", "float": "number"}
+"""How `argparse` says that a text is no number, and what is expected in words."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -19,6 +23,7 @@ class Parser(argparse.ArgumentParser):
         action = self.commands()
         if action is not None and message == f"the following arguments are required: {action.metavar}":
             message = f"a command was expected: {_or([*action.choices])}"
+        message = _NUMBER.sub(lambda found: f"'{found[2]}' is no {_NUMBERS[found[1]]}", message)
         see = " See" if message.endswith("?") else "; see"
         self.exit(2, f"{self.prog}: {message}{see} {self.prog} --help\n")
 

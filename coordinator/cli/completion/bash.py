@@ -76,7 +76,7 @@ def _node(path: tuple[str, ...], node: Node) -> str:
 
 
 def _values(tree: Tree) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What is completed at a place, where it is known: a command and an option, or a command and its argument."""
+    """What is completed after a command and an option, or for the argument of a command; if it is known."""
     for path, node in tree.items():
         for option in node.options:
             if option.value is not None and (said := _said(option.value)):
