@@ -58,7 +58,7 @@ def _directory(cluster: Cluster, ask: AskDirectory) -> Path | str:
 
 
 def _is_of(cluster: Cluster, directory: Path, ask: AskDirectory) -> bool:
-    """Whether the server on that directory is the one that was asked: a path alone may be that of another one."""
+    """Whether the server on that directory is the one that was asked. The path alone may be that of another one."""
     rows = ask(directory, {"do": "list", "node": None}).get("nodes", ())
     ports = {address.rpartition(":")[2] for row in rows for address in row["addresses"]}
     return cluster.bootstrap.address.rpartition(":")[2] in ports
