@@ -6,6 +6,7 @@ pytest loads this in every run where the distribution is installed, so it import
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +26,7 @@ MOST_AHEAD_MS: Final = 1_000
 """How far a test may have moved the time of the session's server, before that is started again for the next one."""
 MOST_NAME: Final = 100
 """Characters of a test's name in the names of its topics and groups."""
+_FIXTURES: Final = {"muster", "muster_session", "muster_topic", "muster_group"}
 _MARK: Final = (
     "muster(fresh=False, nodes=1, properties=None, topics=(), partitions=3, seed=None): the server of this test; with "
     "any of the first three, or a seed, it has one of its own"
@@ -150,6 +152,21 @@ def muster_topic(request: pytest.FixtureRequest, muster: Muster) -> Iterator[Top
 def muster_group(request: pytest.FixtureRequest, muster: Muster) -> Group:
     """A group of this test alone."""
     return muster.group(_name(request))
+
+
+@pytest.hookimpl
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an `async def` test that uses a fixture of this plugin, if no plugin for asynchronous tests has taken it.
+
+    Such plugins come before this hook; without one, or without its mark, pytest would fail the test.
+    """
+    if not inspect.iscoroutinefunction(pyfuncitem.obj) or not _FIXTURES & {*pyfuncitem.fixturenames}:
+        return None
+    import asyncio
+
+    wanted = inspect.signature(pyfuncitem.obj).parameters
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted if name in pyfuncitem.funcargs}))
+    return True
 
 
 def _wanted(item: pytest.Item) -> Wanted:

@@ -200,10 +200,12 @@ def test_the_cluster_of_one_command(checkout: Path) -> None:
         assert line == expected
 
 
-def test_the_test(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("plugins", [("-p", "no:asyncio"), ()])
+def test_the_test(plugins: tuple[str, ...], pytester: pytest.Pytester) -> None:
+    """With pytest and Muster alone, and beside pytest-asyncio as it is without settings."""
     (block,) = named("test")
     pytester.makepyfile(test_orders=block.text)
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", "test_orders.py").assert_outcomes(passed=1)
+    pytester.runpytest_subprocess(*plugins, "-p", "no:cacheprovider", "test_orders.py").assert_outcomes(passed=1)
 
 
 def test_the_control(checkout: Path) -> None:

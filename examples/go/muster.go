@@ -1,7 +1,7 @@
 // Package muster is for tests: a server of Muster as a process, told over HTTP what to do to groups, requests and time.
 //
-// Copy this file into your tests. It needs the `muster` command (pip install muster-kafka), on PATH or named by the
-// variable MUSTER.
+// Copy this file into your tests. It needs the `muster` command (the README says how to install it), on PATH or named
+// by the variable MUSTER.
 package muster
 
 import (

@@ -1,7 +1,7 @@
 // A server of Muster for tests: it is started as a process, and told over HTTP what to do to groups, requests and time.
 //
-// Copy this file into your tests. It needs nothing but Node 20 and the `muster` command (pip install muster-kafka), on
-// PATH or named by the variable MUSTER.
+// Copy this file into your tests. It needs nothing but Node 20 and the `muster` command (the README says how to install
+// it), on PATH or named by the variable MUSTER.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { createServer } from "node:net";

@@ -30,7 +30,7 @@ import java.util.concurrent.TimeUnit;
  * A server of Muster for tests: it is started as a process, and told over HTTP what to do to groups, requests and time.
  *
  * <p>Copy this file and {@link MusterExtension} into your tests. They need Jackson, and the {@code muster} command
- * (pip install muster-kafka), on PATH or named by the variable MUSTER.
+ * (the README says how to install it), on PATH or named by the variable MUSTER.
  */
 public final class Muster implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
