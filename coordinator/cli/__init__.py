@@ -27,6 +27,7 @@ examples:
   muster transactions history pay-1                     which of its transactions were aborted, and why
   muster analyze muster-data                            tables and a page: what the groups did, and why
   muster serve --nodes 3                                a cluster of three brokers; muster nodes stop 2
+  muster cluster try --nodes 3                          a cluster of three processes over a PostgreSQL of its own
   muster serve --in-memory --control 127.0.0.1:9094      under test: muster faults add, muster time advance
   muster health localhost:9092                          does a server answer there?
 """

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.cli.local_cluster import command
+from muster.coordinator.cli.local_cluster import options as options_of_try
 
 if TYPE_CHECKING:
     from muster.coordinator.database.administration import ClusterStatus, Status
@@ -20,7 +20,7 @@ def add_parser(commands: Any) -> None:
     about = "Several nodes over one database: what `muster serve --cluster URL` needs in PostgreSQL."
     parser = commands.add_parser("cluster", help="several nodes over one PostgreSQL", description=about)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    command.add_parser(actions)
+    options_of_try.add_parser(actions)
     init = actions.add_parser("init", help="make the tables, and a cluster in them; what is there stays")
     status = actions.add_parser(
         "status", help="which nodes there are, how much there is, and what the database's settings promise"
@@ -36,7 +36,9 @@ def add_parser(commands: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run it. Exit status 0; 1 when the database cannot do it; 2 for wrong options of `try`."""
     if options.action == "try":
-        return command.run(options)
+        from muster.coordinator.cli.local_cluster.command import run as run_trial
+
+        return run_trial(options)
     import asyncio
 
     from muster.coordinator.database.missing import MissingExtra, check

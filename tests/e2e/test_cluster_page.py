@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.cli import build_parser
-from muster.coordinator.cli.local_cluster import command
+from muster.coordinator.cli.local_cluster.options import add_parser
 from muster.coordinator.config import load
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.cluster_nodes import ClusterNode
@@ -48,7 +48,7 @@ def test_it_begins_as_the_readme_does() -> None:
 
 def test_the_table_has_all_options_of_the_trial() -> None:
     parser = argparse.ArgumentParser()
-    command.add_parser(actions := parser.add_subparsers())
+    add_parser(actions := parser.add_subparsers())
     options = {word for word in actions.choices["try"]._option_string_actions if word.startswith("--")}
     table = (ROOT / PAGE).read_text(encoding="utf-8").partition("| option | |")[2].partition("\n\n")[0]
     rows = re.findall(r"(?m)^\| ([^|]+) \|", table)

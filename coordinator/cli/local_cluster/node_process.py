@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from muster.coordinator.cli.local_cluster.child import Failed, ended, ends_with_parent, environment
+from muster.coordinator.cli.local_cluster.child import UMASK, Failed, ended, ends_with_parent, environment, open_log
 
 STOP_TIMEOUT_S: Final = 30.0
 _SAID_BY_SERVE: Final = "muster serve: "
@@ -43,10 +43,10 @@ class NodeProcess:
         """Run it; return when clients can connect. Raises `Failed` when it ends before that."""
         # -P: a module in the current folder is none of Muster's
         words = [sys.executable, "-P", "-m", "muster.coordinator.cli", "serve", *self._options]
-        with self.log_path.open("wb" if self._process is None else "ab") as log:
+        with open_log(self.log_path, anew=self._process is None) as log:
             self._process = await asyncio.create_subprocess_exec(
                 *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
-                env=environment(), start_new_session=True, preexec_fn=ends_with_parent(signal.SIGKILL),
+                env=environment(), umask=UMASK, start_new_session=True, preexec_fn=ends_with_parent(signal.SIGKILL),
             )  # fmt: skip
         assert self._process.stdout is not None
         line = (await self._process.stdout.readline()).decode(errors="replace").split()

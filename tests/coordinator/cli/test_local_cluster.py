@@ -13,13 +13,14 @@ from muster.coordinator.cli.local_cluster.child import Failed, ended, environmen
 from muster.coordinator.cli.local_cluster.directory import working_directory
 from muster.coordinator.cli.local_cluster.embedded_postgres import EmbeddedPostgres, can_be_reached, find_binaries
 from muster.coordinator.cli.local_cluster.node_process import NodeProcess
+from muster.coordinator.cli.local_cluster.options import add_parser
 from muster.coordinator.config import load
 
 
 def parsed(*words: str) -> argparse.Namespace:
     """The options of the command."""
     parser = argparse.ArgumentParser()
-    command.add_parser(parser.add_subparsers())
+    add_parser(parser.add_subparsers())
     return parser.parse_args(["try", *words])
 
 
