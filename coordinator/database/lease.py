@@ -7,6 +7,7 @@ Whether a turn counts does not hang on any clock: it is the epoch that says so.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from enum import Enum
 
 from muster.coordinator.database.store import Seat
@@ -15,23 +16,21 @@ from muster.coordinator.database.store import Seat
 class Outcome(Enum):
     """Of a turn whose answer was lost, or that was refused."""
 
-    DONE = "it counts"
+    SEEN = "it can be read, and need not last: only the answer to a later turn says so"
     AGAIN = "it does not count, and may be sent again"
-    BEHIND = "it counts once more of the metadata log is known, without what others lead by then"
-    LOST = "the seat is another node's, or free"
+    LOST = "the seat is another node's, or free, or the database has lost what this node has read or written"
 
 
-def outcome(found: Seat | None, epoch: int, turn: int, known: int) -> Outcome:
-    """What the database says of turn `turn` of `epoch`, by a node that knows so much of the metadata log. The turn may
-    still be under way there: sent again it counts once.
+def outcome(found: Seat | None, epoch: int, before: Container[int], sent: Container[int], barrier: int) -> Outcome:
+    """What the database says of a turn of `epoch` that was sent, itself or what was to prove it, with the numbers
+    `sent`, behind one of those in `before`. It may still be under way there: sent again it counts once. `barrier`: what
+    the seat must have at least.
     """
-    if found is None or found.epoch != epoch:
+    if found is None or found.epoch != epoch or found.barrier < barrier:
         return Outcome.LOST
-    if found.turn == turn:
-        return Outcome.DONE
-    if found.turn != turn - 1:
-        return Outcome.LOST  # written by nobody whom we know of
-    return Outcome.BEHIND if found.needs > known else Outcome.AGAIN
+    if found.turn in sent:
+        return Outcome.SEEN
+    return Outcome.AGAIN if found.turn in before else Outcome.LOST  # written by nobody whom we know of
 
 
 class Lease:

@@ -208,7 +208,12 @@ class LedPartitions:
         """Whether it is here. Raises the errors of the store and of the log, and OSError."""
         key = (wanted.topic_id, wanted.partition)
         while True:
+            barrier = self._shipper.barrier
+            session = barrier.session
             found = await self._copy(wanted)
+            if not await barrier.passed(session):
+                self._remove(wanted)
+                continue
             if found.leader_epoch > wanted.leader_epoch:
                 # Others have led it since, and this node has not heard of it: it would lead a part of the log, in an
                 # epoch that is to be another's.

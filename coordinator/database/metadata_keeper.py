@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.clock import Clock
+from muster.coordinator.database.read_barrier import ReadBarrier
 from muster.coordinator.database.store import MetadataRow, Store, StoreAway, StoreRefused
 from muster.coordinator.database.tasks import cancel_all, pause
 from muster.coordinator.log import batches
@@ -41,9 +42,12 @@ class MetadataKeeper:
     topics: Topics
     slices: Slices
 
-    def __init__(self, store: Store, clock: Clock, draw_text: Callable[[], str]) -> None:
-        """`store`: not the one that the turns go through, which must not wait. `draw_text`: a text that nobody has."""
+    def __init__(self, store: Store, clock: Clock, draw_text: Callable[[], str], barrier: ReadBarrier) -> None:
+        """`store`: not the one that the turns go through, which must not wait. `draw_text`: a text that nobody has.
+        `barrier`: nothing is lived by that has not passed it.
+        """
         self._store = store
+        self._barrier = barrier
         self._clock = clock
         self._draw_text = draw_text
         self.began_at = self.began = 0
@@ -59,6 +63,8 @@ class MetadataKeeper:
         """When the database last told, by the monotonic clock, what this node then lived by, or that there is no more.
         """
         self._stopped = False
+        self._writers: set[str] = set()
+        """Of the rows that are being written."""
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -116,23 +122,25 @@ class MetadataKeeper:
             done(error)  # or else whoever asked would wait for ever, and the node with it
 
     async def _written(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
-        """Whether the row counts; all of the log is known then, up to there. Raises StoreAway or StoreRefused."""
-        for attempt in range(TRIES):
-            try:
-                is_there = await self._store.write_metadata(row, needing, dead)
-                if is_there or not attempt:
+        """Whether the row counts: it was read back, and all of the log is known then, up to there. Raises StoreAway or
+        StoreRefused.
+        """
+        self._writers.add(row.writer)
+        try:
+            for attempt in range(TRIES):
+                try:
+                    if row.writer in self._writers:
+                        # False: there is another one's row, or this one, which was sent before, or a node lives
+                        await self._store.write_metadata(row, needing, dead)
                     await self.follow()
-                    return is_there
-                # another one's, or this one, which was sent before
-                found = await self._store.metadata(row.base_offset)
-                is_there = bool(found) and found[0].writer == row.writer
-                await self.follow()
-                return is_there
-            except StoreAway:
-                if attempt == TRIES - 1:
-                    raise
-                await pause(self._clock, AGAIN_MS)
-        return False
+                    break
+                except StoreAway:
+                    if attempt == TRIES - 1:
+                        raise
+                    await pause(self._clock, AGAIN_MS)
+            return row.writer not in self._writers
+        finally:
+            self._writers.discard(row.writer)
 
     # -- following
 
@@ -156,7 +164,10 @@ class MetadataKeeper:
         """Live by all that the database has. Raises StoreAway or StoreRefused."""
         async with self._following:
             while not self._stopped:
+                session = self._barrier.session
                 rows = await self._store.metadata(self.known)
+                if (rows or self._barrier.is_new) and not await self._barrier.passed(session):
+                    continue
                 for row in rows:
                     if not self._stopped and row.base_offset != self.known:
                         self._is_shortened()
@@ -168,12 +179,12 @@ class MetadataKeeper:
                     return
 
     async def follow_to(self, offset: int) -> None:
-        """Live by what is before an offset, which the database has, however long it is away; or until `stop`."""
-        while self.known < offset and not self._stopped:
-            try:
-                await self.follow()
-            except StoreAway:
-                await pause(self._clock, AGAIN_MS)
+        """Live by what is before an offset, unless this node stops. Raises StoreAway (also if the database does not
+        have so much any more) or StoreRefused.
+        """
+        await self.follow()
+        if self.known < offset and not self._stopped:
+            raise StoreAway(f"the metadata log cannot be read up to offset {offset}")
 
     def _is_shortened(self) -> None:
         """It was not followed for longer than a node can hold its seat, and rows are gone: the snapshot has them, or
@@ -184,6 +195,7 @@ class MetadataKeeper:
 
     async def _take_in(self, row: MetadataRow) -> None:
         await to_its_end(self.slices, self.topics.taking_in(row.data))
+        self._writers.discard(row.writer)
         self.bytes_read += len(row.data)
 
     async def read(self) -> Sequence[MetadataRow]:
@@ -192,6 +204,7 @@ class MetadataKeeper:
         """
         numbers = set[int]()
         for _ in range(TRIES):
+            session = self._barrier.session
             snapshot, parts = await self._store.snapshot(), []
             for number in range(snapshot.parts):
                 part = await self._store.snapshot_part(snapshot.number, number)
@@ -210,7 +223,7 @@ class MetadataKeeper:
                     "muster_metadata are missing, restore the database from a backup"
                 )
             numbers.add(snapshot.number)
-            if len(parts) == snapshot.parts and gap is None:
+            if len(parts) == snapshot.parts and gap is None and await self._barrier.passed(session):
                 self.snapshot, self.began_at = parts, snapshot.end_offset
                 self.began = rows[-1].next_offset if rows else snapshot.end_offset
                 self.bytes_read = sum(len(row.data) for row in rows)

@@ -75,9 +75,20 @@ class PostgresStore(PostgresConnection):
 
     # -- turns
 
-    async def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
+    async def commit(
+        self,
+        node_id: int,
+        epoch: int,
+        turn: int,
+        known: int,
+        changes: Changes,
+        lease_ms: int,
+        *,
+        after: int | None = None,
+        barrier: int = 0,
+    ) -> bool:
         """See `Store`. What only appends is one statement."""
-        hold = (node_id, epoch, turn, known, lease_ms)
+        hold = (node_id, epoch, turn, known, lease_ms, turn - 1 if after is None else after, barrier)
 
         async def append(connection: Any) -> bool:
             found = await connection.fetchval(sql.APPEND, self._cluster_no, *hold, *_columns(changes.batches))
@@ -92,6 +103,15 @@ class PostgresStore(PostgresConnection):
                 return True
 
         return await self._ask(append if changes.only_appends else all_of_it)
+
+    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
+        """See `Store`."""
+
+        async def ask(connection: Any) -> bool:
+            values = self._cluster_no, node_id, epoch, number, after, turn
+            return await connection.fetchval(sql.BARRIER, *values) is not None
+
+        return await self._ask(ask)
 
     async def _change(self, epoch: int, changes: Changes) -> None:
         no = self._cluster_no

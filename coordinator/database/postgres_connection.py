@@ -1,7 +1,7 @@
 """A connection to PostgreSQL, by asyncpg, which does one thing at a time, and the hints that go over it.
 
 After any failure it is dropped: what it was doing may still be done, which the number of the turn, and the place of a
-row of the metadata log, make harmless.
+row of the metadata log, make harmless. An answer with the warning that no standby may have it is such a failure.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import asyncpg
 from muster.coordinator.database import schema
 from muster.coordinator.database.store import Identity, StoreAway, StoreRefused
 
+NOT_REPLICATED: Final = "syncrep.c"
+"""Where PostgreSQL warns from that a transaction counts, and that it has not waited for its synchronous standbys: its
+text is in the language of the server."""
 UNKNOWN: Final = (asyncpg.FeatureNotSupportedError, asyncpg.SyntaxOrAccessError)
 """What a database says that does not know a statement."""
 
@@ -57,6 +60,9 @@ class PostgresConnection:
         self._name = name
         self._timeout_s = timeout_ms / 1000
         self._connection: Any = None
+        self._session = 0
+        self._warning = ""
+        """Why the answer to the present question does not say that anything lasts."""
         self._prepared: dict[str, Any] = {}
         self._is_listening = False
         self._heard: list[tuple[str, Callable[..., object]]] = []
@@ -78,6 +84,15 @@ class PostgresConnection:
         self._hears = False
         if connection is not None:
             connection.terminate()
+
+    @property
+    def session(self) -> int:
+        """See `Store`."""
+        return self._session
+
+    def _warned(self, _: object, message: Any) -> None:
+        if message.as_dict().get("server_source_filename") == NOT_REPLICATED:
+            self._warning = str(message)
 
     # -- hints
 
@@ -142,7 +157,9 @@ class PostgresConnection:
             except BaseException:
                 connection.terminate()
                 raise
+            connection.add_log_listener(self._warned)
             self._connection = connection
+            self._session += 1
             self._is_listening, self._heard = False, []
         if not self._is_listening:
             await self._listen(self._connection)
@@ -171,7 +188,13 @@ class PostgresConnection:
 
     async def _ask_now(self, question: Callable[[Any], Awaitable[T]]) -> T:
         try:
-            return await question(await self._open())
+            connection = await self._open()
+            self._warning = ""
+            answer = await question(connection)
+            if self._warning:
+                await self.close()
+                raise StoreAway(self._warning)
+            return answer
         except asyncpg.PostgresError as error:
             await self.close()
             raise refusal(error) or StoreAway(f"{type(error).__name__}: {error}") from error

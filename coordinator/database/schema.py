@@ -159,6 +159,11 @@ MIGRATIONS: Final = (
         "up to where a log was compacted",
         ("ALTER TABLE muster_logs ADD COLUMN clean_offset bigint NOT NULL DEFAULT 0",),
     ),
+    Migration(
+        6,
+        "the read barrier of a seat: what its node has read lasts up to there",
+        ("ALTER TABLE muster_seats ADD COLUMN barrier bigint NOT NULL DEFAULT 0",),
+    ),
 )
 NEWEST: Final = MIGRATIONS[-1].version
 

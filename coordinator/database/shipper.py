@@ -1,15 +1,16 @@
 """Brings what the logs of this node have to the database, turn by turn, while it holds its seat.
 
 One turn is under way at a time. What all logs have by then goes along, in one round trip, and those that wait for it
-are told when the database has it. A turn whose answer is lost is asked after and sent again, until it is known to
-count, or the seat is lost: then nobody is told anything, and the node gives up.
+are answered when the database has answered. A turn whose answer is lost is looked for. If it is not there, it is sent
+again. If it is there, it need not last (`store`): a later, empty turn is sent, and its answer is the one that counts.
+So it goes on until there is an answer, or the seat is lost: then nobody is answered, and the node gives up.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final
 
 import structlog
@@ -18,6 +19,7 @@ from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.database import copy
 from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.lease import Lease, Outcome, outcome
+from muster.coordinator.database.read_barrier import ReadBarrier
 from muster.coordinator.database.segment_cache import SegmentCache
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
 from muster.coordinator.database.store import (
@@ -70,11 +72,13 @@ class Shipper:
         lost: Callable[[str], object] = lambda _: None,
         figures: ClusterFigures | None = None,
         cache: SegmentCache | None = None,
+        barrier: ReadBarrier | None = None,
     ) -> None:
         """`storage`: where the copies are; `run_job(job, done)`: does what works on files, in a thread; `known`: how
-        much of the metadata log this node lives by; `follow(needs)` comes back when that is so much, and the logs that
-        others lead by then are told to `leave`. `lost` is called once, with the reason, when the node must give up.
-        `cache`: what brings the older segments of topics; None: all are here.
+        much of the metadata log this node lives by; `follow(needs)` comes back when that is so much, or the node stops,
+        and the logs that others lead by then are told to `leave`; it raises StoreAway. `lost` is called once, with the
+        reason, when the node must give up. `cache`: what brings the older segments of topics; None: all are here.
+        `barrier`: what this node has read, and relies on; None: nothing.
         """
         self._store = store
         self._clock = clock
@@ -82,7 +86,12 @@ class Shipper:
         self._run_job = run_job
         self.node_id = seat.node_id
         self.epoch = seat.epoch
-        self.turn = seat.turn
+        self.turn = self._last_turn = seat.turn
+        """The last turn that was answered, and the last number that was given to one."""
+        self._bases = {seat.turn}
+        """Turns that may be the last ones of the seat, with all that was answered."""
+        self.barrier = barrier or ReadBarrier(store, seat)
+        self.barrier.lost = self.failed
         self.lease = lease
         self._known_metadata = known
         self._follow = follow
@@ -252,7 +261,8 @@ class Shipper:
     async def drain(self) -> bool:
         """After `stop` and the end of `run`: bring what is left while the seat is held; whether all is there."""
         while not self.failure and (self._wanted or self._new_logs or self._dropped):
-            await self._do_turn()
+            if not await self._do_turn():
+                return False
         return not self.failure
 
     @property
@@ -337,17 +347,19 @@ class Shipper:
 
         turn.take(upload.log, bring)
 
-    async def _do_turn(self) -> None:
+    async def _do_turn(self) -> bool:
+        """Whether the database has answered it."""
         try:
             turn = self._turn = self._collect()
         except OSError as error:
             self.failed(f"the copy cannot be read: {error}")
-            return
+            return False
         is_done = await self._bring(turn.changes)
         self._turn = None
         if is_done:
             self._purge.extend(turn.changes.dead)
             turn.confirm()
+        return is_done
 
     async def _purge_some(self) -> None:
         """Remove some of what is dead. What fails is tried again: the next turn finds out what there is to find."""
@@ -358,27 +370,35 @@ class Shipper:
             self._purge.rotate(-1)
 
     async def _bring(self, changes: Changes) -> bool:
-        """Have the database do a turn, however often it must be asked; False: the seat is lost."""
-        turn, first_ms = self.turn + 1, self._clock.mono_ms()
-        sent_ms, attempt = first_ms, 0
+        """Have the database answer a turn, or one behind it, however often it must be asked; False: it will not."""
+        first_ms, attempt = self._clock.mono_ms(), 0
+        content = number = self._next_number()
+        after, sent, brings = self.turn, {number}, changes
         while not self.failure:
             if self.lease.is_over(self._clock.mono_ms()):
                 self.failed("the lease is over")
-                break
+                return False
             try:
-                if attempt and not await self._is_open(turn):
-                    sent_ms = first_ms  # nobody knows which of them it was that counts
-                    break
+                if attempt:
+                    found = await self._look_for(sent)
+                    if found is None:
+                        return False
+                    after, is_seen = found
+                    number, brings = (self._next_number(), Changes()) if is_seen else (content, changes)
+                    sent.add(number)
                 sent_ms = self._clock.mono_ms()
-                known, length_ms = self._known_metadata(), self.lease.length_ms
-                if await self._store.commit(self.node_id, self.epoch, turn, known, changes, length_ms):
+                hold = self.node_id, self.epoch, number, self._known_metadata()
+                length_ms, barrier = self.lease.length_ms, self.barrier.number
+                if await self._store.commit(*hold, brings, length_ms, after=after, barrier=barrier):
                     break
             except (StoreAway, StoreRefused) as error:
                 await self._wait(attempt, error)
             attempt += 1
         if self.failure:
             return False
-        self.turn = turn
+        self.turn = self.barrier.turn = number
+        # what was to prove an earlier sending of it, and got lost, may still be executed behind it: it changes nothing
+        self._bases = {number} if number != content else sent
         self.lease.extended(sent_ms)
         self._is_back()
         figures = self._figures
@@ -388,20 +408,29 @@ class Shipper:
         figures.bytes += sum(len(row.data) for row in changes.batches)
         return True
 
-    async def _is_open(self, turn: int) -> bool:
-        """Whether a turn whose answer was lost, or that was refused, does not count yet; False: it does, or the seat is
-        lost.
+    def _next_number(self) -> int:
+        """Of a turn: no other one of this term has it, or else two with the same number could be mistaken."""
+        self._last_turn += 1
+        return self._last_turn
+
+    async def _look_for(self, sent: Collection[int]) -> tuple[int, bool] | None:
+        """What has become of a turn whose answer was lost, or that was refused, by the numbers with which it was sent:
+        the last turn of the seat, and whether that is one of these; None: the seat is lost. Raises StoreAway and
+        StoreRefused.
         """
+        barrier = self.barrier.number  # before the question: it may rise meanwhile
         seat = next((one for one in await self._store.seats() if one.node_id == self.node_id), None)
-        found = outcome(seat, self.epoch, turn, self._known_metadata())
-        if found is Outcome.LOST:
-            self.failed("others have taken this node for dead, or another one has its id")
-        if found is Outcome.BEHIND and seat is not None:
+        found = outcome(seat, self.epoch, self._bases, sent, barrier)
+        if seat is None or found is Outcome.LOST:
+            self.failed("others have taken this node for dead, or another one has its id, or the database has lost "
+                        "what this node has read or written")  # fmt: skip
+            return None
+        if seat.needs > self._known_metadata():
             await self._follow(seat.needs)
             if self._known_metadata() < seat.needs:
                 self.failed("it stops, and does not know what others lead")
-            return True
-        return found is Outcome.AGAIN
+                return None
+        return seat.turn, found is Outcome.SEEN
 
     async def _wait(self, attempt: int, error: Exception) -> None:
         if self._away_since_ms < 0:

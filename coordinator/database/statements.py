@@ -19,18 +19,22 @@ MAIL_KEPT_S: Final = 60
 LEASE: Final = "clock_timestamp() + $%d::bigint * interval '1 millisecond'"
 HOLD: Final = (
     f"UPDATE muster_seats SET turn = $4, expires_at = {LEASE % 6} WHERE cluster_no = $1 AND node_id = $2 "
-    "AND epoch = $3 AND turn = $4::bigint - 1 AND needs <= $5 RETURNING cluster_no"
+    "AND epoch = $3 AND turn = $7 AND needs <= $5 AND barrier >= $8 RETURNING cluster_no"
+)
+BARRIER: Final = (
+    "UPDATE muster_seats SET barrier = $4 WHERE cluster_no = $1 AND node_id = $2 AND epoch = $3 "
+    "AND barrier < $4 AND barrier >= $5 AND turn >= $6 RETURNING cluster_no"
 )
 APPEND: Final = (
     f"WITH seat AS ({HOLD}), put AS (INSERT INTO muster_batches "
     "(cluster_no, segment_no, base_offset, next_offset, epoch, data) "
     "SELECT seat.cluster_no, b.segment_no, b.base_offset, b.next_offset, $3, b.data FROM seat, "
-    "unnest($7::bigint[], $8::bigint[], $9::bigint[], $10::bytea[]) "
+    "unnest($9::bigint[], $10::bigint[], $11::bigint[], $12::bytea[]) "
     "AS b (segment_no, base_offset, next_offset, data)) SELECT count(*) FROM seat"
 )
 SEAT: Final = (
     "node_id, epoch, turn, needs, holder, address, "
-    "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint AS remaining_ms"
+    "(extract(epoch FROM expires_at - clock_timestamp()) * 1000)::bigint AS remaining_ms, barrier"
 )
 TERM: Final = "UPDATE muster_clusters SET terms = terms + 1 WHERE cluster_no = $1 RETURNING terms"
 CHOOSE: Final = (
@@ -41,8 +45,8 @@ CHOOSE: Final = (
 SIT: Final = (
     "INSERT INTO muster_seats AS s (cluster_no, node_id, epoch, turn, needs, holder, address, expires_at) "
     f"VALUES ($1, $2, $3, 0, 0, $4, $5, {LEASE % 6}) "
-    "ON CONFLICT (cluster_no, node_id) DO UPDATE SET epoch = excluded.epoch, turn = 0, holder = excluded.holder, "
-    "address = excluded.address, expires_at = excluded.expires_at "
+    "ON CONFLICT (cluster_no, node_id) DO UPDATE SET epoch = excluded.epoch, turn = 0, barrier = 0, "
+    "holder = excluded.holder, address = excluded.address, expires_at = excluded.expires_at "
     "WHERE s.expires_at <= clock_timestamp() OR s.holder = excluded.holder "
     f"RETURNING {SEAT}"
 )

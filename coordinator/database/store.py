@@ -3,9 +3,13 @@
 `postgres.PostgresStore` asks PostgreSQL; the simulation has one in memory that fails, is slow, and lies by time-out.
 
 **Seat, epoch and turn.** Each node holds a *seat*: that of its node id. Who takes one gets an *epoch* that nobody had
-before. What a node writes, it writes in *turns* with numbers that rise by one, and a turn counts only if the database
-finds the epoch and the turn before it. So a node that lost its seat cannot write, a turn that was sent twice counts
-once, and whether one whose answer was lost has counted is read from the number.
+before. What a node writes, it writes in *turns* with numbers that rise, and a turn counts only if the database finds
+the epoch and the turn before it. So a node that lost its seat cannot write, a turn that was sent twice counts once, and
+whether one whose answer was lost has counted is read from the number.
+
+**Visible is not durable.** Only what the database has answered lasts: a row that can be read may be one of a session
+that has ended while it waited for a synchronous standby. A turn that is seen, and was not answered, is proven by the
+answer to a later one; what is read, by a `read_barrier.ReadBarrier`.
 
 **The metadata log** is written by all nodes: a row counts only at the end of what there is, so that whoever decides has
 seen all before. It says who leads which partition. A row that takes partitions from nodes makes their seats *need* it
@@ -55,6 +59,8 @@ class Seat(NamedTuple):
     address: str
     remaining_ms: int
     """How long it is still held, by the clock of the database; negative: it is free."""
+    barrier: int = 0
+    """The last number of its `read_barrier.ReadBarrier`."""
 
 
 class Identity(NamedTuple):
@@ -214,6 +220,10 @@ class Store(Protocol):
         """
 
     @property
+    def session(self) -> int:
+        """Another number for each connection: what was asked under one number was asked of one server."""
+
+    @property
     def hears(self) -> bool:
         """Whether hints come here: one was heard. What there is no hint at is written by who died just then."""
 
@@ -230,9 +240,26 @@ class Store(Protocol):
     async def seats(self) -> Sequence[Seat]:
         """All seats, by id."""
 
-    async def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
+    async def commit(
+        self,
+        node_id: int,
+        epoch: int,
+        turn: int,
+        known: int,
+        changes: Changes,
+        lease_ms: int,
+        *,
+        after: int | None = None,
+        barrier: int = 0,
+    ) -> bool:
         """Do what a turn brings, and hold the seat for `lease_ms` from now. False: nothing was done, for the epoch is
-        over, this turn was done before, or the seat needs more of the metadata log than `known`.
+        over, the last turn was not `after` (None: the number before), the seat needs more of the metadata log than
+        `known`, or it does not have the number `barrier`.
+        """
+
+    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
+        """Write a number of the seat's `ReadBarrier`, over the connection by which all else is read. False: nothing was
+        done, for the epoch is over, or the seat has not the number `after` or the turn `turn` any more.
         """
 
     # -- the metadata log

@@ -19,6 +19,7 @@ from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.lease import Lease
 from muster.coordinator.database.membership import Membership
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
+from muster.coordinator.database.read_barrier import ReadBarrier
 from muster.coordinator.database.segment_cache import SegmentCache
 from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.shipper import Shipper
@@ -117,7 +118,8 @@ class Term:
         began_ms = self._clock.mono_ms()
         storage = self._machine.storage(self._directory)
         copy.clear(storage)
-        keeper = self._keeper = MetadataKeeper(self._questions, self._clock, self._machine.draw_uuid_text)
+        barrier = ReadBarrier(self._questions, seat)
+        keeper = self._keeper = MetadataKeeper(self._questions, self._clock, self._machine.draw_uuid_text, barrier)
         identity, rows = await self._questions.identity(), await keeper.read()
         copy.begin(storage, keeper.began_at, rows, identity, seat.node_id)
         post = asyncio.get_running_loop().call_soon_threadsafe
@@ -143,6 +145,7 @@ class Term:
             lost=self._on_lost,
             figures=self._figures,
             cache=cache,
+            barrier=barrier,
         )
         keeper.lost = shipper.failed
         self.membership = Membership(

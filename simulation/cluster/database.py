@@ -1,14 +1,17 @@
 """The database of a cluster, in memory: `Tables` do at once and wholly what the SQL of
 `coordinator.database.postgres` does; a node reaches them through a `FaultyStore`.
+
+They may have a synchronous standby. While that is cut off no write is answered. One whose session ends can be read all
+the same, and is gone when the standby is promoted.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from muster.coordinator.database.store import (
     DEAD,
@@ -36,6 +39,16 @@ LATEST_MS: Final = 30_000
 """A statement that nobody waits for any more is done within so long."""
 
 T = TypeVar("T")
+
+
+_REPLICATED: Final = (
+    "terms", "rows", "log", "snapshot", "snapshot_ms", "snapshot_parts", "sent_ms", "logs", "segments_by_no",
+    "rows_of", "aborted", "checkpoints",
+)  # fmt: skip
+SESSIONS: Final = 1_000_000
+"""More than one node has with one server."""
+ENDED: Final = 700
+"""Of a thousand writes that wait for a standby, so many have a session that ends."""
 
 
 def _nobody() -> None:
@@ -69,8 +82,56 @@ class Tables:
         """By log."""
         self.is_down = False
         """It answers nobody."""
+        self.servers = 1
+        """How many have been the primary."""
+        self.unreplicated = 0
+        """Writes that could be read, and were gone after a promotion."""
+        self._standby: dict[str, Any] | None = None
+        """What the standby has while it is cut off."""
+        self._visible = 0
+        self._waiting: list[Callable[[], object]] = []
+        """Writes that wait for it."""
         self.hinted: dict[int, Callable[[], object]] = {}
         """What is called when there is something for a node, by its id."""
+
+    # -- the standby
+
+    @property
+    def waits_for_standby(self) -> bool:
+        """Whether writes are not answered."""
+        return self._standby is not None
+
+    def cut_standby(self) -> None:
+        """From now on it gets nothing."""
+        if self._standby is None:
+            self._visible = 0
+            self._standby = {name: copy(getattr(self, name)) for name in _REPLICATED}
+            self._standby["boxes"] = {node_id: list(box) for node_id, box in self.boxes.items()}
+
+    def wait(self, write: Callable[[], object]) -> None:
+        """A write waits for the standby."""
+        self._waiting.append(write)
+
+    def saw(self) -> None:
+        """A write whose session has ended can be read."""
+        self._visible += 1
+
+    def join_standby(self) -> None:
+        """It gets all that it has missed, and what waits for it is answered."""
+        self._standby = None
+        waiting, self._waiting = self._waiting, []
+        for write in waiting:
+            write()
+
+    def promote_standby(self) -> None:
+        """The primary is gone, with what only it has."""
+        if self._standby is not None:
+            for name, value in self._standby.items():
+                setattr(self, name, value)
+            self._standby = None
+            self._waiting.clear()
+            self.unreplicated += self._visible
+        self.servers += 1
 
     # -- seats
 
@@ -89,7 +150,7 @@ class Tables:
         if seat is not None and seat.remaining_ms > now_ms and seat.holder != holder:
             return None
         needs = 0 if seat is None else seat.needs
-        taken = Seat(node_id, self.terms, 0, needs, holder, address, now_ms + lease_ms)
+        taken = Seat(node_id, self.terms, 0, needs, holder, address, now_ms + lease_ms, 0)
         self.rows[node_id] = taken
         return taken._replace(remaining_ms=lease_ms)
 
@@ -174,9 +235,26 @@ class Tables:
 
     # -- logs
 
-    def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
+    def barrier(self, node_id: int, epoch: int, number: int, after: int, turn: int) -> bool:
         seat = self.rows.get(node_id)
-        if seat is None or (seat.epoch, seat.turn) != (epoch, turn - 1) or seat.needs > known:
+        if seat is None or seat.epoch != epoch or not after <= seat.barrier < number or seat.turn < turn:
+            return False
+        self.rows[node_id] = seat._replace(barrier=number)
+        return True
+
+    def commit(
+        self,
+        node_id: int,
+        epoch: int,
+        turn: int,
+        known: int,
+        changes: Changes,
+        lease_ms: int,
+        after: int | None = None,
+        barrier: int = 0,
+    ) -> bool:
+        seat, after = self.rows.get(node_id), turn - 1 if after is None else after
+        if seat is None or (seat.epoch, seat.turn) != (epoch, after) or seat.needs > known or seat.barrier < barrier:
             return False
         self.rows[node_id] = seat._replace(turn=turn, remaining_ms=self._world.ms + lease_ms)
         for log in changes.new_logs:
@@ -271,8 +349,18 @@ class FaultyStore:
         self.hints = 0
         self.slow_ms = 3
         self.is_cut = False
+        self._failures = 0
 
-    async def _ask(self, act: Callable[[], T]) -> T:
+    @property
+    def session(self) -> int:
+        """After any failure there is another connection, and so there is with another server."""
+        return self._tables.servers * SESSIONS + self._failures
+
+    async def _write(self, act: Callable[[], T], is_write: Callable[[], bool] = lambda: True) -> T:
+        return await self._ask(act, is_write)
+
+    async def _ask(self, act: Callable[[], T], is_write: Callable[[], bool] = lambda: False) -> T:
+        server = self._tables.servers
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         rng, world, tables = self._rng, self._world, self._tables
         takes_ms = 1 + rng.randrange(max(self.slow_ms, 1))
@@ -284,11 +372,20 @@ class FaultyStore:
 
         def fail(why: str) -> None:
             if not future.done():
+                self._failures += 1
                 future.set_exception(StoreAway(why))
 
         def do(is_told: bool) -> None:
-            if tables.is_down or (self.is_cut and is_told):
+            if tables.is_down or (self.is_cut and is_told) or server != tables.servers:
                 return  # whoever asked hears of it by the time-out
+            if tables.waits_for_standby and is_write():
+                if rng.randrange(1000) < ENDED:
+                    act()
+                    tables.saw()
+                    self._run(lambda: fail("the session has ended"))
+                else:
+                    tables.wait(lambda: do(is_told))
+                return
             value = act()
             if is_told and not self.is_cut:
                 self._run(lambda: answer(value))
@@ -321,18 +418,33 @@ class FaultyStore:
         return self.hints > 0
 
     async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
-        return await self._ask(lambda: self._tables.take_seat(holder, address, node_id, lease_ms))
+        return await self._write(lambda: self._tables.take_seat(holder, address, node_id, lease_ms))
 
     async def leave_seat(self, node_id: int, epoch: int) -> None:
-        await self._ask(lambda: self._tables.leave_seat(node_id, epoch))
+        await self._write(lambda: self._tables.leave_seat(node_id, epoch))
 
     async def seats(self) -> Sequence[Seat]:
         return await self._ask(self._tables.seats)
 
-    async def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
+    async def commit(
+        self,
+        node_id: int,
+        epoch: int,
+        turn: int,
+        known: int,
+        changes: Changes,
+        lease_ms: int,
+        *,
+        after: int | None = None,
+        barrier: int = 0,
+    ) -> bool:
         # as it is sent now: what is left out of it afterwards was on its way
         sent = deepcopy(changes)
-        return await self._ask(lambda: self._tables.commit(node_id, epoch, turn, known, sent, lease_ms))
+        hold = node_id, epoch, turn, known
+        return await self._write(lambda: self._tables.commit(*hold, sent, lease_ms, after, barrier))
+
+    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
+        return await self._write(lambda: self._tables.barrier(node_id, epoch, number, after, turn))
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
         return await self._ask(lambda: self._tables.metadata(since))
@@ -340,7 +452,7 @@ class FaultyStore:
     async def write_metadata(
         self, row: MetadataRow, needing: Sequence[int] = (), dead: Mapping[int, int] | None = None
     ) -> bool:
-        return await self._ask(lambda: self._tables.write_metadata(row, needing, dead or {}))
+        return await self._write(lambda: self._tables.write_metadata(row, needing, dead or {}))
 
     async def snapshot(self) -> Snapshot:
         return await self._ask(lambda: self._tables.snapshot)
@@ -349,25 +461,25 @@ class FaultyStore:
         return await self._ask(lambda: self._tables.snapshot_parts.get((number, part)))
 
     async def begin_snapshot(self) -> int:
-        return await self._ask(self._tables.begin_snapshot)
+        return await self._write(self._tables.begin_snapshot)
 
     async def put_snapshot_part(self, node_id: int, epoch: int, number: int, part: int, data: bytes) -> bool:
-        return await self._ask(lambda: self._tables.put_snapshot_part(node_id, epoch, number, part, data))
+        return await self._write(lambda: self._tables.put_snapshot_part(node_id, epoch, number, part, data))
 
     async def commit_snapshot(self, node_id: int, epoch: int, snapshot: Snapshot) -> bool:
-        return await self._ask(lambda: self._tables.commit_snapshot(node_id, epoch, snapshot))
+        return await self._write(lambda: self._tables.commit_snapshot(node_id, epoch, snapshot))
 
     async def shorten_metadata(self, kept_ms: int) -> bool:
-        return await self._ask(lambda: self._tables.shorten_metadata(kept_ms))
+        return await self._write(lambda: self._tables.shorten_metadata(kept_ms))
 
     async def send(self, to: Sequence[tuple[int, Mail]]) -> None:
-        await self._ask(lambda: self._tables.send(to))
+        await self._write(lambda: self._tables.send(to))
 
     async def mail(self, node_id: int) -> Sequence[Mail]:
-        return await self._ask(lambda: self._tables.mail(node_id))
+        return await self._write(lambda: self._tables.mail(node_id), lambda: bool(self._tables.boxes.get(node_id)))
 
     async def purge(self, segment_no: int) -> bool:
-        return await self._ask(lambda: self._tables.purge(segment_no))
+        return await self._write(lambda: self._tables.purge(segment_no))
 
     async def logs(self) -> Sequence[LogRow]:
         return await self._ask(lambda: sorted(self._tables.logs.values()))

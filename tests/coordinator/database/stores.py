@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from random import Random
 
 from muster.coordinator.database import administration
 from muster.coordinator.database.postgres import PostgresStore
+from muster.coordinator.database.read_barrier import ReadBarrier
 from muster.coordinator.database.store import (
     BatchRow,
     Changes,
@@ -56,6 +58,10 @@ class TableStore:
         pass
 
     @property
+    def session(self) -> int:
+        return 1
+
+    @property
     def hears(self) -> bool:
         return False
 
@@ -68,8 +74,22 @@ class TableStore:
     async def seats(self) -> Sequence[Seat]:
         return self.tables.seats()
 
-    async def commit(self, node_id: int, epoch: int, turn: int, known: int, changes: Changes, lease_ms: int) -> bool:
-        return self.tables.commit(node_id, epoch, turn, known, changes, lease_ms)
+    async def commit(
+        self,
+        node_id: int,
+        epoch: int,
+        turn: int,
+        known: int,
+        changes: Changes,
+        lease_ms: int,
+        *,
+        after: int | None = None,
+        barrier: int = 0,
+    ) -> bool:
+        return self.tables.commit(node_id, epoch, turn, known, changes, lease_ms, after, barrier)
+
+    async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
+        return self.tables.barrier(node_id, epoch, number, after, turn)
 
     async def metadata(self, since: int) -> Sequence[MetadataRow]:
         return self.tables.metadata(since)
@@ -131,3 +151,19 @@ class TableStore:
 def table_store(world: World) -> TableStore:
     """An empty cluster."""
     return TableStore(Tables(world))
+
+
+class Passing(ReadBarrier):
+    """All that is read lasts."""
+
+    def __init__(self) -> None:
+        world = World(Random(1))
+        super().__init__(table_store(world), Seat(1, 1, 0, 0, "somebody", "somewhere", 1))
+
+    async def passed(self, _: int) -> bool:
+        return True
+
+
+def passing() -> Passing:
+    """A barrier for those that read what stays as it is."""
+    return Passing()

@@ -98,7 +98,7 @@ async def test_the_metadata_log_of_version_1_is_taken_over(database: str, monkey
         await connection.execute(statement)
     await connection.close()
     monkeypatch.setattr(schema, "MIGRATIONS", migrations)
-    assert [one.version for one in await administration.upgrade(database)] == [2, 3, 4, 5]
+    assert [one.version for one in await administration.upgrade(database)] == [2, 3, 4, 5, 6]
     store = PostgresStore(database, "muster", timeout_ms=30_000)
     rows = [(row.base_offset, row.next_offset, row.data) for row in await store.metadata(0)]
     assert rows == [(0, 3, b"a"), (3, 4, b"b")]

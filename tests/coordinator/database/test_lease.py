@@ -9,27 +9,29 @@ from muster.coordinator.database.store import Seat
 
 
 @pytest.mark.parametrize(
-    ("epoch", "turn", "expected"),
+    ("epoch", "turn", "barrier", "expected"),
     [
-        (3, 7, Outcome.DONE),
-        (3, 6, Outcome.AGAIN),
-        (4, 0, Outcome.LOST),
-        (4, 7, Outcome.LOST),
-        (2, 7, Outcome.LOST),
-        (3, 8, Outcome.LOST),
-        (3, 5, Outcome.LOST),
+        (3, 7, 5, Outcome.SEEN),
+        (3, 8, 5, Outcome.SEEN),  # an empty one behind it
+        (3, 6, 5, Outcome.AGAIN),
+        (3, 6, 6, Outcome.AGAIN),
+        (3, 6, 4, Outcome.LOST),  # what this node has read is gone
+        (3, 7, 4, Outcome.LOST),
+        (4, 0, 5, Outcome.LOST),
+        (4, 7, 5, Outcome.LOST),
+        (2, 7, 5, Outcome.LOST),
+        (0, 6, 5, Outcome.LOST),
+        (3, 9, 5, Outcome.LOST),
+        (3, 5, 5, Outcome.LOST),  # what was answered is gone
     ],
 )
-def test_what_has_become_of_turn_7_of_epoch_3(epoch: int, turn: int, expected: Outcome) -> None:
-    assert outcome(Seat(1, epoch, turn, 20, "somebody", "somewhere", 1), 3, 7, 20) is expected
+def test_what_has_become_of_turn_7_of_epoch_3(epoch: int, turn: int, barrier: int, expected: Outcome) -> None:
+    seat = Seat(1, epoch, turn, 20, "somebody", "somewhere", 1, barrier)
+    assert outcome(seat, 3, {6}, {7, 8}, 5) is expected
 
 
-def test_what_others_lead_is_to_be_known_first() -> None:
-    seat = Seat(1, 3, 6, 20, "somebody", "somewhere", 1)
-    assert outcome(seat, 3, 7, 19) is Outcome.BEHIND
-    assert outcome(seat._replace(turn=7), 3, 7, 19) is Outcome.DONE
-    assert outcome(seat._replace(epoch=0), 3, 7, 19) is Outcome.LOST
-    assert outcome(None, 3, 7, 20) is Outcome.LOST
+def test_a_seat_that_is_not_there_is_lost() -> None:
+    assert outcome(None, 3, {6}, {7}, 0) is Outcome.LOST
 
 
 def test_a_lease_counts_from_what_was_sent() -> None:

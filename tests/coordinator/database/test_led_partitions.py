@@ -14,7 +14,7 @@ from muster.coordinator.database.store import BatchRow, LogRow, SegmentRow, Stor
 from muster.coordinator.log import MemoryStorage
 from muster.coordinator.slices import Slices
 from muster.simulation.world import World
-from tests.coordinator.database.stores import table_store
+from tests.coordinator.database.stores import passing, table_store
 from tests.coordinator.database.test_term import ORDERS, append, seated, until
 
 
@@ -38,7 +38,7 @@ async def test_a_seat_that_is_lost_while_logs_are_fetched() -> None:
         state=SimpleNamespace(topics={"orders": topic}, topics_by_id={ORDERS: topic}),
         open=SimpleNamespace(partition=lambda *_: None),
     )
-    shipper: Any = SimpleNamespace(has_ended=False)
+    shipper: Any = SimpleNamespace(has_ended=False, barrier=passing())
     clock, arrived = ManualClock(), list[object]()
 
     async def follow() -> None:
@@ -91,7 +91,7 @@ async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
         open=SimpleNamespace(partition=lambda *_: None),
         logs=SimpleNamespace(get=lambda *_: None),
     )
-    shipper: Any = SimpleNamespace(has_ended=False)
+    shipper: Any = SimpleNamespace(has_ended=False, barrier=passing())
     clock, loop_clock = ManualClock(), LoopClock(asyncio.get_running_loop())
     clock.call_soon = loop_clock.call_soon  # type: ignore[method-assign]
     store: Any = Endless()

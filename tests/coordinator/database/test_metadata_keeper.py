@@ -17,12 +17,12 @@ from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import first_records
 from muster.coordinator.topics.metadata_state import MetadataState
 from muster.simulation.world import World
-from tests.coordinator.database.stores import table_store
+from tests.coordinator.database.stores import passing, table_store
 
 
 async def test_whoever_asked_is_told_of_a_fault_too(monkeypatch: pytest.MonkeyPatch) -> None:
     store: Any = table_store(World(Random(1)))
-    keeper = MetadataKeeper(store, LoopClock(asyncio.get_running_loop()), lambda: "writer")
+    keeper = MetadataKeeper(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
     topics: Any = SimpleNamespace(state=MetadataState())
     keeper.topics = topics
 
@@ -44,7 +44,7 @@ async def test_what_others_have_decided_is_known_before_a_request_is(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     store: Any = table_store(World(Random(1)))
-    keeper = MetadataKeeper(store, LoopClock(asyncio.get_running_loop()), lambda: "writer")
+    keeper = MetadataKeeper(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
     asked: list[str] = []
 
     async def follow() -> None:
@@ -73,12 +73,12 @@ def of_rows(*offsets: tuple[int, int]) -> Any:
 async def test_a_node_that_begins_refuses_a_metadata_log_with_a_gap() -> None:
     whole, torn = of_rows((0, 3), (3, 4), (4, 9)), of_rows((0, 3), (4, 9))
     clock = LoopClock(asyncio.get_running_loop())
-    assert [row.base_offset for row in await MetadataKeeper(whole, clock, lambda: "w").read()] == [0, 3, 4]
+    assert [row.base_offset for row in await MetadataKeeper(whole, clock, lambda: "w", passing()).read()] == [0, 3, 4]
     with pytest.raises(StoreRefused, match="a gap at offset 3"):
-        await MetadataKeeper(torn, clock, lambda: "w").read()
+        await MetadataKeeper(torn, clock, lambda: "w", passing()).read()
     torn.tables.snapshot = Snapshot(1, 2, 0)  # it begins behind the snapshot, and that is no part of it
     with pytest.raises(StoreRefused, match="a gap at offset 2"):
-        await MetadataKeeper(torn, clock, lambda: "w").read()
+        await MetadataKeeper(torn, clock, lambda: "w", passing()).read()
 
 
 async def test_rows_that_go_while_they_are_read_are_read_again_in_the_snapshot(
@@ -97,7 +97,7 @@ async def test_rows_that_go_while_they_are_read_are_read_again_in_the_snapshot(
         return rows
 
     monkeypatch.setattr(store, "metadata", shortened)
-    keeper = MetadataKeeper(store, LoopClock(asyncio.get_running_loop()), lambda: "w")
+    keeper = MetadataKeeper(store, LoopClock(asyncio.get_running_loop()), lambda: "w", passing())
     assert [row.base_offset for row in await keeper.read()] == [9, 10, 11]
     assert (keeper.snapshot, keeper.began_at, keeper.began) == ([b"the first nine"], 9, 12)
 
@@ -106,7 +106,7 @@ async def test_rows_that_go_while_they_are_read_are_read_again_in_the_snapshot(
 async def test_a_node_that_finds_a_gap_gives_up_before_it(
     rows: list[tuple[int, int]], taken: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = MetadataKeeper(of_rows(*rows), LoopClock(asyncio.get_running_loop()), lambda: "w")
+    keeper = MetadataKeeper(of_rows(*rows), LoopClock(asyncio.get_running_loop()), lambda: "w", passing())
     topics: Any = SimpleNamespace(state=SimpleNamespace(version=0))
     keeper.topics = topics
     reasons: list[str] = []

@@ -16,7 +16,7 @@ def play_clusters(first: int, count: int) -> seeds.Played:
     counts: Counter[str] = Counter()
     failures = []
     for seed in range(first, first + count):
-        world = play(seed)
+        world = play(seed, standby=seed % 2 == 1)
         counts += Counter(
             {
                 "histories": 1,
@@ -27,6 +27,8 @@ def play_clusters(first: int, count: int) -> seeds.Played:
                 "segments that were absent": world.absent,
                 "aborted transactions": world.aborted,
                 "snapshots": world.tables.snapshots,
+                "promotions": world.tables.servers - 1,
+                "writes that were read and are gone": world.tables.unreplicated,
                 "rows of the metadata log that are gone": world.tables.shortened,
             }
         )

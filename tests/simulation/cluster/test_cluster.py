@@ -9,9 +9,10 @@ import pytest
 
 from muster.coordinator.database import copy, housekeeping, metadata_keeper, shipper
 from muster.coordinator.database.lease import Outcome
+from muster.coordinator.database.read_barrier import ReadBarrier
 from muster.coordinator.database.segment_cache import SegmentCache
 from muster.coordinator.database.shipped_log import ShippedLog, Upload
-from muster.coordinator.database.store import NO_SNAPSHOT, Snapshot
+from muster.coordinator.database.store import NO_SNAPSHOT, Changes, Snapshot
 from muster.coordinator.log import LogManager
 from muster.coordinator.log.producers import snapshot
 from muster.coordinator.log.segments.segment import Segment
@@ -34,6 +35,8 @@ def test_some_histories() -> None:
     assert played.counts["segments that were absent"] > 20 * SEEDS
     assert played.counts["aborted transactions"] > 5 * SEEDS
     assert played.counts["snapshots"] > 2 * SEEDS
+    assert played.counts["promotions"] > SEEDS // 2
+    assert played.counts["writes that were read and are gone"] > SEEDS // 2
     assert played.counts["rows of the metadata log that are gone"] > 20 * SEEDS
 
 
@@ -49,14 +52,14 @@ def test_who_has_lost_its_seat_does_not_take_what_its_successor_leads_for_its_ow
     """Its successor has the same id. In these histories it followed the metadata log to its end, for half a minute,
     before it stopped.
     """
-    assert not play(seed, snapshots=False, hints=False).faults
+    assert not play(seed, snapshots=False, hints=False, standby=False).faults
 
 
 @pytest.mark.usefixtures("read_whole")
 @pytest.mark.parametrize("seed", [10663])
 def test_who_fetches_a_log_that_others_have_led_since_does_not_lead_a_part_of_it(seed: int) -> None:
     """It has not heard of them yet, and finds their epoch in what it has fetched."""
-    assert not play(seed, snapshots=False, hints=False).faults
+    assert not play(seed, snapshots=False, hints=False, standby=False).faults
 
 
 def test_who_does_not_hear_what_others_decide_gives_up_although_its_turns_go_on() -> None:
@@ -188,7 +191,28 @@ def test_a_history_is_its_seed() -> None:
 
 
 def _believes_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipper, "outcome", lambda *_: Outcome.DONE)
+    monkeypatch.setattr(shipper, "outcome", lambda *_: Outcome.SEEN)
+
+
+def _takes_what_it_sees_for_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the answer of the database to an empty turn."""
+    commit = FaultyStore.commit
+
+    async def at_once(
+        self: Any, node_id: int, epoch: int, turn: int, known: int, changes: Any, *rest: Any, **how: Any
+    ) -> Any:
+        if changes == Changes():
+            return self._tables.commit(node_id, epoch, turn, known, changes, *rest, **how)
+        return await commit(self, node_id, epoch, turn, known, changes, *rest, **how)
+
+    monkeypatch.setattr(FaultyStore, "commit", at_once)
+
+
+def _takes_what_it_reads_for_durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def passed(*_: Any) -> bool:
+        return True
+
+    monkeypatch.setattr(ReadBarrier, "passed", passed)
 
 
 def _answers_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,8 +243,8 @@ def _takes_without_telling(monkeypatch: pytest.MonkeyPatch) -> None:
 def _claims_to_know_all(monkeypatch: pytest.MonkeyPatch) -> None:
     commit = FaultyStore.commit
 
-    async def claims(self: Any, node_id: int, epoch: int, turn: int, _: int, *rest: Any) -> Any:
-        return await commit(self, node_id, epoch, turn, 1 << 60, *rest)
+    async def claims(self: Any, node_id: int, epoch: int, turn: int, _: int, *rest: Any, **how: Any) -> Any:
+        return await commit(self, node_id, epoch, turn, 1 << 60, *rest, **how)
 
     monkeypatch.setattr(FaultyStore, "commit", claims)
 
@@ -362,4 +386,10 @@ def _lets_go_what_the_database_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_checker_finds_a_node_that_is_wrong(mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     mutant(monkeypatch)
-    assert any(play(seed, 60_000).faults for seed in range(20))
+    assert any(play(seed, 60_000, standby=False).faults for seed in range(20))
+
+
+@pytest.mark.parametrize("mutant", [_takes_what_it_sees_for_durable, _takes_what_it_reads_for_durable])
+def test_the_checker_finds_a_node_that_takes_visible_for_durable(mutant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant(monkeypatch)
+    assert any(play(seed).faults for seed in range(20))

@@ -4,7 +4,8 @@ Each node appends to the partitions that it leads, moves their starts, rolls and
 nodes, makes and deletes topics. Checked: each leader finds all that those of earlier epochs have acknowledged, where it
 was and as it was, also what it has not read when it begins; nothing is there twice; what it knows of producers and
 aborted transactions is what the log says; no two leaders acknowledge in one epoch; who has lost its seat serves no
-more; when the faults are over, each partition has a leader again.
+more; when the faults are over, each partition has a leader again. What could be read of a leader stays there as well,
+also when a synchronous standby is promoted that was cut off.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ SNAPSHOT_RECORDS = 5
 IN_PARTS = ("muster.cluster.segment.bytes=1500", "muster.cluster.cache.bytes=6000")
 """Most of a log is not there when it is taken over, and goes again when it was read."""
 PRODUCERS = 3
+TROUBLES = ("kill", "kill", "stop", "pause", "pause", "cut", "outage", "long outage", "mood", "mood")
 TOPICS = {"plain": (PLAIN, 4), "compacted": (COMPACTED, 2)}
 
 
@@ -71,6 +73,14 @@ class Ledger:
         self.leaders: dict[tuple[str, int, int], object] = {}
         self.count = 0
         self._fault = fault
+
+    def served(self, log: Log, records: dict[int, Record], epoch: int) -> None:
+        """What a leader gives to whoever reads: it is to stay like what was acknowledged."""
+        acked, epochs = self.acked.setdefault(log, {}), self.epochs.setdefault(log, {})
+        for offset, record in records.items():
+            if acked.setdefault(offset, record) != record:
+                self._fault(f"{log}: offset {offset} was {acked[offset]}, and was read as {record}")
+            epochs.setdefault(offset, epoch)
 
     def ack(self, log: Log, offset: int, record: Record, epoch: int, leader: object) -> None:
         known = self.acked.setdefault(log, {}).setdefault(offset, record)
@@ -136,12 +146,16 @@ def _read(log: Any, offset: int) -> Job[bytes]:
 class ClusterWorld(World):
     """See the module."""
 
-    def __init__(self, seed: int, *, nodes: int = 3, snapshots: bool = True, hints: bool = True) -> None:
-        """`snapshots`: of the metadata log, and many of them, and producers with transactions;
-        `hints`: the database gives some nodes hints."""
+    def __init__(
+        self, seed: int, *, nodes: int = 3, snapshots: bool = True, hints: bool = True, standby: bool = True
+    ) -> None:
+        """`snapshots`: of the metadata log, and many of them, and producers with transactions; `hints`: the database
+        gives some nodes hints; `standby`: it has one that is cut off now and then, and may be promoted.
+        """
         super().__init__(Random(seed))
         self.properties = (*SNAPSHOTS, *IN_PARTS) if snapshots else ()
         self.has_producers = snapshots
+        self._troubles = TROUBLES + ("standby", "standby") * standby
         self._hints = (0, 0, 500, 1_000) if hints else (0,)
         self.seed = seed
         self.tables = Tables(self)
@@ -192,7 +206,7 @@ class ClusterWorld(World):
         rng = self.rng
         number = rng.randrange(len(self.nodes))
         node = self.nodes[number]
-        what = rng.choice(("kill", "kill", "stop", "pause", "pause", "cut", "outage", "long outage", "mood", "mood"))
+        what = rng.choice(self._troubles)
         if what in ("kill", "stop") and node.alive:
             (node.kill if what == "kill" else node.stop)()
             self.later(rng.randrange(5_000), lambda _: self._return(number))
@@ -201,6 +215,10 @@ class ClusterWorld(World):
         elif what == "cut":
             node.cut(True)
             self.later(rng.choice((500, 5_000, 15_000)), lambda _: node.cut(False))
+        elif what == "standby":
+            self.tables.cut_standby()
+            end = rng.choice((self.tables.join_standby, self.tables.promote_standby))
+            self.later(rng.choice((500, 2_000, 6_000, 15_000)), lambda _: end())
         elif what.endswith("outage"):
             self.tables.is_down = True
             self.later(15_000 if what[0] == "l" else 2_000, lambda _: setattr(self.tables, "is_down", False))
@@ -217,6 +235,7 @@ class ClusterWorld(World):
     def make_calm(self) -> None:
         self.calm = True
         self.tables.is_down = False
+        self.tables.join_standby()
         for number, node in enumerate(self.nodes):
             node.cut(False)
             self._set_faults(node)
@@ -355,10 +374,14 @@ class ToyServer:
         with contextlib.suppress(LogOffline):
             while offset < log.end_offset:
                 offset = max(offset, log.start_offset)
+                durable_offset = log.durable_offset
                 data = yield from with_what_it_needs(log.bring, lambda: _read(log, offset))  # noqa: B023
                 if partition.closed or log.failure is not None:
                     return
                 offset = found.add(data, offset, log)
+                if not log.config.compacts:  # of these the newest of a key stays
+                    served = {at: one for at, one in found.records.items() if at < durable_offset}
+                    world.ledger.served(place, served, partition.leader_epoch)
                 yield None
             if world.has_producers:
                 yield from partition.loading_producers()
@@ -532,9 +555,11 @@ def final_check(world: ClusterWorld) -> None:
             world.fault(f"the log of {place} is gone")
 
 
-def play(seed: int, for_ms: int = 120_000, *, snapshots: bool = True, hints: bool = True) -> ClusterWorld:
+def play(
+    seed: int, for_ms: int = 120_000, *, snapshots: bool = True, hints: bool = True, standby: bool = True
+) -> ClusterWorld:
     """One history; its `faults` should be empty."""
-    world = ClusterWorld(seed, snapshots=snapshots, hints=hints)
+    world = ClusterWorld(seed, snapshots=snapshots, hints=hints, standby=standby)
     try:
         _play(world, for_ms)
     except AssertionError as error:  # of the tables
