@@ -18,6 +18,7 @@ from muster.coordinator.log.producers import snapshot
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.topics.metadata_snapshot import MetadataSnapshot
 from muster.simulation.cluster.database import FaultyStore, Tables
+from tests.simulation.cluster import world
 from tests.simulation.cluster.run import play_clusters
 from tests.simulation.cluster.world import LEASE_MS, TOPICS, ClusterWorld, play
 
@@ -361,6 +362,8 @@ def _lets_go_what_the_database_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
             self._cache.keep(self, old)
 
     monkeypatch.setattr(ShippedLog, "rolled", early)
+    # so little that a segment goes soon after it has rolled
+    monkeypatch.setattr(world, "IN_PARTS", ("muster.cluster.segment.bytes=1500", "muster.cluster.cache.bytes=2500"))
 
 
 @pytest.mark.parametrize(
