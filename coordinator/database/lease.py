@@ -22,9 +22,9 @@ class Outcome(Enum):
 
 
 def outcome(found: Seat | None, epoch: int, before: Container[int], sent: Container[int], barrier: int) -> Outcome:
-    """What the database says of a turn of `epoch` that was sent, itself or what was to prove it, with the numbers
-    `sent`, behind one of those in `before`. It may still be under way there: sent again it counts once. `barrier`: what
-    the seat must have at least.
+    """What the database says of a turn of `epoch`. `sent`: the numbers of the turn and of those that were to prove it.
+    `before`: the turns that it may stand behind. It may still be under way there: sent again it counts once. `barrier`:
+    the least number that the seat must have.
     """
     if found is None or found.epoch != epoch or found.barrier < barrier:
         return Outcome.LOST

@@ -16,8 +16,8 @@ from muster.coordinator.database import schema
 from muster.coordinator.database.store import Identity, StoreAway, StoreRefused
 
 NOT_REPLICATED: Final = "syncrep.c"
-"""Where PostgreSQL warns from that a transaction counts, and that it has not waited for its synchronous standbys: its
-text is in the language of the server."""
+"""The source file of PostgreSQL's warning that a transaction did not wait for the synchronous standbys. The text of the
+warning is in the language of the server."""
 UNKNOWN: Final = (asyncpg.FeatureNotSupportedError, asyncpg.SyntaxOrAccessError)
 """What a database says that does not know a statement."""
 

@@ -1,13 +1,12 @@
 """What a node has read in the database counts for it only when it is known to last.
 
-A row that can be read need not last. A session that waits for a synchronous standby, and ends meanwhile, leaves its
-rows where everybody sees them, and the standby may never get them. What comes later in the order of the database lasts
-only if all before it does. So whoever has read something writes a number to its own seat, over the connection by which
-it has read. When that is answered, what was read lasts.
+A row that can be read need not last. A session may end while it waits for a synchronous standby. Then everybody sees
+its rows, and the standby may never get them. What comes later in the order of the database lasts only if all before it
+does. So whoever has read something writes a number to its own seat, over the same connection. When the database answers
+that write, what was read lasts.
 
-The number stays in the seat, and each turn of the node counts only where it is found. So a node that knows more than a
-database that has lost something (a failover to a standby that was behind) writes no more there, and finds that out when
-it first asks.
+The number stays in the seat, and each turn of the node counts only where it is found. After a failover to a standby
+that was behind, a node may know more than the database. Then it writes no more there, and finds out when it first asks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Brings what the logs of this node have to the database, turn by turn, while it holds its seat.
 
-One turn is under way at a time. What all logs have by then goes along, in one round trip, and those that wait for it
-are answered when the database has answered. A turn whose answer is lost is looked for. If it is not there, it is sent
-again. If it is there, it need not last (`store`): a later, empty turn is sent, and its answer is the one that counts.
-So it goes on until there is an answer, or the seat is lost: then nobody is answered, and the node gives up.
+One turn is under way at a time. What all logs have by then goes along, in one round trip. Those that wait for it are
+answered when the database has answered. A turn whose answer is lost is looked for. If it is not there, it is sent
+again. If it is there, it need not last (`store`). A later, empty turn is sent then, and the answer to that one counts.
+When the seat is lost meanwhile, nobody is answered, and the node gives up.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class Shipper:
         barrier: ReadBarrier | None = None,
     ) -> None:
         """`storage`: where the copies are; `run_job(job, done)`: does what works on files, in a thread; `known`: how
-        much of the metadata log this node lives by; `follow(needs)` comes back when that is so much, or the node stops,
-        and the logs that others lead by then are told to `leave`; it raises StoreAway. `lost` is called once, with the
+        much of the metadata log this node lives by; `follow(needs)` returns when that is so much, or the node stops. The
+        logs that others lead by then have heard `leave`. It raises StoreAway. `lost` is called once, with the
         reason, when the node must give up. `cache`: what brings the older segments of topics; None: all are here.
-        `barrier`: what this node has read, and relies on; None: nothing.
+        `barrier`: of what this node reads; None: it reads nothing.
         """
         self._store = store
         self._clock = clock
@@ -397,7 +397,7 @@ class Shipper:
         if self.failure:
             return False
         self.turn = self.barrier.turn = number
-        # what was to prove an earlier sending of it, and got lost, may still be executed behind it: it changes nothing
+        # An empty turn that was to prove it may still be executed behind it. That changes nothing.
         self._bases = {number} if number != content else sent
         self.lease.extended(sent_ms)
         self._is_back()
@@ -409,14 +409,13 @@ class Shipper:
         return True
 
     def _next_number(self) -> int:
-        """Of a turn: no other one of this term has it, or else two with the same number could be mistaken."""
+        """Of a turn: no other one of this term has it, so that no turn is taken for another one."""
         self._last_turn += 1
         return self._last_turn
 
     async def _look_for(self, sent: Collection[int]) -> tuple[int, bool] | None:
-        """What has become of a turn whose answer was lost, or that was refused, by the numbers with which it was sent:
-        the last turn of the seat, and whether that is one of these; None: the seat is lost. Raises StoreAway and
-        StoreRefused.
+        """Look for a turn whose answer was lost, or that was refused. `sent`: its numbers. Returns the last turn of the
+        seat, and whether that is one of these. None: the seat is lost. Raises StoreAway and StoreRefused.
         """
         barrier = self.barrier.number  # before the question: it may rise meanwhile
         seat = next((one for one in await self._store.seats() if one.node_id == self.node_id), None)

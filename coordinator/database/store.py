@@ -7,9 +7,9 @@ before. What a node writes, it writes in *turns* with numbers that rise, and a t
 the epoch and the turn before it. So a node that lost its seat cannot write, a turn that was sent twice counts once, and
 whether one whose answer was lost has counted is read from the number.
 
-**Visible is not durable.** Only what the database has answered lasts: a row that can be read may be one of a session
-that has ended while it waited for a synchronous standby. A turn that is seen, and was not answered, is proven by the
-answer to a later one; what is read, by a `read_barrier.ReadBarrier`.
+**Visible is not durable.** Only what the database has answered lasts. A row that can be read may be one of a session
+that has ended while it waited for a synchronous standby. The answer to a later turn proves a turn that is only seen.
+What is read is proven by a `read_barrier.ReadBarrier`.
 
 **The metadata log** is written by all nodes: a row counts only at the end of what there is, so that whoever decides has
 seen all before. It says who leads which partition. A row that takes partitions from nodes makes their seats *need* it
@@ -252,14 +252,14 @@ class Store(Protocol):
         after: int | None = None,
         barrier: int = 0,
     ) -> bool:
-        """Do what a turn brings, and hold the seat for `lease_ms` from now. False: nothing was done, for the epoch is
-        over, the last turn was not `after` (None: the number before), the seat needs more of the metadata log than
-        `known`, or it does not have the number `barrier`.
+        """Do what a turn brings, and hold the seat for `lease_ms` from now. False: nothing was done. Then the epoch is
+        over, or the last turn was not `after` (None: the number before). Or the seat needs more of the metadata log
+        than `known`, or it does not have the number `barrier`.
         """
 
     async def barrier(self, node_id: int, epoch: int, number: int, *, after: int, turn: int) -> bool:
         """Write a number of the seat's `ReadBarrier`, over the connection by which all else is read. False: nothing was
-        done, for the epoch is over, or the seat has not the number `after` or the turn `turn` any more.
+        done. Then the epoch is over, or the seat does not have the number `after` or the turn `turn` any more.
         """
 
     # -- the metadata log
