@@ -75,8 +75,8 @@ class Shipper:
         barrier: ReadBarrier | None = None,
     ) -> None:
         """`storage`: where the copies are; `run_job(job, done)`: does what works on files, in a thread; `known`: how
-        much of the metadata log this node lives by; `follow(needs)` returns when that is so much, or the node stops. The
-        logs that others lead by then have heard `leave`. It raises StoreAway. `lost` is called once, with the
+        much of the metadata log this node lives by; `follow(needs)` returns when that is so much, or the node stops.
+        The logs that others lead by then have heard `leave`. It raises StoreAway. `lost` is called once, with the
         reason, when the node must give up. `cache`: what brings the older segments of topics; None: all are here.
         `barrier`: of what this node reads; None: it reads nothing.
         """
