@@ -21,6 +21,7 @@ from muster.coordinator.properties.lookup import MUSTER
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.api import api
+from muster.version import VERSION
 from tools.prose import __main__ as prose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,13 +80,18 @@ def test_the_readme_tells_what_is_served() -> None:
     assert table == {key: (api(key).name, served.served_from, served.max_version) for key, served in SERVED.items()}
 
 
+def test_the_changelog_begins_with_this_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"(?m)^## (\S+)$", text)[0] == VERSION
+
+
 def test_the_configuration_page_names_all_of_musters_own_properties() -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     assert [name for name in MUSTER if f"`{name}`" not in text] == []
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:
-    for document in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)[)#]", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), (document.name, target)
 
