@@ -94,6 +94,8 @@ class Wire:
             self.world.later(0, lambda _: self.client.hung_up(self), None)
 
     def get_extra_info(self, name: str) -> Any:
+        if name == "socket":
+            return None
         return ("127.0.0.1", 40_000) if name == "peername" else ("127.0.0.1", self.port)
 
     def set_write_buffer_limits(self, high: int) -> None:

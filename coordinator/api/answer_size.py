@@ -1,32 +1,46 @@
-"""How large an answer may be. A small request can ask for gigabytes: the same broker 5,000 times, a partition with all
-its producers 250,000 times. What does not fit is refused row by row; the first row always fits, whatever its size.
+"""How large an answer may be, and when it may grow. A small request can ask for gigabytes: the same broker 5,000 times,
+a partition with all its producers 250,000 times. Rows that do not fit are refused. The first one always fits.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.unsent import Taken
+from muster.coordinator.slices import Later
 from muster.protocol.errors import ErrorCode
 
 MOST_ANSWER_BYTES: Final = 32 * 1024 * 1024
-"""Of one answer (one to Fetch has `fetch.max.bytes`, one to a leader's JoinGroup what its members have sent). Kafka has
-no such limit; no client asks for as much at once.
+"""Of one answer. Kafka has no such limit; no client asks for as much at once. (An answer to Fetch has
+`fetch.max.bytes`.)
 """
 TOO_LARGE: Final = ErrorCode.INVALID_REQUEST
 """The error of a row that did not fit: no client sends the same again."""
 TOO_LARGE_TEXT: Final = f"The answer would have more than {MOST_ANSWER_BYTES} bytes: ask for fewer at once"
+NO_LIMIT: Final = 1 << 62
+COUNTED_FROM_BYTES: Final = 64 * 1024
+"""An answer of fewer bytes is made at once. Larger ones share the memory of answers (`api.unsent`)."""
+OBJECT_BYTES: Final = 100
+"""A row takes so many bytes in memory, besides those that it has in the answer."""
 
 
 class AnswerSize:
-    """What is left of an answer."""
+    """What is left of an answer. A job that makes one takes the size of each row, and yields `pause` after it."""
 
-    __slots__ = ("_is_first", "is_used_up", "left")
+    __slots__ = ("_bytes", "_context", "_is_first", "_node", "_taken", "is_used_up", "left")
 
-    def __init__(self, most: int = MOST_ANSWER_BYTES) -> None:
+    def __init__(self, node: Node, context: RequestContext, most: int = MOST_ANSWER_BYTES) -> None:
+        """`most`: bytes; `NO_LIMIT` for an answer whose size is limited elsewhere."""
         self.left = most
         self.is_used_up = False
         """A row did not fit."""
         self._is_first = True
+        self._node = node
+        self._context = context
+        self._taken: Taken | None = None
+        self._bytes = 0
 
     def take(self, size: int) -> bool:
         """Whether a row of `size` bytes, or nearly, may be in the answer."""
@@ -35,4 +49,22 @@ class AnswerSize:
             return False
         self.left -= size
         self._is_first = False
+        self._bytes += size + OBJECT_BYTES
+        if self._bytes > COUNTED_FROM_BYTES:
+            self._count()
         return True
+
+    def pause(self) -> Later | None:
+        """What a job yields after a row: None, or what comes when the answer may grow further."""
+        taken = self._taken
+        if taken is None or taken.may_grow:
+            return None
+        later = Later()
+        taken.when_it_may(lambda: later(None))
+        return later
+
+    def _count(self) -> None:
+        channel = self._context.channel
+        if not channel.closed:
+            self._taken = channel.answer_memory(self._node.unsent)
+            self._taken.set(self._bytes)

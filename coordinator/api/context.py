@@ -11,6 +11,7 @@ from typing import Protocol
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.core.interface import Client
 from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
@@ -56,6 +57,7 @@ class Channel:
         "closed",
         "endpoint",
         "host",
+        "large_answer",
         "listener",
         "peer",
         "software_name",
@@ -79,6 +81,8 @@ class Channel:
         self.closed = False
         self.throttle: Throttle | None = None
         """What counts its requests while there are quotas."""
+        self.large_answer: Taken | None = None
+        """The memory of the answer that is made, if it is large."""
         self.software_name = ""
         self.software_version = ""
         self._on_close: list[Callable[[], object]] = []
@@ -113,10 +117,25 @@ class Channel:
 
         return cancel
 
+    def answer_memory(self, unsent: Unsent) -> Taken:
+        """The memory of the answer that is made, until it was handed over or the connection ends. Not for one that has
+        ended.
+        """
+        if self.large_answer is None:
+            self.large_answer = Taken(unsent, self.host)
+        return self.large_answer
+
+    def release_answer(self) -> None:
+        """The large answer was handed over, or is not made any more."""
+        taken, self.large_answer = self.large_answer, None
+        if taken is not None:
+            taken.release()
+
     def close(self) -> None:
         """The connection has ended: called once, by the connection itself."""
         self.closed = True
         self._end = _nothing
+        self.release_answer()
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
             callback()

@@ -27,6 +27,7 @@ from muster.coordinator.api.prepared.request import NOT_PREPARED, PreparedReques
 from muster.coordinator.api.registry import SERVED, handler
 from muster.coordinator.api.routes import Route
 from muster.coordinator.api.sink import Answer, Sink
+from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.bounded_names import BoundedNames
 from muster.coordinator.core.interface import Client
 from muster.coordinator.security.authorizer import AllowAll, Operation, ResourceType
@@ -152,6 +153,11 @@ class ConnectionRequests:
         self.current = None
         return exchange.frame(response)
 
+    @property
+    def unsent(self) -> Unsent:
+        """The memory of answers."""
+        return self._node.unsent
+
     def open(self, route: Route, correlation: bytes) -> Exchange:
         """A request is at hand, of this kind, that is answered later: by what is returned."""
         exchange = self.current = Exchange(self, route, correlation)
@@ -205,6 +211,13 @@ class ConnectionRequests:
                 f"a request of {end - body} bytes, this API takes {route.most_bytes}", **route.facts()
             )
         self.is_reading = True
+        if route.only_reads:
+            # others of its kind wait until it is answered: read, each takes many times its bytes
+            taken = self.channel.answer_memory(self._node.unsent)
+            if self._node.unsent.growing is not None or self._node.unsent.must_wait:
+                taken.when_it_may(lambda: self.slices.worker.run(read, handle))
+                return
+            self._node.unsent.growing = taken
         self.slices.worker.run(read, handle)
 
     def _run(self, route: Route, request: Any, respond: Respond) -> None:

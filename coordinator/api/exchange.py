@@ -8,8 +8,10 @@ from typing import Any, Protocol
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.context import Channel
 from muster.coordinator.api.routes import LARGE_BYTES, Route
 from muster.coordinator.api.sink import Answer
+from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.slices import Slices
 from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
@@ -28,7 +30,12 @@ class RequestingConnection(Protocol):
     sink: Any
     """The `Sink` of its answers."""
     slices: Slices
+    channel: Channel
     note_response: NoteResponse | None
+
+    @property
+    def unsent(self) -> Unsent:
+        """The memory of answers."""
 
     def open(self, route: Route, correlation: bytes) -> Exchange:
         """A request of this kind is at hand and will be answered later, by what is returned."""
@@ -59,8 +66,10 @@ class Exchange:
             requests.not_awaited(self.route)
             return
         slices = requests.slices
-        if response is not None and (slices.is_large or _has_large_members(response)):
-            slices.worker.run(lambda: self._large(response), self._encoded)
+        if response is not None and (
+            slices.is_large or requests.channel.large_answer is not None or _has_large_members(response)
+        ):
+            self._answer_apart(response)
             return
         requests.current = None
         if self.large_request is not None:
@@ -108,12 +117,31 @@ class Exchange:
 
     # ---- inside
 
-    def _large(self, response: Message) -> Answer:
+    def _answer_apart(self, response: Message) -> None:
+        """Encode a large answer in the thread. One whose memory is not counted yet waits while others do."""
+        requests = self._requests
+        unsent, channel, worker = requests.unsent, requests.channel, requests.slices.worker
+
+        def encode() -> bool:
+            if requests.current is not self:
+                return False
+            worker.run(lambda: self._large(response), self._encoded)
+            return True
+
+        if channel.large_answer is None and unsent.must_wait:
+            unsent.wait(channel.host, encode)
+        else:
+            encode()
+
+    def _large(self, response: Message) -> Answer | None:
         """A large answer, in the thread; the request is let go of there too, and so is the response, unless others hold
         its parts.
         """
         self._let_go()
-        frame = self._frame(response)
+        requests: Any = self._requests
+        if requests.current is not self:
+            return None  # the connection has ended
+        frame: Answer = self._frame(response)
         if type(response) is not JoinGroupResponse:
             take_apart(response)
         return frame
@@ -129,10 +157,13 @@ class Exchange:
         if requests.current is not self:
             return  # the connection has ended
         requests.current = None
+        taken, requests.channel.large_answer = requests.channel.large_answer, None
         if frame is None:
             self._cannot_be_said(error)
         else:
             requests.sink.answer(frame)
+        if taken is not None:
+            taken.release()  # what the peer does not read, its connection counts by now
 
     def frame(self, response: Message) -> Answer | None:
         """The bytes of an answer. None: it cannot be said, and the connection was told so."""

@@ -22,8 +22,17 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 
-def ask_each(things: Iterable[T], ask: Callable[[T, Later], object], take: Callable[[T, Message], object]) -> Job[None]:
-    """`ask(thing, token)` for each, then `take(thing, answer)` in the same order."""
+def _no_pause() -> None:
+    pass
+
+
+def ask_each(
+    things: Iterable[T],
+    ask: Callable[[T, Later], object],
+    take: Callable[[T, Message], object],
+    pause: Callable[[], Later | None] = _no_pause,
+) -> Job[None]:
+    """`ask(thing, token)` for each, then `take(thing, answer)` in the same order, and `pause` after each."""
     left = iter(things)
     while some := [*islice(left, AT_ONCE)]:
         waiting = []
@@ -34,6 +43,9 @@ def ask_each(things: Iterable[T], ask: Callable[[T, Later], object], take: Calla
             yield None
         for thing, later in zip(some, waiting, strict=True):
             take(thing, (yield later))
+            later_still = pause()
+            if later_still is not None:
+                yield later_still
 
 
 def distinct(things: Iterable[T]) -> Iterator[T]:

@@ -29,6 +29,17 @@ RECORDS_LARGE_BYTES: Final = 1024 * 1024
 _KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 """Requests of which the group keeps parts."""
 
+ONLY_READS: Final = frozenset(
+    {
+        ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_GROUPS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH, ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_LOG_DIRS,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_PRODUCERS, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+    }
+)  # fmt: skip
+"""Requests that wait for no other one: large ones of these are read and answered one at a time."""
+
 _HEAD_4: Final = Struct(">i4s").pack
 _HEAD_5: Final = Struct(">i5s").pack
 """Size and response header."""
@@ -57,6 +68,7 @@ class Route:
         "lets_go",
         "lowers",
         "most_bytes",
+        "only_reads",
         "version",
     )
 
@@ -80,6 +92,8 @@ class Route:
         """decode(data, body, end, most elements): the request in its newest shape; raises `wire.REFUSALS`."""
         self.encode = served.response_encoder(version)
         self.lets_go = served.key not in _KEPT
+        self.only_reads = served.key in ONLY_READS
+        """See `ONLY_READS`."""
         carries_records = served.request_has_parts
         self.large_bytes = RECORDS_LARGE_BYTES if carries_records else LARGE_BYTES
         self.most_bytes = NO_LIMIT if carries_records else MOST_BYTES

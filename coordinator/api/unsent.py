@@ -1,25 +1,35 @@
-"""Answers that clients do not read: how many bytes of them lie in memory, and how large a further one may be.
+"""One memory for the answers of all connections, while they are made and until they are read
+(`muster.queued.max.response.bytes`). It says how large a further answer may be, and which connection ends.
 
-Knows neither sockets nor messages: connections say what they could not send, Fetch asks before it reads.
-
-The memory of unfinished requests (`net.request_memory`) is a budget of its own, with other rules. A request has one
-size, and waits in a queue until it gets all of that. An answer waits for nothing: Fetch makes it smaller. Both close
-connections that do not move while memory is short.
+This module knows neither sockets nor messages. Connections report what they could not send. Fetch asks before it reads.
+Others wait while they make a large answer (`api.answer_size`). The memory of requests (`net.request_memory`) is
+another one, with other rules.
 """
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
-from muster.coordinator.clock import Clock
+from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.malloc import expect
 
 NO_LIMIT: Final = 1 << 62
 SHARE: Final = 4
 """One answer takes at most this part of what is left, so that something is left for the next."""
-LOOK_EVERY_MS: Final = 1_000
+SHORT_BELOW: Final = 8
+"""Memory is short for Fetch when less than this part of it is left."""
+CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 10_000
-"""While memory is short: a connection that has not read a byte for so long is closed."""
+STALLED_BYTES: Final = 16 * 1024
+"""While memory is short: a connection that reads fewer bytes in `STALLED_MS` is closed."""
+WAITED_MS: Final = 15_000
+"""When others have waited so long, the connection that reads most slowly is closed, at each check one."""
+GIVEN_UP_AT_ONCE: Final = 1_000
+"""Answers that nobody waits for any more, and that are passed over in one turn of the event loop."""
+PAUSE_MS: Final = 20
+"""Between two answers that have waited, as the first has to reach its connection before it counts there."""
 
 
 class Reader(Protocol):
@@ -29,25 +39,37 @@ class Reader(Protocol):
     def unsent_bytes(self) -> int:
         """How many bytes are in memory for it."""
 
+    @property
+    def unread_bytes(self) -> int:
+        """The same, and those that the system has not delivered yet."""
+
     def close_stalled(self) -> None:
         """Others need the memory: the connection ends."""
 
 
 class _Held:
-    __slots__ = ("bytes", "since_ms")
+    """`began_ms`, `began_unread`: when its peer began to read slowly, and how much it had to read then.
 
-    def __init__(self, size: int, now_ms: int) -> None:
-        self.bytes = size
-        self.since_ms = now_ms
+    `since_ms`, `unread`: the same of the last check in which it had gone on.
+    """
+
+    __slots__ = ("began_ms", "began_unread", "bytes", "since_ms", "unread")
+
+    def __init__(self, unread: int, now_ms: int) -> None:
+        self.bytes = 0
+        self.unread = self.began_unread = unread
+        self.since_ms = self.began_ms = now_ms
 
 
 class Taken:
     """The memory of one answer while it is made. After that its connection counts what is not read."""
 
-    __slots__ = ("_unsent", "bytes")
+    __slots__ = ("_resume", "_unsent", "bytes", "host")
 
-    def __init__(self, unsent: Unsent) -> None:
+    def __init__(self, unsent: Unsent, host: str = "") -> None:
         self._unsent = unsent
+        self._resume: Callable[[], object] | None = None
+        self.host = host
         self.bytes = 0
 
     def set(self, size: int) -> None:
@@ -56,48 +78,185 @@ class Taken:
         self._unsent.bytes += size - self.bytes
         self.bytes = size
 
+    @property
+    def may_grow(self) -> bool:
+        """Whether it has not more than its share, or is the one that may have more."""
+        return self._unsent.may_grow(self)
+
+    def when_it_may(self, resume: Callable[[], object]) -> None:
+        """Call back when it may grow."""
+        self._resume = resume
+        self._unsent.wait(self.host, self.goes_on)
+
+    def goes_on(self) -> bool:
+        """It may have more than its share from now on, until `release`. False: it was given up."""
+        resume, self._resume = self._resume, None
+        if resume is None:
+            return False
+        self._unsent.growing = self
+        resume()
+        return True
+
+    def release(self) -> None:
+        """It was handed over, or given up."""
+        self.set(0)
+        self._resume = None
+        if self._unsent.growing is self:
+            self._unsent.growing = None
+            self._unsent.serve_later()
+
 
 class Unsent:
-    """See the module. `muster.queued.max.response.bytes` is what all connections together may hold."""
+    """See the module. `bytes`: of answers that are made, and of those that are not read."""
 
     def __init__(self, clock: Clock, most_bytes: int = -1) -> None:
         """`most_bytes`: a number that is not positive is no limit."""
         self._clock = clock
         self._most = most_bytes if most_bytes > 0 else NO_LIMIT
         self._held: dict[Reader, _Held] = {}
+        self._held_bytes = 0
         self.bytes = 0
-        self._looked_ms = 0
+        self.growing: Taken | None = None
+        """The answer that may have more than its share."""
+        self._waiting: dict[str, deque[tuple[int, Callable[[], bool]]]] = {}
+        """By address: since when, and what to call. The address that was served last is the last."""
+        self._short_since_ms: int | None = None
+        self._timer: Timer | None = None
+        self._pause: Timer | None = None
+
+    # ---- connections
 
     def hold(self, reader: Reader) -> None:
         """`reader` reads no more for now."""
-        self.release(reader)
-        held = self._held[reader] = _Held(reader.unsent_bytes, self._clock.mono_ms())
-        self.bytes += held.bytes
+        held = self._held.get(reader)
+        if held is None:
+            held = self._held[reader] = _Held(reader.unread_bytes, self._clock.mono_ms())
+        self._count(held, reader.unsent_bytes)
+        if self._is_half_full:
+            self._arm()
 
     def release(self, reader: Reader) -> None:
         """`reader` has read all, or has ended; harmless when it was not held."""
         held = self._held.pop(reader, None)
         if held is not None:
-            self.bytes -= held.bytes
+            self._count(held, 0)
+            if self._waiting:
+                self.serve_later()
+
+    def _count(self, held: _Held, size: int) -> None:
+        self.bytes += size - held.bytes
+        self._held_bytes += size - held.bytes
+        held.bytes = size
+
+    # ---- answers
 
     def room(self) -> int:
         """How many bytes a further answer may have; 0: there must be none."""
-        if self.bytes * 2 > self._most:
-            self._look()
         left = self._most - self.bytes
+        if left * SHORT_BELOW < self._most:
+            self._recount()
+            left = self._most - self.bytes
+            if left * SHORT_BELOW < self._most:
+                if self._short_since_ms is None:
+                    self._short_since_ms = self._clock.mono_ms()
+                self._arm()
         return max(left // SHARE, 1) if left > 0 else 0
 
-    def _look(self) -> None:
-        """Memory is short: count what was sent meanwhile, and close connections that read nothing."""
-        now_ms = self._clock.mono_ms()
-        if now_ms - self._looked_ms < LOOK_EVERY_MS and self.bytes < self._most:
+    def may_grow(self, taken: Taken) -> bool:
+        """Whether an answer that is made has not more than its share, or is the one that may have more."""
+        # one half is for those that are made, the other for those that are not read
+        made = self.bytes - self._held_bytes
+        return taken is self.growing or taken.bytes * SHARE <= min(self._most - self.bytes, self._most // 2 - made)
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether a large answer has to wait (see `wait`) before it is made."""
+        return bool(self._waiting) or self._is_half_full
+
+    @property
+    def _is_half_full(self) -> bool:
+        return self._held_bytes * 2 > self._most
+
+    def wait(self, host: str, go_on: Callable[[], bool]) -> None:
+        """Call `go_on` when unread answers use less than half of the memory, and no answer grows beyond its share.
+        Addresses are served one after the other. `go_on` returns whether anybody still waits for its answer.
+        """
+        self._waiting.setdefault(host, deque()).append((self._clock.mono_ms(), go_on))
+        self.serve_later()
+        self._arm()
+
+    def serve_later(self) -> None:
+        """Something has changed: serve those that wait, in a turn of the event loop of its own."""
+        if self._waiting and self._pause is None:
+            self._pause = self._clock.call_at(self._clock.mono_ms() + PAUSE_MS, self._serve)
+
+    def _serve(self) -> None:
+        self._pause = None
+        if not self._waiting or self.growing is not None or self._is_half_full:
             return
-        self._looked_ms = now_ms
-        for reader, held in list(self._held.items()):
+        for _ in range(GIVEN_UP_AT_ONCE):
+            host = next(iter(self._waiting))
+            queue = self._waiting.pop(host)
+            _, go_on = queue.popleft()
+            if queue:
+                self._waiting[host] = queue  # behind the others
+            if go_on() or not self._waiting:
+                break
+        if self.growing is None:
+            self.serve_later()
+
+    # ---- those that do not read
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            self._timer = self._clock.call_at(self._clock.mono_ms() + CHECK_EVERY_MS, self._check)
+
+    def _recount(self) -> None:
+        """See what was sent since it was counted."""
+        for reader, held in self._held.items():
             left = reader.unsent_bytes
             if left < held.bytes:
-                self.bytes -= held.bytes - left
-                held.bytes, held.since_ms = left, now_ms
+                self._count(held, left)
+
+    def _check(self) -> None:
+        """Memory may be short: close connections that read nothing, or too little."""
+        self._timer = None
+        now_ms = self._clock.mono_ms()
+        self._recount()
+        if self._short_since_ms is not None and (self._most - self.bytes) * SHORT_BELOW >= self._most:
+            self._short_since_ms = None
+        if not (self._waiting or self._is_half_full or self._short_since_ms is not None):
+            return
+        for reader, held in list(self._held.items()):
+            unread = reader.unread_bytes
+            if held.unread - unread >= STALLED_BYTES or unread > held.unread:
+                held.unread, held.since_ms = unread, now_ms
             elif now_ms - held.since_ms >= STALLED_MS:
-                self.release(reader)
-                reader.close_stalled()
+                self._end(reader)
+        if self._held and self._waited_ms(now_ms) >= WAITED_MS:
+            self._end(min(self._held, key=lambda one: self._rate(one, now_ms)))
+        self.serve_later()
+        self._arm()
+
+    def _waited_ms(self, now_ms: int) -> int:
+        since = [queue[0][0] for queue in self._waiting.values()]
+        if self._short_since_ms is not None:
+            since.append(self._short_since_ms)
+        # those that wait for an answer that is made now do not wait for a reader
+        return now_ms - min(since) if since and (self._is_half_full or self._short_since_ms is not None) else 0
+
+    def _rate(self, reader: Reader, now_ms: int) -> float:
+        """Bytes that it has read in a millisecond."""
+        held = self._held[reader]
+        return (held.began_unread - reader.unread_bytes) / max(now_ms - held.began_ms, 1)
+
+    def _end(self, reader: Reader) -> None:
+        self.release(reader)
+        reader.close_stalled()
+
+    def stop(self) -> None:
+        """No timer rings from now on."""
+        for timer in (self._timer, self._pause):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._pause = None

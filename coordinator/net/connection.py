@@ -30,6 +30,7 @@ from muster.coordinator.net.connection_core import (
 )
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.requests import Requests, Wrap
+from muster.coordinator.net.send_queue import undelivered_bytes
 from muster.protocol.frames import InvalidFrameSize
 
 log = structlog.get_logger("muster.net")
@@ -41,6 +42,7 @@ WRITTEN_AT_ONCE: Final = 1 << 20
 _LENGTH_BYTES: Final = 4
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
+_STALLED: Final = "it holds memory that others need: its request does not come, or its answer is not read"
 _length: Final = Struct(">i").unpack_from
 
 
@@ -208,8 +210,9 @@ class Connection(asyncio.Protocol):
         """The peer has caught up."""
         self.alive = True
         self.core.peer_caught_up()
-        self._limits.unsent.release(self)
         self._pump()
+        if not self.core.waits_for & (REST | PEER):
+            self._limits.unsent.release(self)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a reset is nothing to tell
         """Both directions have ended."""
@@ -249,12 +252,16 @@ class Connection(asyncio.Protocol):
         """What the peer has not taken."""
         return int(self._transport.get_write_buffer_size()) + self.core.output_bytes
 
+    @property
+    def unread_bytes(self) -> int:
+        """What the peer has not taken, and what its system has not confirmed."""
+        return self.unsent_bytes + undelivered_bytes(self.socket_descriptor)
+
     def close_stalled(self) -> None:
         """The peer sends no more of a large request, or reads nothing of an answer, and others need the memory."""
-        self.fail(
-            CloseConnection("it holds memory that others need: its request does not come, or its answer is not read")
-        )
-        self.abort()
+        if not self.core.has_ended:
+            log.warning("closed a connection", peer=self.channel.peer, why=_STALLED)
+        self.abort()  # what it does not read is not given to the system first: that would take long
 
     def stand_still(self) -> None:
         """The node does nothing for now: nothing is read, handled or sent."""
@@ -398,8 +405,11 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         self._is_going_on = False
-        if self.core.waits_for & (REST | PEER) == REST and not self.core.has_ended:
+        core = self.core
+        if core.waits_for & (REST | PEER) == REST and not core.has_ended:
             self._pump()
+            if not core.waits_for & (REST | PEER):
+                self._limits.unsent.release(self)
 
     def _write_all(self) -> None:
         self._write(self.core.data_to_send())

@@ -282,6 +282,7 @@ class Limits:
             self._timer = None
         self._idle_ms = -1
         self.memory.stop()
+        self.unsent.stop()
 
     def _arm(self) -> None:
         self._timer = self.clock.call_at(self.clock.now().mono_ms + self._step_ms, self._step)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+_LIMITED_ELSEWHERE = (TOPIC_RESOURCE, BROKER_RESOURCE)
+"""Types of resources with limits of their own."""
 GROUP_RESOURCE = 32
 """ConfigResource.Type, of what is kept in the metadata log."""
 ALL_BROKERS = ""
@@ -107,6 +109,16 @@ class TopicState:
         return self.image
 
 
+def _characters(key: tuple[int, str], entries: Mapping[str, str] | None) -> int:
+    """Of a resource with configs, and of these; 0 when it has none."""
+    return len(key[1]) + sum([len(name) + len(value) for name, value in entries.items()]) if entries else 0
+
+
+def _people(record: DelegationTokenRecord | None) -> int:
+    """Characters of those that a delegation token names."""
+    return 0 if record is None else len(record.owner) + len(record.requester) + sum(map(len, record.renewers))
+
+
 class MetadataState:
     """All that the metadata log says, as far as this server needs it."""
 
@@ -123,7 +135,9 @@ class MetadataState:
         "features",
         "next_producer_id",
         "quotas",
+        "resource_characters",
         "scram",
+        "token_characters",
         "tokens",
         "topics",
         "topics_by_id",
@@ -135,6 +149,8 @@ class MetadataState:
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         """By resource type and name: what was set there."""
+        self.resource_characters = 0
+        """Of the names of groups and client metrics that have configs, and of these."""
         self.acls: dict[bytes, Message] = {}
         """The records of access control entries, by id."""
         self.deleted: dict[bytes, str] = {}
@@ -147,6 +163,8 @@ class MetadataState:
         """The credentials of SCRAM, by user and type of the mechanism."""
         self.tokens: dict[str, DelegationTokenRecord] = {}
         """The delegation tokens, by id."""
+        self.token_characters = 0
+        """Of their owners, requesters and renewers."""
         self.brokers: dict[int, BrokerState] = {}
         """Those that are registered, by id."""
         self._starts: dict[int, int] = {}
@@ -273,14 +291,19 @@ class MetadataState:
 
     def _config(self, record: ConfigRecord) -> None:
         key = (record.resource_type, record.resource_name)
-        if record.value is not None:
-            self.configs.setdefault(key, {})[record.name] = record.value
-            return
         entries = self.configs.get(key)
-        if entries is not None:
+        if record.resource_type not in _LIMITED_ELSEWHERE:
+            self.resource_characters -= _characters(key, entries)
+        if record.value is not None:
+            if entries is None:
+                entries = self.configs[key] = {}
+            entries[record.name] = record.value
+        elif entries is not None:
             entries.pop(record.name, None)
             if not entries:
                 del self.configs[key]
+        if record.resource_type not in _LIMITED_ELSEWHERE:
+            self.resource_characters += _characters(key, entries)
 
     def _register_broker(self, record: RegisterBrokerRecord) -> None:
         broker_id = record.broker_id
@@ -327,10 +350,11 @@ class MetadataState:
         self.scram.pop((record.name, record.mechanism), None)
 
     def _token(self, record: DelegationTokenRecord) -> None:
+        self.token_characters += _people(record) - _people(self.tokens.get(record.token_id))
         self.tokens[record.token_id] = record
 
     def _remove_token(self, record: RemoveDelegationTokenRecord) -> None:
-        self.tokens.pop(record.token_id, None)
+        self.token_characters -= _people(self.tokens.pop(record.token_id, None))
 
     def _feature(self, record: FeatureLevelRecord) -> None:
         self.features[record.name] = record.feature_level

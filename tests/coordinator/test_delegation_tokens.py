@@ -18,6 +18,7 @@ from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from muster.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from muster.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from muster.protocol.messages.metadata_records.delegation_token_record import DelegationTokenRecord
 from muster.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -71,6 +72,19 @@ async def test_without_a_secret_there_are_none() -> None:
         ]  # fmt: skip
         for request in requests:
             assert (await client.ask(request)).error_code == ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+
+
+async def test_names_in_all_tokens_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred renewers with names of a kilobyte: a thousand such tokens took 106 MB."""
+    monkeypatch.setattr(handlers, "MOST_CHARACTERS", 250_000)
+    async with running({**PROPERTIES, **LISTENERS}) as server, alice_of(server) as client:
+        renewers = [CreatableRenewers("User", str(number).ljust(1_024, "r")) for number in range(100)]
+        answers = [await client.ask(CreateDelegationTokenRequest("", "", renewers, -1)) for _ in range(3)]
+        assert [one.error_code for one in answers] == [0, 0, ErrorCode.POLICY_VIOLATION]
+        assert answers[2].expiry_timestamp_ms == -1
+        assert server.topics.state.token_characters == 2 * (100 * (1_024 + 5) + 2 * len("User:alice"))
+        assert (await client.ask(ExpireDelegationTokenRequest(answers[0].hmac, -1))).error_code == 0
+        assert (await client.ask(CreateDelegationTokenRequest("", "", renewers, -1))).error_code == 0
 
 
 async def test_what_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from muster.coordinator.api.acls.refusals import Refusal, authorizer_for, closes, filter_of
-from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT
+from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import Operation
@@ -34,19 +34,19 @@ def handle_describe_acls(
     if isinstance(found, Refusal):
         return DescribeAclsResponse(error_code=found.error_code, error_message=found.error_message)
     resources: dict[tuple[int, str, int], list[AclDescription]] = {}
-    size = 0
+    room = AnswerSize(node, context)
     for acl in found.rules.candidates(wanted):
         if wanted.selects(acl):
             row = AclDescription(acl.principal, acl.host, acl.operation, acl.permission_type)
             resource = acl.resource_type, acl.resource_name, acl.pattern_type
+            size = _ROW_BYTES + len(acl.principal) + len(acl.host)
             if resource not in resources:
                 resources[resource] = []
                 size += _ROW_BYTES + len(acl.resource_name)
             resources[resource].append(row)
-            size += _ROW_BYTES + len(acl.principal) + len(acl.host)
-            if size > MOST_ANSWER_BYTES:
+            if not room.take(size):
                 return DescribeAclsResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT)
-        yield None
+        yield room.pause()
     answer = DescribeAclsResponse(error_message="")
     rows: list[DescribeAclsResource] = []
     for (kind, name, pattern), acls in resources.items():

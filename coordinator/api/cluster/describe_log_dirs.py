@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 
+from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.log import FileStorage, Storage
@@ -19,6 +20,8 @@ from muster.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+_ROW_BYTES = 22
+"""Of a row of an answer."""
 IN_MEMORY = "memory"
 """What is told in place of a path when there is none."""
 
@@ -39,12 +42,16 @@ def handle_describe_log_dirs(
         wanted = ((topic.topic, topic.partitions) for topic in request.topics)
     # a topic that is named twice has one row, and so has each of its partitions
     found: dict[str, dict[int, DescribeLogDirsPartition]] = {}
+    room = AnswerSize(node, context, NO_LIMIT)
     for name, indexes in wanted:
         for index in indexes:
             partition = node.topics.open.partition(name, index)
             if partition is not None and _has(node, name, index):
-                found.setdefault(name, {})[index] = DescribeLogDirsPartition(index, partition.log.size_bytes)
-            yield None
+                rows = found.setdefault(name, {})
+                if index not in rows:
+                    room.take(_ROW_BYTES if rows else _ROW_BYTES + len(name))
+                rows[index] = DescribeLogDirsPartition(index, partition.log.size_bytes)
+            yield room.pause()
         yield None
     topics = [DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
     path = node.config.text("log.dirs") or IN_MEMORY

@@ -4,6 +4,9 @@ the one voter; the other brokers read what it has, and are observers.
 
 from __future__ import annotations
 
+from typing import Final
+
+from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.cluster.refusals import may_describe_cluster
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
@@ -20,6 +23,9 @@ from muster.protocol.messages.describe_quorum import (
     ReplicaState,
 )
 
+_ROW_BYTES: Final = 80
+"""Of a row of an answer, and of each replica in it."""
+
 
 @in_slices
 def handle_describe_quorum(
@@ -31,18 +37,29 @@ def handle_describe_quorum(
         return DescribeQuorumResponse(error_code=code, error_message=error_message(code))
     answer = DescribeQuorumResponse()
     answer.topics = topics = list[DescribeQuorumResponseTopicData]()
+    room = AnswerSize(node, context)
+    present: DescribeQuorumResponsePartitionData | None = None
     for topic in request.topics:
         rows: list[DescribeQuorumResponsePartitionData] = []
         topics.append(DescribeQuorumResponseTopicData(topic.topic_name, rows))
         for wanted in topic.partitions:
-            if (topic.topic_name, wanted.partition_index) == (METADATA_TOPIC, 0):
-                rows.append(_partition(node))
+            index = wanted.partition_index
+            if (topic.topic_name, index) != (METADATA_TOPIC, 0):
+                rows.append(_refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                room.take(_ROW_BYTES)
+            elif room.take(_ROW_BYTES * (1 + len(node.cluster.brokers))):
+                # one that is named again and again is the same each time
+                present = _partition(node) if present is None else present
+                rows.append(present)
             else:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                rows.append(DescribeQuorumResponsePartitionData(wanted.partition_index, code, error_message(code)))
-            yield None
+                rows.append(DescribeQuorumResponsePartitionData(0, TOO_LARGE, TOO_LARGE_TEXT))
+            yield room.pause()
         yield None
     return answer
+
+
+def _refused(index: int, code: int) -> DescribeQuorumResponsePartitionData:
+    return DescribeQuorumResponsePartitionData(index, code, error_message(code))
 
 
 def _partition(node: Node) -> DescribeQuorumResponsePartitionData:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
@@ -33,6 +34,9 @@ from muster.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
+_ROW_BYTES = 35
+"""Of a topic in an answer, and of a partition of it, besides texts."""
+
 
 def handle_metadata(node: Node, context: RequestContext, request: MetadataRequest, respond: Respond) -> None:
     """All topics when none are named (null), else those named, in their order."""
@@ -51,10 +55,12 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
     rows: list[MetadataResponseTopic] = []
     made: list[MetadataResponseTopic] = []
     if request.topics is None:
+        room = AnswerSize(node, context, NO_LIMIT)
         for present in [*node.topics.by_name.values()]:
             if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, present.name, log_denied=False):
                 rows.append((yield from _present(node, context, present, tell_operations)))
-            yield None
+                room.take(_size(rows[-1]))
+            yield room.pause()
     else:
         asked = _Asked(node, context, request)
         yield from asked.look()
@@ -74,16 +80,22 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
     return response
 
 
+def _size(row: MetadataResponseTopic) -> int:
+    """About how many bytes it takes in an answer."""
+    return _ROW_BYTES * (1 + len(row.partitions)) + len(row.name or "")
+
+
 class _Asked:
     """Topics that are asked for, one row for each that is meant."""
 
-    __slots__ = ("_context", "_may_create", "_node", "_tells_operations", "_wanted", "made", "rows")
+    __slots__ = ("_context", "_may_create", "_node", "_room", "_tells_operations", "_wanted", "made", "rows")
 
     def __init__(self, node: Node, context: RequestContext, request: MetadataRequest) -> None:
         self._node = node
         self._context = context
         self._wanted = request.topics or ()
         self._may_create = request.allow_auto_topic_creation and node.topics.settings.auto_create_topics_enable
+        self._room = AnswerSize(node, context, NO_LIMIT)
         self._tells_operations = request.include_topic_authorized_operations
         self.rows: list[MetadataResponseTopic] = []
         self.made: list[MetadataResponseTopic] = []
@@ -112,7 +124,8 @@ class _Asked:
                 self.rows.append(row)
                 if found is None:
                     self.made.append(row)
-            yield None
+            self._room.take(_size(self.rows[-1]))
+            yield self._room.pause()
 
     def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:
         """As Kafka's controller: of a request that would create too many partitions none is created."""

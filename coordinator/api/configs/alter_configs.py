@@ -37,6 +37,8 @@ MOST_CHARACTERS_OF_BROKER: Final = 1_000_000
 """Of the names and values of these."""
 MOST_RESOURCES: Final = 100_000
 """Groups and client metrics that may have configs; nothing but their own configs says that there are such."""
+MOST_CHARACTERS_OF_RESOURCES: Final = 16_000_000
+"""Of their names and configs: they are kept in memory, and ListConfigResources answers with all names."""
 _TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
 Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterConfigsResourceResponse)
@@ -178,6 +180,11 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
         what = f"There are {MOST_RESOURCES} resources with configs already: reset one before."
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     new = {key: text for key, text in changes.items() if text != present.get(key)}
+    if kind in (Kind.CLIENT_METRICS, Kind.GROUP) and after:
+        more = sum(len(key) + len(text or "") for key, text in new.items()) + (0 if present else len(name))
+        if node.topics.state.resource_characters + more > MOST_CHARACTERS_OF_RESOURCES:
+            what = f"Groups and client metrics with configs may have {MOST_CHARACTERS_OF_RESOURCES} characters at most."
+            raise ApiError(ErrorCode.POLICY_VIOLATION, what)
     if new and not validate_only:
         yield from node.topics.setting_configs(kind, name, new)
 

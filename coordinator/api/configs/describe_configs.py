@@ -44,7 +44,7 @@ def handle_describe_configs(
     node: Node, context: RequestContext, request: DescribeConfigsRequest
 ) -> Job[DescribeConfigsResponse]:
     """Answer each resource on its own."""
-    room = AnswerSize()
+    room = AnswerSize(node, context)
     results: list[DescribeConfigsResult] = []
     known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}
     for row in request.resources:
@@ -62,7 +62,7 @@ def handle_describe_configs(
                 yield None  # as many are to be encoded
         else:
             results.append(DescribeConfigsResult(TOO_LARGE, TOO_LARGE_TEXT, row.resource_type, row.resource_name))
-        yield None
+        yield room.pause()
     return DescribeConfigsResponse(results=results)
 
 

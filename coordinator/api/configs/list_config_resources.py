@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
+from muster.coordinator.api.answer_size import TOO_LARGE, AnswerSize
 from muster.coordinator.api.configs.resources import Kind
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
@@ -17,6 +19,8 @@ from muster.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 
+_ROW_BYTES: Final = 5
+"""Of a row of an answer, besides its text."""
 _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
 
 
@@ -33,6 +37,7 @@ def handle_list_config_resources(
     if any(kind not in _ALL for kind in kinds):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     found = []
+    room = AnswerSize(node, context)
     for kind in _ALL:
         if kind not in kinds:
             continue
@@ -43,6 +48,8 @@ def handle_list_config_resources(
         else:
             names = node.topics.state.resources(kind)
         for name in names:
+            if not room.take(_ROW_BYTES + len(name)):
+                return ListConfigResourcesResponse(error_code=TOO_LARGE)
             found.append(ConfigResource(name, kind))
-            yield None
+            yield room.pause()
     return ListConfigResourcesResponse(config_resources=found)

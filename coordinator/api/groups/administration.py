@@ -11,7 +11,6 @@ from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.hash_order import by_coordinator
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.core.interface import Command
-from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from muster.coordinator.slices import Job, Later
 from muster.protocol.errors import ErrorCode
@@ -35,11 +34,15 @@ def handle_describe_groups(
     each coordinator.
     """
     found: dict[str, tuple[DescribedGroup, int]] = {}
+    room = AnswerSize(node, context)
     # before v6 an unknown group is no error, and has operations like any other
     strict = version_rules.describe_knows_group_not_found(context.api_version)
     shown = _FOUND if strict else _FOUND_OR_NOT
 
     def ask(group_id: str, token: Later) -> None:
+        if room.is_used_up:
+            token(DescribeGroupsResponse(groups=[_too_large(group_id)]))  # nothing of it would be in the answer
+            return
         command = Command(DescribeGroupsRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
 
@@ -47,25 +50,30 @@ def handle_describe_groups(
         (row,) = response.groups
         if request.include_authorized_operations and row.error_code in shown:
             row.authorized_operations = authorized_operations(node.authorizer, context, ResourceType.GROUP, group_id)
-        found[group_id] = row, _size(row)
+        size = _size(row)
+        found[group_id] = (row if room.take(size) else _too_large(group_id)), size
 
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
 
     # one that is named again and again is asked once: it has a row each time, as on Kafka
-    yield from ask_each(filter(allowed, distinct(request.groups)), ask, take)
-    room = AnswerSize()
+    yield from ask_each(filter(allowed, distinct(request.groups)), ask, take, room.pause)
+    named: set[str] = set()
     rows: list[DescribedGroup] = []
     refused: list[DescribedGroup] = []
     for group_id in (yield from by_coordinator(request.groups, node.routing.partition)):
         if group_id not in found:
             refused.append(DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group_id))
-        elif room.take(found[group_id][1]):
-            rows.append(found[group_id][0])
         else:
-            rows.append(DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id))
-        yield None
+            row, size = found[group_id]
+            rows.append(row if group_id not in named or room.take(size) else _too_large(group_id))
+            named.add(group_id)
+        yield room.pause()
     return DescribeGroupsResponse(groups=refused + rows)
+
+
+def _too_large(group_id: str) -> DescribedGroup:
+    return DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id)
 
 
 def _size(row: DescribedGroup) -> int:
@@ -93,7 +101,6 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
     """
     see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
-    failed: list[int] = []
     # every shard looks at each filter again: with very many the rows are chosen here
     states: set[str] = set()
     kinds: set[str] = set()
@@ -110,24 +117,26 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
     def is_wanted(group: ListedGroup) -> bool:
         return (not states or group.group_state.lower() in states) and (not kinds or group.group_type in kinds)
 
-    def ask(shard: GroupShard, token: Later) -> None:
-        shard.submit(Command(asked, token, context.client))
-
-    def take(_: GroupShard, part: Any) -> None:
-        if part.error_code == ErrorCode.NONE:
-            groups.extend(filter(is_wanted, part.groups))
-        elif part.error_code not in _PASSED_OVER:
-            failed.append(part.error_code)
-
-    yield from ask_each(node.routing.shards, ask, take)
-    if failed:
-        return ListGroupsResponse(error_code=failed[0])
-    if not see_all:
-        names = [group.group_id for group in groups]
-        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.GROUP, names, log_denied=False)
-        groups = [group for group in groups if group.group_id in allowed]
-    for _ in groups:
-        yield None  # as many rows are to be encoded
+    room = AnswerSize(node, context)
+    for shard in node.routing.shards:
+        later = Later()
+        shard.submit(Command(asked, later, context.client))
+        part: Any = yield later
+        if part.error_code in _PASSED_OVER:
+            continue
+        if part.error_code:
+            return ListGroupsResponse(error_code=part.error_code)
+        found = part.groups
+        if not see_all:
+            names = [group.group_id for group in found]
+            allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.GROUP, names, log_denied=False)
+            found = [group for group in found if group.group_id in allowed]
+        for group in found:
+            if is_wanted(group):
+                if not room.take(_ROW_BYTES + len(group.group_id) + len(group.protocol_type)):
+                    return ListGroupsResponse(error_code=TOO_LARGE)
+                groups.append(group)
+            yield room.pause()  # as many rows are to be encoded
     return ListGroupsResponse(groups=groups)
 
 

@@ -6,6 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
+from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.hash_order import by_coordinator
@@ -29,6 +30,10 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
+_ROW_BYTES: Final = 40
+"""Of a group in an answer, of a member, and of a topic in an assignment, besides their texts."""
+_NAME_BYTES: Final = 3
+"""Of a text in an answer, besides its characters."""
 
 
 def handle_consumer_group_heartbeat(
@@ -125,8 +130,12 @@ def handle_consumer_group_describe(
             groups=[DescribedGroup(ErrorCode.UNSUPPORTED_VERSION, None, group_id) for group_id in request.group_ids]
         )
     found: dict[str, DescribedGroup] = {}
+    room = AnswerSize(node, context)
 
     def ask(group_id: str, token: Later) -> None:
+        if room.is_used_up:
+            token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # nothing of it would be in the answer
+            return
         command = Command(ConsumerGroupDescribeRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
 
@@ -137,7 +146,7 @@ def handle_consumer_group_describe(
             if request.include_authorized_operations:
                 group = ResourceType.GROUP
                 row.authorized_operations = authorized_operations(node.authorizer, context, group, group_id)
-        found[group_id] = row
+        found[group_id] = row if room.take(_size(row)) else _too_large(group_id)
 
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -153,11 +162,29 @@ def handle_consumer_group_describe(
         else:
             asked.append(group_id)
         yield None
-    yield from ask_each(asked, ask, take)
+    yield from ask_each(asked, ask, take, room.pause)
     for group_id in (yield from by_coordinator(asked, node.routing.partition)):
         rows.append(found[group_id])
         yield None
     return ConsumerGroupDescribeResponse(groups=refused + rows)
+
+
+def _too_large(group_id: str) -> DescribedGroup:
+    return DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id)
+
+
+def _size(row: DescribedGroup) -> int:
+    """About how many bytes it takes in an answer."""
+    size = _ROW_BYTES + len(row.group_id) + len(row.error_message or "")
+    for member in row.members:
+        size += _ROW_BYTES + len(member.member_id) + len(member.client_id) + len(member.client_host)
+        size += len(member.instance_id or "") + len(member.rack_id or "") + len(member.subscribed_topic_regex or "")
+        size += sum([_NAME_BYTES + len(name) for name in member.subscribed_topic_names])
+        for assignment in (member.assignment, member.target_assignment):
+            assert isinstance(assignment, Assignment)
+            for topic in assignment.topic_partitions:
+                size += _ROW_BYTES + len(topic.topic_name) + 4 * len(topic.partitions)
+    return size
 
 
 def _hide_topics(node: Node, context: RequestContext, row: DescribedGroup) -> None:

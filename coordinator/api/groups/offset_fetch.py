@@ -75,7 +75,7 @@ class _Fetch:
         self._context = context
         self._request = request
         self._by_id = offsets_by_topic_id(context.api_version)
-        self._room = AnswerSize()
+        self._room = AnswerSize(node, context)
         self._groups: list[_Group] = []
         """In the order of the rows. If all of a group is asked for again and again, it is here as often."""
 
@@ -93,7 +93,7 @@ class _Fetch:
                     group = whole.setdefault(asked.group_id, group)
                 allowed[group] = None
             self._groups.append(group)
-        yield from ask_each(self._pieces(allowed), self._ask, self._take)
+        yield from ask_each(self._pieces(allowed), self._ask, self._take, self._room.pause)
         return OffsetFetchResponse(groups=(yield from self._rows()))
 
     def _pieces(self, groups: Iterable[_Group]) -> Iterator[_Piece]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT
+from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.quotas.entities import CLIENT_ID, IP, TYPES, USER, EntityFilter, bucket_of, in_javas_order
@@ -49,12 +49,12 @@ def handle_describe_client_quotas(
     rows: list[EntryData] = []
     buckets: list[int] = []
     known = list(node.topics.state.quotas.items())
-    size = 0
+    room = AnswerSize(node, context)
     for entity, quotas in known:
         if wanted.selects(entity):
-            size += _ROW_BYTES + sum([_ROW_BYTES + len(kind) + len(name or "") for kind, name in entity])
+            size = _ROW_BYTES + sum([_ROW_BYTES + len(kind) + len(name or "") for kind, name in entity])
             size += sum([_ROW_BYTES + len(key) for key in quotas])
-            if size > MOST_ANSWER_BYTES:
+            if not room.take(size):
                 return DescribeClientQuotasResponse(error_code=TOO_LARGE, error_message=TOO_LARGE_TEXT, entries=None)
             names = dict(entity)
             rows.append(
@@ -64,7 +64,7 @@ def handle_describe_client_quotas(
                 )
             )
             buckets.append(bucket_of(entity, len(known)))
-        yield None
+        yield room.pause()
     in_order = sorted(range(len(rows)), key=buckets.__getitem__)
     return DescribeClientQuotasResponse(error_message="", entries=[rows[index] for index in in_order])
 

@@ -31,7 +31,7 @@ def handle_describe_producers(
     node: Node, context: RequestContext, request: DescribeProducersRequest
 ) -> Job[DescribeProducersResponse]:
     """Answer each partition on its own."""
-    room = AnswerSize()
+    room = AnswerSize(node, context)
     topics = []
     for topic in request.topics:
         rows = []
@@ -49,7 +49,7 @@ def handle_describe_producers(
                 rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
             except LogError as refusal:
                 rows.append(PartitionResponse(index, refusal.error_code, str(refusal)))
-            yield None
+            yield room.pause()
         yield None
         topics.append(TopicResponse(topic.name, rows))
     return DescribeProducersResponse(topics=topics)

@@ -45,6 +45,8 @@ from muster.protocol.messages.renew_delegation_token import RenewDelegationToken
 MOST_RENEWERS: Final = 100
 MOST_NAME_BYTES: Final = 1_024
 """Of the name of an owner or a renewer."""
+MOST_CHARACTERS: Final = 16_000_000
+"""Of all names in all tokens: they are kept in memory, and one answer may have all of them."""
 NO_TIME: Final = -1
 LAST_MS: Final = (1 << 63) - 1
 _ROW_BYTES: Final = 160
@@ -81,6 +83,11 @@ def handle_create_delegation_token(
         lifetime_ms = min(lifetime_ms, request.max_lifetime_ms)
     most_ms = min(now_ms + lifetime_ms, LAST_MS)
     renewers = [str(KafkaPrincipal(one.principal_type, one.principal_name)) for one in request.renewers]
+    more = len(str(owner)) + len(str(requester)) + sum(map(len, renewers))
+    if node.topics.state.token_characters + more > MOST_CHARACTERS:
+        answer.error_code = ErrorCode.POLICY_VIOLATION
+        answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
+        return answer
     record = DelegationTokenRecord(
         str(owner), str(requester), renewers, now_ms, most_ms, min(most_ms, now_ms + tokens.renewal_ms),
         uuids.as_text(node.draw_uuid()),
@@ -218,10 +225,10 @@ def handle_describe_delegation_token(
     wanted = None
     if request.owners is not None:
         wanted = {str(KafkaPrincipal(one.principal_type, one.principal_name)) for one in request.owners}
-    room = AnswerSize()
+    room = AnswerSize(node, context)
     rows: list[DescribedDelegationToken] = []
     for record in list(tokens.now.values()) if wanted is None or wanted else ():
-        yield None
+        yield room.pause()
         people = {record.owner, record.requester, *record.renewers}
         if (wanted is not None and wanted.isdisjoint(people)) or not _may_see(node, context, record):
             continue

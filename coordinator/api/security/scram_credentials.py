@@ -69,11 +69,11 @@ def handle_describe_user_scram_credentials(
     if size > MOST_ANSWER_BYTES and not request.users:
         return DescribeUserScramCredentialsResponse(0, TOO_LARGE, TOO_LARGE_TEXT)
     # each name that was asked for is told, as it came; what is wrong with it as far as there is room
-    room = AnswerSize(max(MOST_ANSWER_BYTES - size, 0))
+    room = AnswerSize(node, context, max(MOST_ANSWER_BYTES - size, 0))
     results: list[DescribeUserScramCredentialsResult] = []
     while times:  # so that it is let go of in slices too
         name, count = times.popitem()
-        yield None
+        yield room.pause()
         found = [(kind, credentials[name, kind]) for kind in BY_TYPE if (name, kind) in credentials]
         infos = [CredentialInfo(kind, one.iterations) for kind, one in found]
         code, what = 0, ""
@@ -83,7 +83,7 @@ def handle_describe_user_scram_credentials(
         elif not found:
             code = ErrorCode.RESOURCE_NOT_FOUND
             what = f"Attempt to describe a user credential that does not exist: {name}"
-        told = what if room.take(len(what)) else None
+        told = what if room.take(len(what)) else None  # its name is taken into account above
         results.append(DescribeUserScramCredentialsResult(name, code, told, [] if code else infos))
     results.reverse()
     return DescribeUserScramCredentialsResponse(results=results)

@@ -7,6 +7,7 @@ from heapq import merge
 from itertools import islice
 from typing import Final
 
+from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.cluster.image import NO_BROKER
@@ -25,6 +26,8 @@ from muster.protocol.messages.describe_topic_partitions import (
 )
 
 _SORTED_AT_ONCE: Final = 2_000
+_ROW_BYTES: Final = 40
+"""Of a row of an answer, besides its text."""
 
 
 @in_slices
@@ -44,9 +47,11 @@ def handle_describe_topic_partitions(
     limit = max(min(request.response_partition_limit, node.topics.settings.max_request_partition_size_limit), 1)
     response = DescribeTopicPartitionsResponse()
     rows = response.topics = list[DescribeTopicPartitionsResponseTopic]()
+    room = AnswerSize(node, context, NO_LIMIT)
     for row in _page(node, context, merge(*runs), cursor, limit, response):
         rows.append(row)
-        yield None
+        room.take(_ROW_BYTES * (1 + len(row.partitions)) + len(row.name or ""))
+        yield room.pause()
     if request.topics:  # of topics that it has not named the client is told nothing
         rows += map(_refused, refused)
     return response

@@ -63,7 +63,7 @@ def handle_describe_transactions(
 
     # one that is named again and again is asked once
     yield from ask_each(filter(allowed, distinct(request.transactional_ids)), ask, take)
-    room = AnswerSize()
+    room = AnswerSize(node, context)
     rows = []
     for transactional_id in request.transactional_ids:
         row, size = found[transactional_id], _ROW_BYTES + len(transactional_id)
@@ -73,7 +73,7 @@ def handle_describe_transactions(
             size += sum(_ROW_BYTES + len(topic.topic) + 4 * len(topic.partitions) for topic in some)
             yield None
         rows.append(row if room.take(size) else TransactionState(TOO_LARGE, transactional_id))
-        yield None
+        yield room.pause()
     return DescribeTransactionsResponse(transaction_states=rows)
 
 
@@ -113,11 +113,11 @@ def handle_list_transactions(
             states = yield from _matching(request.transactional_id_pattern, states)
         except ValueError:
             return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
-    room = AnswerSize()
+    room = AnswerSize(node, context)
     response.transaction_states = yield from _allowed(node, context, ResourceType.TRANSACTIONAL_ID, states, _ID)
     for name in chain(unknown, map(_ID, response.transaction_states)):
         room.take(_ROW_BYTES + len(name))
-        yield None  # as many rows are to be encoded
+        yield room.pause()  # as many rows are to be encoded
     return ListTransactionsResponse(error_code=TOO_LARGE) if room.is_used_up else response
 
 

@@ -16,6 +16,7 @@ from muster.coordinator.groups.classic.member import NEW_MEMBER_JOIN_TIMEOUT_MS,
 from muster.coordinator.groups.classic.parked_requests import drop_member, join_refusal, park_join
 from muster.coordinator.groups.classic.rebalance import begin_or_complete, present
 from muster.coordinator.groups.classic.states import COMPLETING, EMPTY, PREPARING, STABLE
+from muster.coordinator.groups.classic.vote import longest
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import Group
@@ -24,6 +25,10 @@ from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupRequest
+
+MOST_METADATA_BYTES: Final = 32 * 1024 * 1024
+"""Of all members of a group, of each the longest metadata: the leader is answered with that of all members. Such a
+group could not be written into a record either."""
 
 # ---- senders (the first that fits)
 NEEDS_ID: Final = "no member id, not static, v4+"
@@ -122,7 +127,7 @@ def request_error(step: Step, request: JoinGroupRequest) -> int:
 
 def _join(step: Step, command: JoinCommand, request: JoinGroupRequest, group: ClassicGroup) -> None:
     member_id = request.member_id
-    if not _accepts(group, member_id, step.state.settings.group_max_size):
+    if not (_accepts(group, member_id, step.state.settings.group_max_size) and _fits(group, member_id, request)):
         _refuse(step, command, request, ErrorCode.GROUP_MAX_SIZE_REACHED, "")
         refused = group.members.get(member_id)
         if refused is not None:
@@ -190,6 +195,16 @@ def _accepts(group: ClassicGroup, member_id: str, max_size: int) -> bool:
     if group.state == PREPARING:
         return group.parked_joins < max_size or (member is not None and member.parked_join is not None)
     return member is not None or len(group.members) < max_size
+
+
+def _fits(group: ClassicGroup, member_id: str, request: JoinGroupRequest) -> bool:
+    """Whether an answer to the leader could have the metadata of all members. On Kafka there is no such limit."""
+    size = max([len(one.metadata) for one in request.protocols], default=0)
+    if size + group.support.metadata_bytes <= MOST_METADATA_BYTES:
+        return True
+    member = group.members.get(member_id)
+    before = 0 if member is None else longest(member.protocols)
+    return size + group.support.metadata_bytes - before <= MOST_METADATA_BYTES
 
 
 # ---- actions

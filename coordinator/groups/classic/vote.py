@@ -14,19 +14,23 @@ from muster.coordinator.groups.common.shared_values import Protocols
 class Support:
     """How many members offer each protocol name; a name offered twice by one member counts once."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "metadata_bytes")
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
+        self.metadata_bytes = 0
+        """Of all members, of each the longest metadata: an answer to the leader has no more."""
 
     def add(self, protocols: Protocols) -> None:
         """A member offers these."""
+        self.metadata_bytes += longest(protocols)
         counts = self._counts
         for name in _names(protocols):
             counts[name] = counts.get(name, 0) + 1
 
     def remove(self, protocols: Protocols) -> None:
         """A member offers these no longer."""
+        self.metadata_bytes -= longest(protocols)
         counts = self._counts
         for name in _names(protocols):
             counts[name] -= 1
@@ -41,6 +45,11 @@ class Support:
     def candidates(self, members: int) -> list[str]:
         """The names that all of so many members offer, in the order in which they were first offered."""
         return [name for name, count in self._counts.items() if count == members]
+
+
+def longest(protocols: Protocols) -> int:
+    """Bytes of the longest metadata that a member offers."""
+    return max([len(metadata) for _, metadata in protocols], default=0)
 
 
 def elect(support: Support, members: Iterable[Member], size: int, leader: Member | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.api import answer_size
 from muster.coordinator.api.configs import alter_configs
 from muster.coordinator.api.configs.alter_configs import MOST_CHANGES, MOST_OF_BROKER
 from muster.coordinator.api.node import Node
@@ -144,3 +145,31 @@ def test_too_many_groups_with_configs(node: Node, monkeypatch: pytest.MonkeyPatc
     assert error_code == ErrorCode.POLICY_VIOLATION
     assert group("a", None) == {(0, None)}
     assert group("b", "50000") == {(0, None)}
+
+
+def test_names_of_groups_with_configs_are_bounded_together(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may have 32,767 characters, and all of them are in one answer to ListConfigResources."""
+
+    def group(name: str, timeout_ms: str | None = "50000") -> int:
+        operation = 1 if timeout_ms is None else 0
+        change = incremental.AlterableConfig("consumer.session.timeout.ms", operation, timeout_ms)
+        ((error_code, _),) = alter(node, incremental.AlterConfigsResource(32, name, [change]))
+        return error_code
+
+    monkeypatch.setattr(alter_configs, "MOST_CHARACTERS_OF_RESOURCES", 70_000)
+    assert [group(name * 30_000) for name in "abc"] == [0, 0, ErrorCode.POLICY_VIOLATION]
+    assert node.topics.state.resource_characters == 2 * (30_000 + len("consumer.session.timeout.ms50000"))
+    assert group("a" * 30_000, "60000") == 0, "a change adds nothing"
+    assert group("a" * 30_000, None) == 0
+    assert group("c" * 30_000) == 0
+    assert [group(name * 30_000, None) for name in "bc"] == [0, 0]
+    assert node.topics.state.resource_characters == 0
+
+
+def test_more_names_than_an_answer_may_have_are_refused(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_size.AnswerSize.__init__, "__defaults__", (100,))
+    change = incremental.AlterableConfig("consumer.session.timeout.ms", 0, "50000")
+    for name in "abc":
+        alter(node, incremental.AlterConfigsResource(32, name * 40, [change]))
+    response = ask_one(node, ListConfigResourcesRequest([32]))
+    assert (response.error_code, len(response.config_resources)) == (answer_size.TOO_LARGE, 0)

@@ -299,7 +299,7 @@ class NoReader:
     """One that reads nothing of its answers."""
 
     def __init__(self, unsent_bytes: int) -> None:
-        self.unsent_bytes = unsent_bytes
+        self.unsent_bytes = self.unread_bytes = unsent_bytes
 
     def close_stalled(self) -> None:
         raise AssertionError("it is not so long yet")

@@ -15,14 +15,21 @@ from muster.coordinator.api import gather
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_pieces
 from muster.coordinator.api.groups.membership import MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
+from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.core.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
+from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumRequestPartitionData,
+    DescribeQuorumRequestTopicData,
+)
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from muster.protocol.messages.list_groups import ListGroupsRequest
@@ -268,6 +275,54 @@ class TestDescribe:
         response = ask(node, DescribeGroupsRequest(["a"] * 3)).one()  # the first one always fits
         codes = [group.error_code for group in response.groups]
         assert codes == [ErrorCode.GROUP_ID_NOT_FOUND, bounds.TOO_LARGE, bounds.TOO_LARGE]
+
+    def test_groups_behind_one_that_does_not_fit_are_not_asked(
+        self, node: Node, submitted: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (1_000,))
+        for request in (DescribeGroupsRequest, ConsumerGroupDescribeRequest):
+            submitted.clear()
+            rows = ask(node, request([f"{number:04}" + "n" * 400 for number in range(1_000)])).one().groups
+            assert 1 <= sum(row.error_code != bounds.TOO_LARGE for row in rows) <= 2
+            assert len(submitted) <= gather.AT_ONCE
+
+    def test_more_groups_than_an_answer_may_have_are_refused_as_a_whole(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number in range(5):
+            ask(node, commit(("t", range(1)), group=f"{number}" + "g" * 500)).one()
+        assert len(ask(node, ListGroupsRequest()).one().groups) == 5
+        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (2_000,))
+        answer = ask(node, ListGroupsRequest()).one()
+        assert (answer.error_code, len(answer.groups)) == (bounds.TOO_LARGE, 0)
+        assert len(ask(node, ListGroupsRequest(["Stable"])).one().groups) == 0, "fewer may be asked for"
+
+    def test_the_metadata_quorum_again_and_again(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+        node = data_node()
+        partitions = [DescribeQuorumRequestPartitionData(0)] * 100
+        request = DescribeQuorumRequest([DescribeQuorumRequestTopicData("__cluster_metadata", partitions)])
+        rows = ask(node, request).one().topics[0].partitions
+        assert len({id(row) for row in rows}) == 1
+        monkeypatch.setattr(bounds.AnswerSize.__init__, "__defaults__", (1_600,))
+        rows = ask(node, request).one().topics[0].partitions
+        assert [row.error_code for row in rows] == [0] * 10 + [bounds.TOO_LARGE] * 90
+
+    def test_a_large_answer_takes_memory_until_it_was_handed_over_or_its_client_has_gone(self, node: Node) -> None:
+        for number in range(20):
+            ask(node, commit(("t", range(1)), group=f"{number:02}" + "g" * 30_000)).one()
+        node.unsent = Unsent(node.clock, 1_000_000)
+        context = make_context(16, 5)
+        answers = ask(node, ListGroupsRequest(), context)
+        taken = context.channel.large_answer
+        assert taken is not None
+        assert answers.all == [], "it waits, as it is more than a share"
+        assert node.unsent.bytes == taken.bytes > 100_000
+        cast("ManualClock", node.clock).advance(100)
+        assert len(answers.one().groups) == 20
+        assert node.unsent.growing is taken
+        context.channel.close()
+        assert node.unsent.bytes == 0
+        assert node.unsent.growing is None
 
     def test_the_configuration_of_one_broker_again_and_again(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", None) for _ in range(500)])

@@ -1,75 +1,238 @@
+"""One memory for all answers: shares, answers that wait, and who is closed. In virtual time."""
+
 from __future__ import annotations
 
-from muster.coordinator.api.unsent import SHARE, STALLED_MS, Unsent
+from typing import Final
+
+import pytest
+
+from muster.coordinator.api.unsent import (
+    CHECK_EVERY_MS,
+    PAUSE_MS,
+    SHARE,
+    STALLED_BYTES,
+    STALLED_MS,
+    WAITED_MS,
+    Taken,
+    Unsent,
+)
 from muster.coordinator.clock import ManualClock
+
+MB: Final = 1 << 20
+MOST: Final = 128 * MB
 
 
 class Reader:
     """A connection with an answer that is not read."""
 
-    def __init__(self, unsent_bytes: int) -> None:
+    def __init__(self, unsent_bytes: int, kernel_bytes: int = 0) -> None:
         self.unsent_bytes = unsent_bytes
+        self.kernel_bytes = kernel_bytes
         self.is_closed = False
+
+    @property
+    def unread_bytes(self) -> int:
+        return self.unsent_bytes + self.kernel_bytes
+
+    def read(self, size: int) -> None:
+        """What lies in the system goes first."""
+        self.kernel_bytes -= size
+        if self.kernel_bytes < 0:
+            self.unsent_bytes += self.kernel_bytes
+            self.kernel_bytes = 0
 
     def close_stalled(self) -> None:
         self.is_closed = True
 
 
-def test_without_a_limit_there_is_always_room() -> None:
-    unsent = Unsent(ManualClock(0))
-    unsent.hold(Reader(1 << 40))
-    assert unsent.room() > 1 << 40
-
-
-def test_an_answer_takes_a_part_of_what_is_left() -> None:
-    unsent = Unsent(ManualClock(0), 1_000)
-    readers = []
-    for _ in range(100):
-        room = unsent.room()
-        assert room * SHARE <= 1_000 - unsent.bytes or room == 1
-        readers.append(Reader(room))
-        unsent.hold(readers[-1])
-    assert unsent.bytes <= 1_000
+def hold(unsent: Unsent, *sizes: int) -> list[Reader]:
+    readers = [Reader(size) for size in sizes]
     for reader in readers:
-        unsent.release(reader)
-        unsent.release(reader)
-    assert unsent.bytes == 0
-    assert unsent.room() == 250
+        unsent.hold(reader)
+    return readers
 
 
-def test_no_room_at_all_when_it_is_used_up() -> None:
-    unsent = Unsent(ManualClock(0), 1_000)
-    unsent.hold(Reader(1_200))
-    assert unsent.room() == 0
+class TestFetch:
+    def test_without_a_limit_there_is_always_room(self) -> None:
+        unsent = Unsent(ManualClock(0))
+        hold(unsent, 1 << 40)
+        assert unsent.room() > 1 << 40
+        assert not unsent.must_wait
+
+    def test_an_answer_takes_a_part_of_what_is_left(self) -> None:
+        unsent = Unsent(ManualClock(0), 1_000)
+        readers = []
+        for _ in range(100):
+            room = unsent.room()
+            assert room * SHARE <= 1_000 - unsent.bytes or room == 1
+            readers += hold(unsent, room)
+        assert unsent.bytes <= 1_000
+        for reader in readers:
+            unsent.release(reader)
+            unsent.release(reader)
+        assert unsent.bytes == 0
+        assert unsent.room() == 250
+
+    def test_no_room_at_all_when_it_is_used_up(self) -> None:
+        unsent = Unsent(ManualClock(0), 1_000)
+        hold(unsent, 1_200)
+        assert unsent.room() == 0
+
+    def test_what_was_sent_meanwhile_is_seen_when_the_room_is_short(self) -> None:
+        unsent = Unsent(ManualClock(0), 1_000)
+        (reader,) = hold(unsent, 1_200)
+        reader.unsent_bytes = 400
+        assert unsent.room() == 150
 
 
-def test_what_was_sent_meanwhile_is_seen_when_the_room_is_short() -> None:
-    unsent = Unsent(ManualClock(0), 1_000)
-    reader = Reader(1_200)
-    unsent.hold(reader)
-    reader.unsent_bytes = 400
-    assert unsent.room() == 150
+class TestReaders:
+    def test_who_reads_nothing_is_closed_whatever_it_asked_and_though_nobody_asks_for_more(self) -> None:
+        clock = ManualClock(0)
+        unsent = Unsent(clock, MOST)
+        stalled, slow = hold(unsent, 60 * MB, 30 * MB)
+        for _ in range(STALLED_MS // CHECK_EVERY_MS + 2):
+            clock.advance(CHECK_EVERY_MS)
+            slow.read(STALLED_BYTES // 5)
+        assert (stalled.is_closed, slow.is_closed) == (True, False)
+        assert unsent.bytes <= 30 * MB
 
+    def test_what_the_system_has_sent_counts_as_read(self) -> None:
+        """It takes much before its buffer has space again: the connection sees nothing of that meanwhile."""
+        clock = ManualClock(0)
+        unsent = Unsent(clock, MOST)
+        reader = Reader(100 * MB, 4 * MB)
+        unsent.hold(reader)
+        for _ in range(60):
+            clock.advance(1_000)
+            reader.read(20_000)
+        assert reader.unsent_bytes == 100 * MB
+        assert not reader.is_closed
 
-def test_who_reads_nothing_goes_when_others_need_the_room() -> None:
-    clock = ManualClock(0)
-    unsent = Unsent(clock, 1_000)
-    stalled, slow = Reader(900), Reader(300)
-    unsent.hold(stalled)
-    unsent.hold(slow)
-    for _ in range(STALLED_MS // 1_000):
-        clock.advance(1_000)
-        slow.unsent_bytes -= 1
+    def test_nobody_is_closed_while_there_is_memory(self) -> None:
+        clock = ManualClock(0)
+        unsent = Unsent(clock, 1_000)
+        (reader,) = hold(unsent, 400)
+        clock.advance(STALLED_MS * 20)
         unsent.room()
-    assert (stalled.is_closed, slow.is_closed) == (True, False)
-    assert unsent.bytes == slow.unsent_bytes
+        assert not reader.is_closed
+
+    def test_a_byte_now_and_then_is_not_reading(self) -> None:
+        clock = ManualClock(0)
+        unsent = Unsent(clock, MOST)
+        (reader,) = hold(unsent, 100 * MB)
+        for _ in range(2 * STALLED_MS // 1_000):
+            clock.advance(1_000)
+            reader.read(1)
+        assert reader.is_closed
+
+    def test_the_slowest_is_closed_when_others_have_waited_for_long(self) -> None:
+        clock = ManualClock(0)
+        unsent = Unsent(clock, MOST)
+        readers = hold(unsent, *[30 * MB] * 4)
+        done: list[str] = []
+        unsent.wait("a", lambda: not done.append("a"))
+        waited_ms = 0
+        while not done:
+            for number, reader in enumerate(readers):
+                reader.read(10_000 * (number + 1))
+            clock.advance(1_000)
+            waited_ms += 1_000
+            assert waited_ms <= WAITED_MS + 3 * CHECK_EVERY_MS
+        assert [one.is_closed for one in readers] == [True, True, False, False]
+
+    def test_those_that_fetch_little_by_little_are_a_reason_too(self) -> None:
+        clock = ManualClock(0)
+        unsent = Unsent(clock, MOST)
+        readers = hold(unsent, *[63 * MB] * 2)
+        for _ in range(2 * WAITED_MS // 1_000):
+            for reader in readers:
+                reader.read(10_000)
+            unsent.room()
+            clock.advance(1_000)
+        assert any(one.is_closed for one in readers)
+        assert unsent.room() > MB
 
 
-def test_nobody_goes_while_there_is_room() -> None:
+class Answer:
+    """An answer that grows by a megabyte in each step of its job."""
+
+    def __init__(self, unsent: Unsent, size: int, host: str = "a") -> None:
+        self.unsent = unsent
+        self.taken = Taken(unsent, host)
+        self.size = size
+        self.waits = False
+        self.reader: Reader | None = None
+
+    def step(self) -> None:
+        if self.waits or self.is_made:
+            return
+        self.taken.set(self.taken.bytes + MB)
+        if self.taken.bytes >= self.size:
+            self.reader = Reader(self.size)
+            self.unsent.hold(self.reader)
+            self.taken.release()
+        elif not self.taken.may_grow:
+            self.waits = True
+            self.taken.when_it_may(self.goes_on)
+
+    def goes_on(self) -> None:
+        self.waits = False
+
+    @property
+    def is_made(self) -> bool:
+        return self.reader is not None
+
+
+@pytest.mark.parametrize("number", [5, 40])
+def test_answers_that_nobody_reads_are_bounded_and_a_stranger_gets_its_own(number: int) -> None:
     clock = ManualClock(0)
-    unsent = Unsent(clock, 1_000)
-    reader = Reader(400)
-    unsent.hold(reader)
-    clock.advance(STALLED_MS * 2)
-    unsent.room()
-    assert not reader.is_closed
+    unsent = Unsent(clock, MOST)
+    evil = [Answer(unsent, 32 * MB) for _ in range(number)]
+    honest = Answer(unsent, 20 * MB, "b")
+    waited_ms = 0
+    while not honest.is_made:
+        for one in (*evil, honest):
+            one.step()
+        assert unsent.bytes <= MOST + 32 * MB + number * MB
+        clock.advance(PAUSE_MS)
+        waited_ms += PAUSE_MS
+        for one in evil:
+            if one.reader is not None and one.reader.is_closed:
+                unsent.release(one.reader)
+        assert waited_ms <= 3 * (STALLED_MS + CHECK_EVERY_MS)
+
+
+def test_answers_that_are_read_are_all_made_one_after_the_other_when_there_are_many() -> None:
+    clock = ManualClock(0)
+    unsent = Unsent(clock, MOST)
+    answers = [Answer(unsent, 32 * MB, f"host {n % 5}") for n in range(60)]
+    for _ in range(60 * 40):
+        for one in answers:
+            one.step()
+            if one.reader is not None:
+                unsent.release(one.reader)
+        clock.advance(PAUSE_MS)
+        assert unsent.bytes <= MOST + (32 + 60) * MB, "each takes a row before it is asked to wait"
+    assert all(one.is_made for one in answers)
+    assert unsent.bytes == 0
+
+
+def test_one_that_is_given_up_lets_the_next_go_on() -> None:
+    clock = ManualClock(0)
+    unsent = Unsent(clock, 100)
+    first, second, third = (Taken(unsent) for _ in range(3))
+    went: list[str] = []
+    for name, one in (("first", first), ("second", second), ("third", third)):
+        one.set(40)
+        assert not one.may_grow
+        one.when_it_may(lambda name=name: went.append(name))  # type: ignore[misc]
+    clock.advance(PAUSE_MS)
+    assert went == ["first"]
+    assert first.may_grow
+    second.release()
+    first.release()
+    clock.advance(PAUSE_MS)
+    assert went == ["first", "third"]
+    third.release()
+    assert unsent.bytes == 0
+    unsent.stop()

@@ -48,6 +48,9 @@ class Transport:
     def get_write_buffer_size(self) -> int:
         return self.unsent
 
+    def get_extra_info(self, name: str) -> None:
+        """There is no socket."""
+
     def writelines(self, parts: Iterable[bytes]) -> None:
         self.write(b"".join(parts))
 

@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.api import answer_size
-from muster.coordinator.api.acls import create_acls, delete_acls, describe_acls
+from muster.coordinator.api.acls import create_acls, delete_acls
 from muster.coordinator.config.authorization import ALLOW_EVERYONE, AUTHORIZER, STANDARD, SUPER_USERS
 from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
@@ -235,9 +235,10 @@ async def test_names_have_an_end_and_an_answer_too(monkeypatch: pytest.MonkeyPat
     long = "x" * (create_acls.MOST_NAME_BYTES + 1)
     async with running(SUPER) as server, connected(server) as client:
         rows = [entry(name=long), entry(principal=f"User:{long}"), entry(host=long), entry(name=long[1:], pattern=4)]
+        rows.append(entry(name="a", pattern=4))
         answer = await client.ask(create(*rows))
-        assert [row.error_code for row in answer.results] == [*[ErrorCode.INVALID_REQUEST] * 3, 0]
+        assert [row.error_code for row in answer.results] == [*[ErrorCode.INVALID_REQUEST] * 3, 0, 0]
         assert answer.results[0].error_message == "The name of a resource, a principal and a host may have 1024 bytes."
-        monkeypatch.setattr(describe_acls, "MOST_ANSWER_BYTES", 1_000)
+        monkeypatch.setattr(answer_size.AnswerSize.__init__, "__defaults__", (1_000,))
         assert told(await client.ask(described())) == [answer_size.TOO_LARGE, answer_size.TOO_LARGE_TEXT, []]
         assert told(await client.ask(described(name="another")))[0] == 0

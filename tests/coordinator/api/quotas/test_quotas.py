@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.api import answer_size
-from muster.coordinator.api.quotas import alter_client_quotas, describe_client_quotas
+from muster.coordinator.api.quotas import alter_client_quotas
 from muster.coordinator.server import Server
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.quotas.exchanges import ALICE, EXCHANGES, RATE, alter, ask, change, kafkas, told
@@ -93,7 +93,7 @@ async def test_an_answer_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running() as server, connected(server) as client:
         rows = [change((("user", f"user-{number}"),), (RATE, 1.0)) for number in range(20)]
         await client.ask(alter(*rows))
-        monkeypatch.setattr(describe_client_quotas, "MOST_ANSWER_BYTES", 500)
+        monkeypatch.setattr(answer_size.AnswerSize.__init__, "__defaults__", (500,))
         answer = await client.ask(ask())
         assert (answer.error_code, answer.error_message) == (answer_size.TOO_LARGE, answer_size.TOO_LARGE_TEXT)
         assert not answer.entries

@@ -360,7 +360,7 @@ class TestDescribing:
     def test_a_list_that_is_too_large_is_refused(self, begun: Node, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(9):
             init(begun, f"id-{number}")
-        monkeypatch.setattr(describing, "AnswerSize", partial(AnswerSize, 200))
+        monkeypatch.setattr(AnswerSize.__init__, "__defaults__", (200,))
         assert ask(begun, ListTransactionsRequest()).error_code == ErrorCode.INVALID_REQUEST
         answer = ask(begun, ListTransactionsRequest(transactional_id_pattern="id-[3-5]"))
         assert len(answer.transaction_states) == 3

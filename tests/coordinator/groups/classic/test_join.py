@@ -4,7 +4,7 @@ import pytest
 
 from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.classic import join
-from muster.coordinator.groups.classic.join import DECISIONS, SENDERS, CheckedJoin, sender_of
+from muster.coordinator.groups.classic.join import DECISIONS, MOST_METADATA_BYTES, SENDERS, CheckedJoin, sender_of
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.states import COMPLETING, DEAD, EMPTY, PREPARING, STABLE, STATES
 from muster.coordinator.groups.common import events
@@ -304,6 +304,20 @@ def test_a_full_group_refuses_even_its_own_static_member() -> None:
     room = Room(group_max_size=2)
     room.stable(static=True)
     assert room.join(instance="i0").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_members_may_not_bring_more_metadata_than_an_answer_to_the_leader_has_place_for() -> None:
+    room = Room()
+    half = MOST_METADATA_BYTES // 2
+    (a,) = room.stable(count=1)
+    room.join(protocols=[("range", b"x" * half), ("other", b"x" * 10)])
+    room.join(a, protocols=[("range", b"a" * half)])
+    assert room.group().support.metadata_bytes == 2 * half
+    assert room.join(protocols=[("range", b"x")]).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert room.join(a, protocols=[("range", b"b" * half)]) is None, "it brings no more than it had"
+    assert room.group().support.metadata_bytes == 2 * half
+    room.leave(a)
+    assert room.group().support.metadata_bytes == half
 
 
 def test_a_member_may_join_again_in_a_full_group() -> None:
