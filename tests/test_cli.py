@@ -141,7 +141,7 @@ def test_help_and_version_load_nothing_of_the_server() -> None:
         (["serve", "--log-level", "loud"], "muster serve: argument --log-level: invalid choice: 'loud'"),
         (["serve", "--lisen", ":1"], "muster serve: unrecognized arguments: --lisen :1; did you mean --listen? See"),
         (["sevre"], "muster: there is no command 'sevre'; did you mean serve? See muster --help"),
-        (["health", "localhost"], "muster health: HOST:PORT 'localhost' is not HOST:PORT"),
+        (["health", "localhost"], "muster health: the address 'localhost' is not HOST:PORT; as in localhost:9092"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_understood_is_one_sentence_and_status_2(

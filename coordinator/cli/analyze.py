@@ -36,12 +36,35 @@ def run(options: argparse.Namespace) -> int:
     except arguments.BadArgument as error:
         print(f"{PROG}: {error}", file=sys.stderr)
         return 2
+    if options.bootstrap_server is not None and (why := _speaks_another(options)) is not None:
+        print(f"{PROG}: {why}", file=sys.stderr)
+        return 1
     try:
         from muster.pipeline.analyze import analyze
     except ImportError as error:
         print(f"{PROG}: it needs Spark, and {error.name or error} is not there: {EXTRA}", file=sys.stderr)
         return 1
     return analyze(options, PROG)
+
+
+def _speaks_another(options: argparse.Namespace) -> str | None:
+    """Why no server can be asked without TLS, as far as one says so; Spark takes seconds to start, and says less."""
+    from muster.coordinator.cli import hints
+    from muster.coordinator.config.error import ConfigError
+    from muster.coordinator.config.listeners import parse_addresses, show
+
+    name = "kafka.security.protocol="
+    protocol = next((one.removeprefix(name) for one in reversed(options.client) if one.startswith(name)), "PLAINTEXT")
+    if "SSL" in protocol.upper():
+        return None
+    try:
+        addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
+    except ConfigError:  # a host alone, which librdkafka knows too
+        return None
+    if any(hints.speaks_plainly(one) for one in addresses):
+        return None
+    hint = next(((one, hint) for one in addresses if (hint := hints.of_silence(one, "SASL_PLAINTEXT", None))), None)
+    return None if hint is None else f"{show(*hint[0])} cannot be asked: {hint[1]}"
 
 
 def _add_security(options: argparse.Namespace) -> None:

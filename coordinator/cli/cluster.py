@@ -108,8 +108,8 @@ class Connection:
             raise AskingFailed(f"{self.address} has no {user.mechanism}, only {', '.join(answer.mechanisms)}")
         if answer.error_code:
             raise AskingFailed(
-                f"{self.address} asks nobody who he is ({error_name(answer.error_code)}): its security.protocol is "
-                "another one"
+                f"{self.address} asks no client who it is ({error_name(answer.error_code)}): give security.protocol="
+                f"{self._security.protocol.removeprefix('SASL_')} in the file of --command-config"
             )
         exchange = sasl_login.login(user)
         try:

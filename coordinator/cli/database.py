@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,11 @@ def run(options: argparse.Namespace) -> int:
         return run_trial(options)
     import asyncio
 
+    url = getattr(options, "url", None)
+    wrong = None if url is None else wrong_url(url)
+    if wrong is not None:
+        print(f"muster cluster: {wrong}", file=sys.stderr)
+        return 2
     from muster.coordinator.database.missing import MissingExtra, check
 
     try:
@@ -54,7 +60,24 @@ def run(options: argparse.Namespace) -> int:
     except StoreRefused as error:
         return _failed(str(error))
     except StoreAway as error:
-        return _failed(f"the database cannot be reached: {error}")
+        return _failed(f"the database cannot be reached: {_why(error)}; is PostgreSQL running there?")
+
+
+def wrong_url(url: str) -> str | None:
+    """What is wrong with the URL of a database, without what may be a password in it; None: nothing at first sight."""
+    if url.startswith(("postgresql://", "postgres://")):
+        return None
+    scheme, separator, _ = url.partition("://")
+    given = f"begins with {scheme}://" if separator else "is no URL of PostgreSQL"
+    return f"the address of the database {given}; postgresql://USER@HOST/DATABASE was expected"
+
+
+def _why(error: Exception) -> str:
+    """The system's own words for what asyncio says in words of its own."""
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+        return os.strerror(cause.errno)
+    return str(error)
 
 
 def _failed(why: str) -> int:

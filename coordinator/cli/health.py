@@ -61,7 +61,7 @@ def _hint(address: Address, error: Exception, context: SSLContext | None) -> str
 def _address(options: argparse.Namespace) -> tuple[Address, bool]:
     """Where to ask, and whether with TLS."""
     if options.address is not None:
-        return parse_address(options.address, "HOST:PORT", advertised=True), options.tls
+        return parse_address(options.address, "the address", advertised=True), options.tls
     listeners = load(file=options.config, environment=os.environ).listeners
     first = next((one for one in listeners if not one.has_tls), listeners[0])
     if first.host in WILDCARDS:  # an address, since a bare container may know no names

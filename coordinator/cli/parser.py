@@ -62,16 +62,21 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [*map(str, action.choices)]
-        hint = like(str(value), choices)
+        hint = "" if value == "help" else like(str(value), choices)
         if not isinstance(action, argparse._SubParsersAction):
             raise argparse.ArgumentError(action, f"invalid choice: '{value}' (expected {_or(choices)}){hint}")
+        if value == "help":
+            self.print_help()
+            self.exit()
         if not hint:
             hint = _elsewhere(self, str(value))
         self.error(f"there is no command '{value}'{hint or f'; there are {_and(choices)}'}")
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """The words of a command line, where a command of `TWO_WORDS` is one."""
+    """The words of a command line, where a command of `TWO_WORDS` is one; `help WORDS` is `WORDS --help`."""
+    if words and words[0] == "help":
+        return joined([*words[1:], "--help"])
     for command in TWO_WORDS:
         parts = command.split()
         if [*words[: len(parts)]] == parts:
@@ -98,6 +103,8 @@ def _options_like(left: Sequence[str], command: Parser) -> str:
         return ""
     if unknown in ("--group", "--groups") and any("GROUP" in str(one.metavar) for one in command.actions()):
         return "; a group is named without an option: GROUP"
+    if unknown in command.option_words():
+        return f"; give {unknown} behind {command.prog}"
     return like(unknown, command.option_words())
 
 

@@ -43,6 +43,13 @@ def serve(options: argparse.Namespace) -> int:
     if options.cluster is not None and config.nodes > 1:
         print("muster serve: --cluster has one broker in each process, --nodes several; give one", file=sys.stderr)
         return 2
+    if options.cluster is not None:
+        from muster.coordinator.cli.database import wrong_url
+
+        wrong = wrong_url(options.cluster)
+        if wrong is not None:
+            print(f"muster serve: --cluster: {wrong}", file=sys.stderr)
+            return 2
     control = _control(options)
     if isinstance(control, str):
         print(f"muster serve: {control}", file=sys.stderr)

@@ -78,6 +78,7 @@ def commit(server: ServerProcess, group: str, offsets: dict[tuple[str, int], int
     consumer.close()
 
 
+SEE = "muster groups list shows the groups of the cluster"
 DRY = "nothing was changed; give --execute to do it\n"
 
 
@@ -197,9 +198,9 @@ async def test_a_group_with_members_is_refused_as_by_kafka(
     assert command("delete", group, "--execute").out.splitlines()[1].split() == [group, "classic", "Empty", "yes"]
     assert f'"group": "{group}"' not in command("list", "--json").out
     said = command("delete", group, "--execute")
-    assert (said.status, said.err) == (1, f"muster groups delete: there is no group {group}\n")
+    assert (said.status, said.err) == (1, f"muster groups delete: there is no group {group}: {SEE}\n")
     said = command("offsets", "delete", group, "--all-topics")
-    assert (said.status, said.err) == (1, f"muster groups offsets delete: there is no group {group}\n")
+    assert (said.status, said.err) == (1, f"muster groups offsets delete: there is no group {group}: {SEE}\n")
 
 
 async def test_members_are_removed(server: ServerProcess, command: Command, topic: str, group: str) -> None:

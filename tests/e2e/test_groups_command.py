@@ -22,6 +22,7 @@ from tests.support.servers import ServerProcess
 
 NewName = Callable[[str], str]
 NewTopic = Callable[[int], str]
+SEE = "muster groups list shows the groups of the cluster"
 Capture = pytest.CaptureFixture[str]
 
 with_events = pytest.mark.skipif(
@@ -179,8 +180,8 @@ async def test_watching_shows_what_happens_as_it_happens(
 
 def test_what_is_not_there_is_said_in_one_sentence(command: Command, new_name: NewName) -> None:
     nobody = new_name("nobody")
-    assert command("describe", nobody, status=1) == f"muster groups describe: there is no group {nobody}\n"
-    assert command("offsets", nobody, status=1) == f"muster groups offsets: group {nobody} has no committed offsets\n"
+    assert command("describe", nobody, status=1) == f"muster groups describe: there is no group {nobody}: {SEE}\n"
+    assert command("offsets", nobody, status=1) == f"muster groups offsets: there is no group {nobody}: {SEE}\n"
     assert command("list", "--state", "Dead") == "there are no groups of that kind\n"
 
 

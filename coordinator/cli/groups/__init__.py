@@ -106,7 +106,12 @@ def run(options: argparse.Namespace) -> int:
 
         return run_controlled(options)
 
+    from muster.coordinator.config.error import ConfigError
+
     def check() -> None:
+        for name in (*getattr(options, "groups", ()), getattr(options, "group", None)):
+            if name == "":
+                raise ConfigError("GROUP '': the name of a group was expected")
         if options.verb == "list":
             options.state = one_of("--state", options.state, STATES)
             options.type = one_of("--type", options.type, TYPES)

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from muster.coordinator.cli.cluster import AskingFailed
+
+
+class NoGroup(AskingFailed):
+    """There is no group of that name."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(f"there is no group {group_id}: muster groups list shows the groups of the cluster")
+
 
 class Member(NamedTuple):
     """One row."""

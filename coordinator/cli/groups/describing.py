@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
-from muster.coordinator.cli.groups.described import Description, Member
+from muster.coordinator.cli.groups.described import Description, Member, NoGroup
 from muster.coordinator.cli.groups.verdicts import verdict_of
 from muster.coordinator.cli.output import say, say_sentence, terminal_width
 from muster.coordinator.cli.table import print_json, print_table, ranges, table_width
@@ -51,7 +51,7 @@ def describe_group(cluster: Cluster, group_id: str) -> Description:
     """Ask for one group. Raises AskingFailed, also when there is none."""
     found = find_group(cluster, group_id)
     if found is None:
-        raise AskingFailed(f"there is no group {group_id}")
+        raise NoGroup(group_id)
     return found
 
 

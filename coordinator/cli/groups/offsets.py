@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from muster.coordinator.cli.cluster import AskingFailed, Cluster
 from muster.coordinator.cli.ends import Partition, end_offsets
 from muster.coordinator.cli.groups.committed import fetch_committed
-from muster.coordinator.cli.groups.described import Description
+from muster.coordinator.cli.groups.described import Description, NoGroup
 from muster.coordinator.cli.groups.describing import find_group
 from muster.coordinator.cli.groups.listing import all_groups
 from muster.coordinator.cli.output import say
@@ -58,7 +58,14 @@ def offsets(cluster: Cluster, group_ids: Sequence[str] | None, *, form: str) -> 
 def _rows(cluster: Cluster, group_id: str) -> list[Row]:
     """What is committed in a group, by topic and partition. Raises AskingFailed."""
     committed = fetch_committed(cluster, group_id)
-    found = _described(cluster, group_id)
+    try:
+        found = find_group(cluster, group_id)
+        if found is None and not committed:
+            raise NoGroup(group_id)
+    except NoGroup:
+        raise
+    except AskingFailed:  # who may read offsets may not see members
+        found = None
     if found is not None and found.type == "share" and not committed:
         # imported here: few clusters have such groups
         from muster.coordinator.cli.groups.other_types import share_offsets
@@ -71,13 +78,6 @@ def _rows(cluster: Cluster, group_id: str) -> list[Row]:
         return [Row(group_id, *one, start, lag, "", None) for one, (start, lag) in starts.items()]
     owners = {} if found is None else _owners(found)
     return [Row(group_id, *one, it.offset, None, it.metadata, owners.get(one)) for one, it in committed.items()]
-
-
-def _described(cluster: Cluster, group_id: str) -> Description | None:
-    try:
-        return find_group(cluster, group_id)
-    except AskingFailed:  # who may read offsets may not see members
-        return None
 
 
 def _owners(found: Description) -> Mapping[Partition, str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, sentence
 from muster.coordinator.cli.groups import committed
 from muster.coordinator.cli.groups.changing import INACTIVE, consumer_groups, members, of_consumers, say_nothing_changed
-from muster.coordinator.cli.groups.described import Description, Member
+from muster.coordinator.cli.groups.described import Description, Member, NoGroup
 from muster.coordinator.cli.groups.describing import find_group
 from muster.coordinator.cli.groups.plans import Chosen
 from muster.coordinator.cli.groups.resetting import all_partitions
@@ -32,7 +32,7 @@ def delete_groups(cluster: Cluster, group_ids: Sequence[str] | None, *, execute:
         try:
             found = find_group(cluster, name)
             if found is None:
-                raise AskingFailed(f"there is no group {name}")
+                raise NoGroup(name)
             if found.state not in INACTIVE:
                 raise AskingFailed(f"group {name} is not empty: its state is {found.state}; stop its {members(found)}")
             if execute:
@@ -56,7 +56,7 @@ def delete_offsets(
     """Delete committed offsets of a group, of topics that no member is subscribed to; None: of all topics."""
     command = "muster groups offsets delete"
     if of_consumers(cluster, group_id, "changed") is None:
-        raise AskingFailed(f"there is no group {group_id}")
+        raise NoGroup(group_id)
     there = committed.fetch_committed(cluster, group_id)
     wanted = _committed_in(cluster, there, chosen)
     if not wanted:
@@ -100,7 +100,7 @@ def remove_members(
     command = "muster groups remove-member"
     found = of_consumers(cluster, group_id, "changed")
     if found is None:
-        raise AskingFailed(f"there is no group {group_id}")
+        raise NoGroup(group_id)
     chosen = _chosen(found, ids, instances, everyone=everyone)
     refused: dict[str, str] = {}
     for start in range(0, len(chosen) if execute else 0, MEMBERS_AT_ONCE):
