@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _speaks_another(options: argparse.Namespace) -> str | None:
-    """Why no server can be asked without TLS, as far as one says so; Spark takes seconds to start, and says less."""
+    """Why no server can be asked without TLS, if one of them says so. Spark takes seconds to start, and says less."""
     from muster.coordinator.cli import hints
     from muster.coordinator.config.error import ConfigError
     from muster.coordinator.config.listeners import parse_addresses, show
