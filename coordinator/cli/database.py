@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def wrong_url(url: str) -> str | None:
-    """What is wrong with the URL of a database; None when it looks right. It may have a password, which is not shown."""
+    """What is wrong with the URL of a database; None when it looks right. A password in it is not shown."""
     if url.startswith(("postgresql://", "postgres://")):
         return None
     scheme, separator, _ = url.partition("://")
