@@ -11,7 +11,7 @@ ARGS ?=
 SAMPLE := muster-sample
 SOURCE ?= $(SAMPLE)
 
-.PHONY: help serve venv venv-run test simulate torture torture-wire torture-nodes torture-cluster torture-log lint format docs pipeline score record-truth bench bench-assignors bench-nodes bench-cluster bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
+.PHONY: help serve try venv venv-run test simulate torture torture-wire torture-nodes torture-cluster torture-log lint format docs pipeline score record-truth bench bench-assignors bench-nodes bench-cluster bench-pipeline bench-substitutes pyspark-env conformance conformance-clients conformance-kafkajs conformance-librdkafka conformance-sarama conformance-languages conformance-aiokafka conformance-transactions exactly-once conformance-random conformance-random-consumers conformance-random-transactions conformance-assignors conformance-connect conformance-streams conformance-log conformance-pipeline conformance-pyspark conformance-cluster lock sbom audit wheel clean
 
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -34,6 +34,12 @@ $(VENV)/.run: requirements/run.txt pyproject.toml $(VENV)/.build
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	@touch $@
 
+$(VENV)/.try: requirements/try.txt $(VENV)/.run
+	@echo "setting up $(VENV) (PostgreSQL)" >&2
+	@$(PIP) install --require-hashes -r requirements/try.txt
+	@$(BIN)/python -m compileall -q $(SOURCES)
+	@touch $@
+
 $(VENV)/.spark: requirements/spark.txt $(VENV)/.run
 	@echo "setting up $(VENV) (pipeline)" >&2
 	@$(PIP) install --require-hashes -r requirements/spark.txt
@@ -49,6 +55,9 @@ $(VENV)/.test: requirements/test.txt $(VENV)/.spark
 serve: $(VENV)/.run ## run the coordinator with its embedded log (ARGS='...' for muster serve)
 	@$(BIN)/python -m compileall -q $(SOURCES)
 	@exec $(BIN)/muster serve $(ARGS)
+
+try: $(VENV)/.try ## run a PostgreSQL and several nodes over it (ARGS='--nodes 5' for muster cluster try)
+	@exec $(BIN)/muster cluster try $(ARGS)
 
 venv: $(VENV)/.test ## set up .venv with the muster command and the test tools
 
@@ -211,7 +220,7 @@ audit: $(SUPPLY)/.supply ## ask the package registry for known holes in what Mus
 	@$(SUPPLY)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/run.txt $(ARGS)
 
 lock: ## resolve the requirements anew (needs uv)
-	@for name in build run test spark supply; do \
+	@for name in build run test try spark supply; do \
 	  uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-emit-index-url --no-annotate \
 	    --custom-compile-command "make lock" requirements/$$name.in -o requirements/$$name.txt || exit 1; done
 

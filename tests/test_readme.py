@@ -190,6 +190,7 @@ def test_the_servers_of_the_examples(checkout: Path) -> None:
 def test_the_cluster_of_one_command(checkout: Path) -> None:
     install, trial = commands("cluster")
     assert install.startswith("pip install")
+    assert f"{trial}\n" in make("try", "ARGS=--nodes 3")
     (block,) = named("cluster")
     port = free_port_pair()
     expected = shown(block).strip()
