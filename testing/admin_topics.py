@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
@@ -15,6 +16,11 @@ from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from muster.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from muster.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -80,6 +86,20 @@ class AdminTopics:
             if time.monotonic() > due_s:
                 raise CannotBeDone(f"topic {name} is still there after {PATIENCE_S:g} s")
             time.sleep(LOOK_S)
+
+    def topic_id(self, name: str) -> bytes:
+        """Another one for each topic, also for one that takes the name of one that was deleted."""
+        found = self._cluster.topics([name]).get(name)
+        if found is None:
+            raise CannotBeDone(f"there is no topic {name}")
+        return bytes(found.topic_id)
+
+    def trim(self, name: str) -> None:
+        """Delete all records, and leave the topic."""
+        for index, end in self.end_offsets(name).items():
+            rows = [DeleteRecordsTopic(name, [DeleteRecordsPartition(index, end)])]
+            request = DeleteRecordsRequest(rows, TIMEOUT_MS)
+            self._led(name, index, partial(_trimmed, request), is_repeatable=True)
 
     def _leaders(self, name: str) -> dict[int, int]:
         found = self._cluster.topics([name]).get(name)
@@ -197,6 +217,10 @@ class AdminTopics:
             if not is_repeatable or leader.is_open:
                 raise
             return None
+
+
+def _trimmed(request: DeleteRecordsRequest, leader: Connection) -> Any:
+    return leader.ask(ApiKey.DELETE_RECORDS, request).topics[0].partitions[0]
 
 
 def _index(row: Any) -> int:

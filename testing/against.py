@@ -97,6 +97,9 @@ class Against:
         """Nobody kills a cluster that others have started."""
         raise OnlyMuster("a cluster that is there is not killed")
 
+    def take_failure(self) -> None:
+        """See `Runner`. No code of a test runs in another process."""
+
     def verbs(self) -> ClusterVerbs:
         """See `Runner`."""
         if self._verbs is None:
@@ -115,18 +118,17 @@ class ClusterVerbs:
         self.groups = AdminGroups(cluster, self.topics)
         self.nodes = AdminNodes(cluster)
 
-    def meddling(self, since: int = 0) -> list[str]:
+    def meddling(self) -> list[str]:
         """See `Rehearsal`."""
-        del since
         return []
+
+    def take_failure(self, rule_id: str | None = None) -> BaseException | None:
+        """See `Rehearsal`. No code of a test runs in another process."""
+        del rule_id
+        return None
 
     @property
     def ahead_ms(self) -> int:
-        """See `Rehearsal`."""
-        return 0
-
-    @property
-    def hits(self) -> int:
         """See `Rehearsal`."""
         return 0
 

@@ -42,6 +42,7 @@ class MusterTestCase(unittest.TestCase):
             own: Any = self
             own.muster = self._started()
             self.addCleanup(own.muster.stop)
+        self.addCleanup(self.muster.raise_failure)
 
     @classmethod
     def _started(cls) -> Muster:

@@ -47,6 +47,8 @@ class ControlledFaults:
 
     def __init__(self, control: Control) -> None:
         self._control = control
+        self._forgotten = 0
+        """The number of the newest hit that is of no interest any more."""
 
     @property
     def log(self) -> ControlledFaults:
@@ -55,8 +57,14 @@ class ControlledFaults:
 
     def after(self, number: int = 0) -> list[dict[str, Any]]:
         """What was hit."""
-        found: list[dict[str, Any]] = self._control.ask("GET", f"/v1/fault-log?after={whole('after', number)}")["hits"]
+        after = max(whole("after", number), self._forgotten)
+        found: list[dict[str, Any]] = self._control.ask("GET", f"/v1/fault-log?after={after}")["hits"]
         return found
+
+    def forget(self) -> None:
+        """What was hit so far."""
+        for hit in self.after()[-1:]:
+            self._forgotten = hit["number"]
 
     @property
     def rules(self) -> list[ControlledRule]:

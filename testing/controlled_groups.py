@@ -16,14 +16,18 @@ from muster.coordinator.rehearsal.views import GroupView
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.against import AdminGroups, AdminNodes
 from muster.testing.control_client import Control
+from muster.testing.controlled_faults import ControlledFaults
 
 
 class ControlledGroups(AdminGroups):
     """Groups, with what only Muster can do."""
 
-    def __init__(self, cluster: Cluster, topics: AdminTopics, control: Control) -> None:
+    def __init__(self, cluster: Cluster, topics: AdminTopics, control: Control, faults: ControlledFaults) -> None:
         super().__init__(cluster, topics)
         self._control = control
+        self._faults = faults
+        self.holding: set[str] = set()
+        """Groups whose joins are held."""
 
     def _do(self, group_id: str, verb: str, body: object = None, method: str = "POST") -> dict[str, Any]:
         try:
@@ -71,11 +75,11 @@ class ControlledGroups(AdminGroups):
         """As administrators do."""
         self._do(group_id, "remove", {"member": member})
 
-    def meddling(self, since: int = 0) -> list[str]:
+    def meddling(self) -> list[str]:
         """What the test has done to the server."""
         time = self._control.ask("GET", "/v1/time")
         return meddling.told(
-            self._control.ask("GET", f"/v1/fault-log?after={since}")["hits"],
+            self._faults.after(),
             self._control.ask("GET", "/v1/scenarios")["running"],
             is_frozen=time["frozen"],
             ahead_ms=time["ahead_ms"],
@@ -96,10 +100,13 @@ class ControlledGroups(AdminGroups):
     def hold_joins(self, group_id: str) -> None:  # type: ignore[override]
         """Who joins waits."""
         self._do(group_id, "hold-joins")
+        self.holding.add(group_id)
 
     def release(self, group_id: str) -> int:  # type: ignore[override]
         """They go on."""
-        return int(self._do(group_id, "release")["released"])
+        released = int(self._do(group_id, "release")["released"])
+        self.holding.discard(group_id)
+        return released
 
 
 class ControlledNodes(AdminNodes):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from muster.coordinator.cli.cluster import Cluster
 from muster.coordinator.rehearsal.errors import CannotBeDone
@@ -15,6 +15,8 @@ from muster.testing.controlled_faults import ControlledFaults, ControlledScenari
 from muster.testing.controlled_groups import ControlledGroups, ControlledNodes
 from muster.testing.controlled_topics import ControlledTopics
 
+PAUSED: Final = "paused"
+
 
 class ControlledVerbs(ClusterVerbs):
     """See `verbs.Verbs`."""
@@ -23,9 +25,9 @@ class ControlledVerbs(ClusterVerbs):
         super().__init__(cluster)
         self._control = Control(address)
         self.topics: ControlledTopics = ControlledTopics(cluster, self._control)
-        self.groups: ControlledGroups = ControlledGroups(cluster, self.topics, self._control)
-        self.nodes = ControlledNodes(cluster, self._control)
         self._faults = ControlledFaults(self._control)
+        self.groups: ControlledGroups = ControlledGroups(cluster, self.topics, self._control, self._faults)
+        self.nodes = ControlledNodes(cluster, self._control)
         self._time = ControlledTime(self._control)
         self._scenarios = ControlledScenarios(self._control)
 
@@ -57,22 +59,22 @@ class ControlledVerbs(ClusterVerbs):
         waits_s = limits.get("timeout_ms", 0) / 1000
         return TimeView(**await asyncio.to_thread(ask, "POST", "/v1/time/run-until", body, waits_s=waits_s))
 
-    def meddling(self, since: int = 0) -> list[str]:
+    def meddling(self) -> list[str]:
         """See `Rehearsal`."""
-        return self.groups.meddling(since)
+        return self.groups.meddling()
 
     @property
     def ahead_ms(self) -> int:
         """See `Rehearsal`."""
         return self._time.now().ahead_ms
 
-    @property
-    def hits(self) -> int:
-        """See `Rehearsal`."""
-        told = self._control.ask("GET", "/v1/fault-log")
-        return int(told["forgotten"]) + len(told["hits"])
-
     def tidy(self) -> None:
-        """No rule is in force, and time goes on."""
+        """See `Rehearsal`."""
+        for group_id in self.groups.holding:
+            self.groups.release(group_id)
         self._faults.clear()
+        self._faults.forget()
         self._time.thaw()
+        for node_id in self.nodes.ids():
+            if self.nodes.describe(node_id).state == PAUSED:
+                self.nodes.resume(node_id)

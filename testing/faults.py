@@ -37,7 +37,7 @@ from muster.coordinator.rehearsal.faults.when import (
     until_released,
     with_probability,
 )
-from muster.testing.portal import Portal
+from muster.testing.portal import Portal, raise_failure
 from muster.testing.verbs import Behind
 
 __all__ = [
@@ -125,9 +125,10 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
         if self._portal.is_open:
             self.remove()
+            raise_failure(self._portal.call(lambda: self._behind().take_failure(self.id)), error)
 
 
 class Faults:
@@ -211,10 +212,11 @@ class AsyncFault:
         return self
 
     async def __aexit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
         if self._portal.is_open:
             await self.remove()
+            raise_failure(await self._portal.awaited(lambda: self._behind().take_failure(self.id)), error)
 
 
 class AsyncFaults:

@@ -226,6 +226,9 @@ class InProcess(Runner):
                 stream.close()
         self._life.ended()
 
+    def take_failure(self) -> None:
+        """See `Runner`. No code of a test runs in another process."""
+
     def verbs(self) -> ClusterVerbs:
         """As of any cluster, and what only Muster can do."""
         ended = "" if self._life.is_elsewhere else self._ended()

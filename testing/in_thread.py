@@ -37,6 +37,8 @@ class InThread:
         self._rehearsal: Rehearsal | None = None
         self._thread: LoopThread | None = None
         self._life = Lifecycle()
+        self._failure: BaseException | None = None
+        """What the code of the test had raised in a rule when the server ended."""
         # what is wrong is said at once
         config_of(given, directory)
 
@@ -83,6 +85,7 @@ class InThread:
         rehearsal, thread = self._rehearsal, self._thread
         if rehearsal is None or thread is None:
             raise CannotBeDone("the server does not run")
+        self._failure = self.take_failure()
         self._rehearsal = None
         try:
             thread.run(how(rehearsal))
@@ -96,6 +99,14 @@ class InThread:
             self._thread.end()
             self._thread = None
         self._life.ended()
+
+    def take_failure(self) -> BaseException | None:
+        """See `Runner`."""
+        failure, self._failure = self._failure, None
+        rehearsal = self._rehearsal
+        if failure is None and rehearsal is not None and self.is_running:
+            failure = self.portal.call(rehearsal.take_failure)
+        return failure
 
     def verbs(self) -> Verbs:
         """See `Runner`."""

@@ -7,25 +7,31 @@ pytest loads this in every run where the distribution is installed, so it import
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import secrets
+import time
+import zlib
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
 if TYPE_CHECKING:
+    from muster.testing.reports import Used
     from muster.testing.server import Muster
     from muster.testing.sync import Group, Topic
 
 PARTITIONS: Final = 3
 """Of the topic that `muster_topic` makes, if the mark says nothing else."""
-MOST_GROUPS: Final = 20
-"""Whose timelines a report has."""
 MOST_AHEAD_MS: Final = 1_000
 """How far a test may have moved the time of the session's server, before that is started again for the next one."""
 MOST_NAME: Final = 100
-"""Characters of a test's name in the names of its topics and groups."""
+"""Characters of a test's name in the names of its topics, groups and recordings."""
+RUN_BYTES: Final = 3
 _FIXTURES: Final = {"muster", "muster_session", "muster_topic", "muster_group"}
 _MARK: Final = (
     "muster(fresh=False, nodes=1, properties=None, topics=(), partitions=3, seed=None): the server of this test; with "
@@ -49,16 +55,12 @@ class Wanted(NamedTuple):
         return self.fresh or self.nodes != 1 or bool(self.properties) or self.seed is not None
 
 
-class Used(NamedTuple):
-    """What a test has of a server: which one, and how many log lines and hits of rules that had before."""
-
-    muster: Muster
-    lines: int
-    hits: int
-    began_ms: int
-
-
-_USED: Final = pytest.StashKey[Used]()
+_USED: Final = pytest.StashKey["Used"]()
+_SESSION: Final = pytest.StashKey["Muster"]()
+_LAST: Final = pytest.StashKey["Used"]()
+_BEGAN_MS: Final = pytest.StashKey[int]()
+_RUN: Final = pytest.StashKey[str]()
+_PID: Final = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -79,6 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known."""
     config.addinivalue_line("markers", _MARK)
+    config.stash[_PID] = os.getpid()
 
 
 # ---- fixtures
@@ -106,9 +109,13 @@ def muster_session(request: pytest.FixtureRequest, muster_properties: Mapping[st
         worker = getattr(config, "workerinput", {}).get("workerid")
         server = Muster(muster_properties, directory=_record(config, f"session-{worker}" if worker else "session"))
     server.start()
+    config.stash[_SESSION] = server
     try:
         yield server
     finally:
+        last = config.stash.get(_LAST, None)
+        if last is not None and not _is_forked(config):
+            last.keep()  # the report of the last test may still be written
         server.stop()
 
 
@@ -116,27 +123,70 @@ def muster_session(request: pytest.FixtureRequest, muster_properties: Mapping[st
 def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
     """A server: that of the session, or one of the test's own if its mark `muster` asks for it."""
     wanted = _wanted(request.node)
-    own = wanted.needs_own
-    against = request.config.getoption("--muster-against")
-    if own and against:
-        pytest.skip("this test needs a server of its own, and runs on a cluster that is there (--muster-against)")
-    server = _own(request.node, wanted) if own else request.getfixturevalue("muster_session")
-    for name, partitions in _topics(wanted.topics):
-        if not own:
-            _ensure(server, name, partitions)
-    hits = server.portal.call(lambda: server.verbs().hits)
-    request.node.stash[_USED] = Used(server, server.lines.count, hits, _wall_ms())
+    if wanted.needs_own:
+        if request.config.getoption("--muster-against"):
+            pytest.skip("this test needs a server of its own, and runs on a cluster that is there (--muster-against)")
+        yield from _own(request.node, wanted)
+    else:
+        yield from _of_session(request, wanted)
+
+
+def _own(item: pytest.Item, wanted: Wanted) -> Iterator[Muster]:
+    from muster.testing.reports import Used
+    from muster.testing.server import Muster
+
+    server = Muster(
+        wanted.properties,
+        topics=wanted.topics,
+        nodes=wanted.nodes,
+        seed=wanted.seed,
+        directory=_record(item.config, _slug(item.nodeid)),
+    ).start()
+    used = item.stash[_USED] = Used(server, item.stash[_BEGAN_MS])
     try:
         yield server
     finally:
-        if own:
-            server.stop()
-        elif server.is_running:
-            server.tidy()
-            if abs(server.portal.call(lambda: server.verbs().ahead_ms)) > MOST_AHEAD_MS:
-                server.restart()  # time never goes back: the next test has a clock of its own
-        else:
-            server.start()
+        if not _is_forked(item.config):
+            used.keep()
+            try:
+                server.raise_failure()
+            finally:
+                server.stop()
+
+
+def _of_session(request: pytest.FixtureRequest, wanted: Wanted) -> Iterator[Muster]:
+    from muster.testing import marked_topics
+    from muster.testing.reports import Used
+
+    server: Muster = request.getfixturevalue("muster_session")
+    config = request.config
+    there = marked_topics.on_cluster if config.getoption("--muster-against") else marked_topics.on_own_server
+    with ExitStack() as stack:
+        if wanted.topics:
+            stack.enter_context(there(server, marked_topics.named(wanted.topics)))
+        used = Used(server, request.node.stash[_BEGAN_MS])
+        request.node.stash[_USED] = config.stash[_LAST] = used
+        try:
+            yield server
+        finally:
+            if _is_forked(config):
+                stack.pop_all()  # what is to be undone is undone by the process that has the server
+            else:
+                used.keep_done()
+                try:
+                    server.raise_failure()
+                finally:
+                    _ready_for_the_next(server, used)
+
+
+def _ready_for_the_next(server: Muster, used: Used) -> None:
+    if not server.is_running:
+        used.keep()
+        server.start()
+        return
+    server.tidy()
+    if abs(server.portal.call(lambda: server.verbs().ahead_ms)) > MOST_AHEAD_MS:
+        server.restart()  # time never goes back: the next test has a clock of its own
 
 
 @pytest.fixture
@@ -144,7 +194,7 @@ def muster_topic(request: pytest.FixtureRequest, muster: Muster) -> Iterator[Top
     """A topic of this test alone, made for it and deleted after it."""
     topic = muster.topic(_name(request)).create(_wanted(request.node).partitions)
     yield topic
-    if muster.is_running and topic.name in muster.topics:
+    if not _is_forked(request.config) and muster.is_running and topic.name in muster.topics:
         topic.delete()
 
 
@@ -178,103 +228,112 @@ def _wanted(item: pytest.Item) -> Wanted:
     return Wanted(**mark.kwargs)
 
 
-def _own(item: pytest.Item, wanted: Wanted) -> Muster:
-    from muster.testing.server import Muster
-
-    return Muster(
-        wanted.properties,
-        topics=wanted.topics,
-        nodes=wanted.nodes,
-        seed=wanted.seed,
-        directory=_record(item.config, _slug(item.nodeid)),
-    ).start()
-
-
 def _record(config: pytest.Config, name: str) -> Path | None:
+    """A directory of this name that nobody has yet: other tests, workers and runs may have the same name."""
     given = config.getoption("--muster-record")
-    return None if given is None else Path(given) / name
-
-
-def _topics(given: Any) -> Iterator[tuple[str, int | None]]:
-    if isinstance(given, Mapping):
-        yield from given.items()
-    else:
-        yield from ((name, None) for name in ((given,) if isinstance(given, str) else given))
-
-
-def _ensure(server: Muster, name: str, partitions: int | None) -> None:
-    if name not in server.topics:
-        server.topic(name).create(partitions)
+    if given is None:
+        return None
+    for number in count(1):
+        found = Path(given) / (name if number == 1 else f"{name}-{number}")
+        with suppress(FileExistsError):
+            found.mkdir(parents=True)
+            return found
+    raise AssertionError("there is always another number")
 
 
 def _name(request: pytest.FixtureRequest) -> str:
-    """Of a test, as a topic may be called; another one each time, so that a test can be run again on one server."""
-    counter = request.config.stash.setdefault(_COUNTER, [0])
+    """Of a test, as a topic may be called: another one each time, and on a cluster in each run."""
+    config = request.config
+    counter = config.stash.setdefault(_COUNTER, [0])
     counter[0] += 1
-    worker = getattr(request.config, "workerinput", {}).get("workerid", "")
-    return f"{_slug(request.node.name)[:MOST_NAME]}-{worker}{counter[0]}"
+    worker = getattr(config, "workerinput", {}).get("workerid", "")
+    name = f"{_slug(request.node.name)}-{worker}{counter[0]}"
+    return f"{name}-{_run(config)}" if config.getoption("--muster-against") else name
+
+
+def _run(config: pytest.Config) -> str:
+    """What the names of this run end in."""
+    if _RUN not in config.stash:
+        # not drawn from `random`, which tests set to a seed
+        config.stash[_RUN] = secrets.token_hex(RUN_BYTES)
+    return config.stash[_RUN]
 
 
 _COUNTER: Final = pytest.StashKey[list[int]]()
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "test"
+    """As files and topics may be called; long ones are cut, and end in a hash of the whole."""
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.") or "test"
+    if len(slug) <= MOST_NAME:
+        return slug
+    return f"{slug[:MOST_NAME]}-{zlib.crc32(text.encode()):08x}"
 
 
-def _wall_ms() -> int:
-    import time
-
-    return time.time_ns() // 1_000_000
+def _is_forked(config: pytest.Config) -> bool:
+    """Whether this process was forked from that of the run: by a test, whose `sys.exit` has come here."""
+    return config.stash[_PID] != os.getpid()
 
 
 # ---- reports
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """A test begins with its fixtures. What they cannot do on a cluster is no failure."""
+    item.stash[_BEGAN_MS] = time.time_ns() // 1_000_000
+    with _skipping(item.config):
+        return (yield)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """What cannot be done on the cluster that is there is no failure."""
-    if not item.config.getoption("--muster-against"):
-        return (yield)
+    """What cannot be done on a cluster is no failure; what a function of a rule has raised is one."""
+    with _skipping(item.config):
+        used = item.stash.get(_USED, None)
+        try:
+            found = yield
+        except Exception as error:
+            if used is not None:
+                used.muster.raise_failure(error)
+            raise
+        if used is not None:
+            used.muster.raise_failure()
+        return found
+
+
+@contextmanager
+def _skipping(config: pytest.Config) -> Iterator[None]:
+    if not config.getoption("--muster-against"):
+        yield
+        return
     from muster.testing.against import OnlyMuster
 
     try:
-        return (yield)
+        yield
     except OnlyMuster as reason:
         pytest.skip(str(reason))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that failed tells what its groups did and what the server warned of."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The report of a test that failed, or whose fixtures did, has what its groups did and the server's warnings."""
     report = yield
-    used = item.stash.get(_USED, None)
-    if report.failed and used is not None and call.when == "call":
-        report.sections += _sections(used)
+    if report.failed:
+        used = item.stash.get(_USED, None) or _used_by_fixtures(item)
+        if used is not None and not _is_forked(item.config):
+            report.sections += used.sections
     return report
 
 
-def _sections(used: Used) -> Iterator[tuple[str, str]]:
-    warnings = used.muster.lines.warnings(used.lines)
-    if warnings:
-        yield "Muster: warnings of the server", "\n".join(map(str, warnings))
-    if not used.muster.is_running:
-        yield "Muster: groups", "the server did not run any more"
-        return
-    from muster.coordinator.rehearsal.errors import CannotBeDone
+def _used_by_fixtures(item: pytest.Item) -> Used | None:
+    """Of a test that has no server itself: what a fixture of its module or class, or a unittest, has of one."""
+    server = item.config.stash.get(_SESSION, None)
+    if server is None or "muster_session" not in getattr(item, "fixturenames", ()):
+        server = getattr(getattr(item, "instance", None), "muster", None)
+    if server is None:
+        return None
+    from muster.testing.reports import Used
+    from muster.testing.server import Muster
 
-    done = used.muster.portal.call(lambda: used.muster.verbs().meddling(used.hits))
-    if done:
-        yield "Muster: what the test has done to the server", "\n".join(done)
-    told = 0
-    for group_id in used.muster.groups:
-        group = used.muster.group(group_id)
-        try:
-            events = group.events()
-        except CannotBeDone:
-            return  # a cluster that keeps no history
-        if events and events[-1]["time"] >= used.began_ms and told < MOST_GROUPS:
-            told += 1
-            yield f"Muster: group {group_id}", "\n".join([str(group.describe()), "", *group.history(everything=True)])
+    return Used(server, item.stash[_BEGAN_MS]) if isinstance(server, Muster) else None

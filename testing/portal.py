@@ -144,6 +144,18 @@ def _at_once(verb: Callable[[], T | Awaitable[T]]) -> T:
     return found
 
 
+def raise_failure(failure: BaseException | None, error: BaseException | None = None) -> None:
+    """Raise what the code of a test has raised on the server's loop, if it has. Where the test fails with another
+    `error`, that gets a note instead.
+    """
+    if failure is None:
+        return
+    if error is None:
+        raise failure
+    if error is not failure:
+        error.add_note(f"and a function of a rule of faults raised {failure!r}")
+
+
 class LoopThread:
     """A thread with an event loop of its own, from `start` to `end`."""
 

@@ -12,7 +12,7 @@ from muster.coordinator.config.listeners import show
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import WrongValue
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
-from muster.testing.portal import Portal
+from muster.testing.portal import Portal, raise_failure
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, TopicsGiven, Value, merged
 from muster.testing.sync import Group, Node, Topic
@@ -104,16 +104,28 @@ class Muster:
     def __enter__(self) -> Self:
         return self.start()
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self.stop()
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None) -> None:
+        try:
+            self.raise_failure(error)
+        finally:
+            self.stop()
+
+    def raise_failure(self, error: BaseException | None = None) -> None:
+        """Raise what a function or a predicate of a rule has raised, if it has. Each failure is raised once: at the end
+        of the rule's block, of the server's, or of the test. `error`: what the test fails with; it gets a note then.
+        """
+        raise_failure(self._runner.take_failure(), error)
 
     async def __aenter__(self) -> AsyncMuster:
         return await self.aio.start()
 
     async def __aexit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        await self.aio.stop()
+        try:
+            self.raise_failure(error)
+        finally:
+            await self.aio.stop()
 
     def play(self, story: Callable[[AsyncMuster], Awaitable[T]], *, limit_s: float = 3_600.0) -> T:
         """Play a story with such a server (not this one, which need not run): `story(muster)` is awaited on an event

@@ -58,12 +58,11 @@ class Verbs(Protocol):
     def ahead_ms(self) -> int:
         """How far its time is ahead of the machine's; negative: behind."""
 
-    @property
-    def hits(self) -> int:
-        """How many requests rules have hit so far."""
+    def meddling(self) -> list[str]:
+        """What the test has done to it, in words."""
 
-    def meddling(self, since: int = 0) -> list[str]:
-        """What the test has done to it, in words; of hits of rules those after this number."""
+    def take_failure(self, rule_id: str | None = None) -> BaseException | None:
+        """What the code of the test has raised in this rule, or in any; each failure is given once."""
 
     def tidy(self) -> Awaitable[None] | None:
         """Nothing is held or paused any more."""
@@ -99,6 +98,9 @@ class Runner(Protocol):
 
     def verbs(self) -> Verbs:
         """All that can be asked of it. Raises CannotBeDone when it does not run."""
+
+    def take_failure(self) -> BaseException | None:
+        """What the code of the test has raised in a rule, be the server running or not; given once."""
 
 
 @runtime_checkable

@@ -32,5 +32,6 @@ NEEDED: Final = {
     ApiKey.CREATE_TOPICS: (4, 7),
     ApiKey.DELETE_TOPICS: (1, 5),
     ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.DELETE_RECORDS: (0, 2),
 }
 """The versions that are spoken here: those whose shape is the newest one, with names of topics."""

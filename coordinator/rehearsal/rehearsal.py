@@ -63,16 +63,15 @@ class Rehearsal:
         """How far the server's time is ahead of the machine's; negative: behind."""
         return self.time.now().ahead_ms if self.time.is_movable else 0
 
-    @property
-    def hits(self) -> int:
-        """How many requests rules have hit so far."""
-        return self.faults.log.count
+    def take_failure(self, rule_id: str | None = None) -> BaseException | None:
+        """What the code of a test has raised in a rule: see `Faults`."""
+        return self.faults.take_failure(rule_id)
 
-    def meddling(self, since: int = 0) -> list[str]:
-        """What the test has done to the server, in words; of hits of rules those after this number."""
+    def meddling(self) -> list[str]:
+        """What the test has done to the server, in words."""
         is_frozen = self.time.is_movable and self.time.now().frozen
         return meddling.told(
-            self.faults.log.after(since),
+            self.faults.log.after(),
             [one.to_json() for one in self.scenarios.running],
             is_frozen=is_frozen,
             ahead_ms=self.ahead_ms,
@@ -104,10 +103,11 @@ class Rehearsal:
         )
 
     async def tidy(self) -> None:
-        """Nothing is held or paused any more, no fault is in force, and time goes on, as after a test."""
+        """As before a test: nothing is held or paused, and time goes on. There are no faults and no log of them."""
         self.joins.release_all()
         self.scenarios.end_all()
         self.faults.clear()
+        self.faults.log.forget()
         if self.time.is_movable:
             self.time.thaw()
         await self.nodes.resume_all()

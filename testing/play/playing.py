@@ -15,7 +15,7 @@ from muster.testing.in_thread import die, stop
 from muster.testing.play.loop import BEGAN_S, PlayLoop, TimeIsUp
 from muster.testing.play.machine import PlayClock, PlayMachine
 from muster.testing.play.stand_ins import standing_in
-from muster.testing.portal import Portal
+from muster.testing.portal import Portal, raise_failure
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, config_of
 from muster.testing.verbs import Verbs
@@ -37,6 +37,7 @@ class InPlay:
         self._loop = loop
         self._machine = PlayMachine(loop, seed)
         self._rehearsal: Rehearsal | None = None
+        self._failure: BaseException | None = None
 
     @property
     def is_running(self) -> bool:
@@ -48,6 +49,7 @@ class InPlay:
         if how == "start":
             await self._start()
         elif self._rehearsal is not None:
+            self._failure = self.take_failure()
             rehearsal, self._rehearsal = self._rehearsal, None
             self.portal.close()
             await (stop if how == "stop" else die)(rehearsal)
@@ -70,6 +72,13 @@ class InPlay:
         raise CannotBeDone("in a play this is awaited: await muster.restart(), and so on")
 
     start = stop = kill = _awaited
+
+    def take_failure(self) -> BaseException | None:
+        """See `Runner`."""
+        failure, self._failure = self._failure, None
+        if failure is None and self._rehearsal is not None:
+            failure = self._rehearsal.take_failure()
+        return failure
 
     def verbs(self) -> Verbs:
         """See `Runner`."""
@@ -99,7 +108,9 @@ def play(
         tasks.extend(filter(None, [asyncio.current_task()]))
         await runner.change("start")
         try:
-            return await story(open_muster(runner))
+            found = await story(open_muster(runner))
+            raise_failure(runner.take_failure())
+            return found
         finally:
             await runner.change("stop")
 

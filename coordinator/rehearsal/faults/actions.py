@@ -6,6 +6,7 @@ how to go on, and does so now, later or never.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Protocol
@@ -45,6 +46,9 @@ class Flow(Protocol):
 
     def answer(self, response: Message) -> None:
         """Answer in place of the handler; actions after this one still see the answer."""
+
+    def failed(self, failure: BaseException) -> None:
+        """The code of a test has raised this: keep it for the test."""
 
     def later(self, ms: int, callback: Go) -> None:
         """Call back after so long, of the machine's time, unless the connection has ended."""
@@ -312,9 +316,20 @@ class Call(Action):
     function: Callable[[Request], object]
     name: ClassVar[str] = "call"
 
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        super().__post_init__()
+        if inspect.iscoroutinefunction(self.function):
+            raise WrongFault(sentence("then: function", self.function, "a function that is not asynchronous"))
+
     def before(self, flow: Flow, go: Go) -> None:
-        """See `Action`."""
-        self.function(flow.request)
+        """See `Action`. What the function raises is for the test, and the request goes its way."""
+        try:
+            self.function(flow.request)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as failure:  # noqa: BLE001 - pytest.fail raises no Exception
+            flow.failed(failure)
         go()
 
     def words(self) -> str:

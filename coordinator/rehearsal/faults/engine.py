@@ -32,6 +32,9 @@ log = structlog.get_logger("muster.rehearsal")
 
 ALWAYS: Final = When()
 EVERYTHING: Final = Match()
+MOST_FAILURES: Final = 100
+"""Failures of a test's code that are kept."""
+MOST_NOTES: Final = 10
 Run = Callable[[Callable[[Message | None], None]], None]
 
 
@@ -41,6 +44,8 @@ class Faults:
     def __init__(self, server: Server, interceptors: Interceptors) -> None:
         """`server`: one that is started before the first rule is added; `interceptors`: on its nodes."""
         self.log = HitLog()
+        self._failures: list[tuple[str, BaseException]] = []
+        """What functions and predicates of a test have raised, with the ids of their rules."""
         self._server = server
         self._interceptors = interceptors
         self._rules: dict[str, Rule] = {}
@@ -91,6 +96,26 @@ class Faults:
         for rule_id in list(self._rules):
             self.remove(rule_id)
 
+    # ---- what the code of a test has raised
+
+    def take_failure(self, rule_id: str | None = None) -> BaseException | None:
+        """What a function or a predicate has raised first, of this rule or of any. It is given once, and the others
+        with it are notes.
+        """
+        found = [(of, failure) for of, failure in self._failures if rule_id in (None, of)]
+        self._failures = [one for one in self._failures if one not in found]
+        if not found:
+            return None
+        first = found[0][1]
+        for _, failure in found[1:MOST_NOTES]:
+            first.add_note(f"and then: {failure!r}")
+        return first
+
+    def _failed(self, rule: Rule, api: str, failure: BaseException) -> None:
+        log.error("a function of a rule failed", rule=rule.id, name=rule.name, api=api, exc_info=failure)
+        if len(self._failures) < MOST_FAILURES:
+            self._failures.append((rule.id, failure))
+
     # ---- the interceptors
 
     def _settle(self) -> None:
@@ -130,7 +155,7 @@ class Faults:
         for rule in hitting:
             rule.hits += 1
             self.log.add(rule, request, wall_ms)
-        _Flow(clock.machine, request, exchange, run, hitting).begin()
+        _Flow(clock.machine, request, exchange, run, hitting, self._failed).begin()
         self._settle()
 
     def _hits(self, rule: Rule, request: Request) -> bool:
@@ -138,8 +163,10 @@ class Faults:
             return False
         try:
             fits = rule.match.fits(request)
-        except Exception as error:  # a predicate is the test's own code: it is told, and the request goes its way
-            log.error("a predicate failed", rule=rule.id, name=rule.name, api=request.api, exc_info=error)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as failure:  # noqa: BLE001 - pytest.fail raises no Exception; the request goes its way
+            self._failed(rule, request.api, failure)
             return False
         return fits and rule.turns.hits_next()
 
@@ -179,12 +206,21 @@ def _respond_through(
 class _Flow:
     """A request on its way through the rules that hit it; see `actions.Flow`."""
 
-    def __init__(self, clock: Clock, request: Request, exchange: Exchange, run: Run, rules: list[Rule]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        request: Request,
+        exchange: Exchange,
+        run: Run,
+        rules: list[Rule],
+        failed: Callable[[Rule, str, BaseException], None],
+    ) -> None:
         self.request = request
         self.exchange = exchange
         self._clock = clock
         self._run = run
         self._rules = rules
+        self._failed = failed
         self._at = 0
         """Whose turn it is."""
 
@@ -213,6 +249,10 @@ class _Flow:
             return
         self._at = at
         self._rules[at].then.after(self, response, lambda changed: self._after(changed, at + 1))
+
+    def failed(self, failure: BaseException) -> None:
+        """See `actions.Flow`."""
+        self._failed(self._rules[self._at], self.request.api, failure)
 
     def later(self, ms: int, callback: Callable[[], None]) -> None:
         """See `actions.Flow`."""

@@ -47,6 +47,10 @@ class HitLog:
         whole("after", number)
         return [hit for hit in self._hits if hit["number"] > number]
 
+    def forget(self) -> None:
+        """Keep none of them any more; the numbers go on."""
+        self._hits.clear()
+
     @property
     def forgotten(self) -> int:
         """How many are no longer kept."""

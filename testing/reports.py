@@ -1,0 +1,73 @@
+"""What the report of a failed test has of the server: warnings, timelines of groups, what was done to it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.testing.server import Muster
+
+MOST_GROUPS: Final = 20
+"""Whose timelines a report has."""
+Sections = list[tuple[str, str]]
+
+
+class Used:
+    """A test's use of a server."""
+
+    def __init__(self, muster: Muster, began_ms: int) -> None:
+        """`began_ms`: when the test began, since 1970."""
+        self.muster = muster
+        self._began_ms = began_ms
+        self._kept: Sections | None = None
+        self._done: list[str] | None = None
+
+    def keep_done(self) -> None:
+        """What the test has done to the server is undone now: keep it in words."""
+        if self._done is None and self.muster.is_running:
+            self._done = self._meddling()
+
+    def keep(self) -> None:
+        """The server ends now: keep all sections."""
+        if self._kept is None:
+            self._kept = self._sections()
+
+    @property
+    def sections(self) -> Sections:
+        """A title and a text each."""
+        return self._sections() if self._kept is None else self._kept
+
+    def _meddling(self) -> list[str]:
+        muster = self.muster
+        found: list[str] = muster.portal.call(lambda: muster.verbs().meddling())
+        return found
+
+    def _sections(self) -> Sections:
+        muster = self.muster
+        found: Sections = []
+        warnings = [line for line in muster.lines.warnings() if line.wall_ms >= self._began_ms]
+        if warnings:
+            found.append(("Muster: warnings of the server", "\n".join(map(str, warnings))))
+        if not muster.is_running:
+            return [*found, ("Muster: groups", "the server did not run any more")]
+        try:
+            done = self._meddling() if self._done is None else self._done
+            if done:
+                found.append(("Muster: what the test has done to the server", "\n".join(done)))
+            found += self._groups()
+        except CannotBeDone as refusal:  # it has just ended, or cannot be asked
+            found.append(("Muster: groups", str(refusal)))
+        return found
+
+    def _groups(self) -> Sections:
+        found: Sections = []
+        for group_id in self.muster.groups:
+            group = self.muster.group(group_id)
+            try:
+                events = group.events()
+            except CannotBeDone:
+                break  # a cluster that keeps no history
+            if events and events[-1]["time"] >= self._began_ms and len(found) < MOST_GROUPS:
+                text = "\n".join([str(group.describe()), "", *group.history(everything=True)])
+                found.append((f"Muster: group {group_id}", text))
+        return found
