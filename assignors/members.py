@@ -52,7 +52,8 @@ def by_identity(members: Sequence[Member]) -> list[Member]:
 
 def distinct_subscriptions(members: Iterable[Member]) -> list[Sequence[str]]:
     """The different subscriptions (lists of topics as members wrote them), in the order of members."""
-    return list(dict.fromkeys(tuple(member.topics) for member in members))
+    lists = {id(member.topics): member.topics for member in members}  # many members may have the same one
+    return list(dict.fromkeys(map(tuple, lists.values())))
 
 
 def existing(topics: Iterable[str], known: Mapping[str, Topic]) -> list[str]:

@@ -35,9 +35,11 @@ class TargetGroup:
         self.index = {name: topic for topic, name in enumerate(self.names)}
         self.sizes = [topics[name].partitions for name in self.names]
         self.uuids = [topics[name].topic_id for name in self.names]
-        self.subscribed = [
-            sorted({self.index[name] for name in member.topics if name in self.index}) for member in self.members
-        ]
+        known: dict[int, list[int]] = {}
+        for member in self.members:
+            if id(member.topics) not in known:  # members of a large group often have one list of names for all
+                known[id(member.topics)] = sorted({self.index[name] for name in member.topics if name in self.index})
+        self.subscribed = [known[id(member.topics)] for member in self.members]
         self.owners: list[list[int]] = [[-1] * size for size in self.sizes]
         """The member that has each partition of each topic, -1 for none."""
         self.shares = [self._share(number, member) for number, member in enumerate(self.members)]

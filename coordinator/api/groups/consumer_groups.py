@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
-from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
+from muster.coordinator.api.answer_size import MOST_ANSWER_BYTES, TOO_LARGE, TOO_LARGE_TEXT, AnswerSize
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ask_each, distinct
+from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
 from muster.coordinator.api.hash_order import by_coordinator
 from muster.coordinator.api.node import Node, Respond, in_slices
-from muster.coordinator.core.interface import Command
 from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
-from muster.coordinator.groups.consumer.heartbeat import distinct_names
+from muster.coordinator.groups.consumer.describe import DescribeCommand, Snapshot, member_row
+from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES, ascending_names, distinct_names
 from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.slices import Apart, Job, Later
 from muster.coordinator.uuids import as_text
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import (
-    Assignment,
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
@@ -30,10 +30,12 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
-_ROW_BYTES: Final = 40
-"""Of a group in an answer, of a member, and of a topic in an assignment, besides their texts."""
-_NAME_BYTES: Final = 3
-"""Of a text in an answer, besides its characters."""
+MOST_OF_A_GROUP: Final = 3 * MOST_ANSWER_BYTES
+"""Bytes of a group in an answer, also if it is the only one."""
+A_ROW: Final = 40
+"""Bytes of a group in an answer, besides its texts and its members."""
+FEW_NAMES: Final = 500
+"""Names of a heartbeat that are looked at at once."""
 
 
 def handle_consumer_group_heartbeat(
@@ -43,7 +45,22 @@ def handle_consumer_group_heartbeat(
     if not _is_served(node):
         respond(refuse(request, ErrorCode.UNSUPPORTED_VERSION))
         return
-    refusal = _refusal(node, context, request)
+    names = request.subscribed_topic_names
+    if request.subscribed_topic_regex or (names is not None and len(names) > FEW_NAMES):
+        done = partial(_submit, node, context, request, respond)
+        node.slices.run(_looked_at(node, context, request), lambda found: done(*found), context.channel)
+    else:
+        _submit(node, context, request, respond, _refusal(node, context, request))
+
+
+def _submit(
+    node: Node,
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest,
+    respond: Respond,
+    refusal: int,
+    pattern_error: str | None = None,
+) -> None:
     if refusal:
         respond(refuse(request, refusal))
         return
@@ -52,18 +69,38 @@ def handle_consumer_group_heartbeat(
         respond,
         context.client,
         drawn_id="" if request.member_id else bare_id(as_text(node.draw_uuid())),
+        pattern_error=pattern_error,
         version=context.api_version,
     )
-    if request.subscribed_topic_regex:
-        # to read a pattern takes up to 10 ms: many requests need several turns of the event loop
-        node.slices.run(_reading(request.subscribed_topic_regex), partial(_submit, node, command), context.channel)
-    else:
-        _submit(node, command)
+    node.routing.shard(request.group_id).submit(command)
 
 
-def _submit(node: Node, command: ConsumerHeartbeatCommand, pattern_error: str | None = None) -> None:
-    command.pattern_error = pattern_error
-    node.routing.shard(command.request.group_id).submit(command)  # type: ignore[attr-defined]  # it is a heartbeat
+def _looked_at(
+    node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+) -> Job[tuple[int, str | None]]:
+    """The error of a client that may not (0: it may), and what is wrong with its pattern. Of many names the request has
+    each once then, ascending, and no more than one too many.
+    """
+    names, request.subscribed_topic_names = request.subscribed_topic_names, None
+    refusal = _refusal(node, context, request)
+    if names is not None:
+        request.subscribed_topic_names = yield Apart(partial(ascending_names, names))
+        if not refusal and len(request.subscribed_topic_names) <= MOST_NAMES:
+            refusal = yield from _topics_refusal(node, context, request.subscribed_topic_names)
+    if refusal or not request.subscribed_topic_regex:
+        return refusal, None
+    yield None  # to read a pattern takes up to 10 ms: many requests need several turns of the event loop
+    return 0, _error_of(request.subscribed_topic_regex)
+
+
+def _topics_refusal(node: Node, context: RequestContext, names: Sequence[str]) -> Job[int]:
+    for start in range(0, len(names), ROWS_AT_ONCE):
+        part = names[start : start + ROWS_AT_ONCE]
+        allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, part)
+        if not all(name in allowed for name in part):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        yield None
+    return 0
 
 
 def may_beat(
@@ -101,12 +138,6 @@ def _is_served(node: Node) -> bool:
     return served
 
 
-def _reading(pattern: str) -> Job[str | None]:
-    """What is wrong with a pattern; None when nothing is."""
-    yield None
-    return _error_of(pattern)
-
-
 def _error_of(pattern: str) -> str | None:
     # imported here: it loads the library of patterns, which hardly anybody needs
     patterns = import_module("muster.coordinator.patterns")
@@ -136,17 +167,16 @@ def handle_consumer_group_describe(
         if room.is_used_up:
             token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # nothing of it would be in the answer
             return
-        command = Command(ConsumerGroupDescribeRequest([group_id]), token, context.client)
+        command = DescribeCommand(ConsumerGroupDescribeRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
 
     def take(group_id: str, response: Any) -> None:
         (row,) = response.groups
-        if not row.error_code:
-            _hide_topics(node, context, row)
-            if request.include_authorized_operations:
-                group = ResourceType.GROUP
-                row.authorized_operations = authorized_operations(node.authorizer, context, group, group_id)
-        found[group_id] = row if room.take(_size(row)) else _too_large(group_id)
+        if not row.error_code and request.include_authorized_operations:
+            group = ResourceType.GROUP
+            row.authorized_operations = authorized_operations(node.authorizer, context, group, group_id)
+        size = A_ROW + len(group_id) + len(row.error_message or "")
+        found[group_id] = row if room.take(size) else _too_large(group_id)
 
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -163,8 +193,26 @@ def handle_consumer_group_describe(
             asked.append(group_id)
         yield None
     yield from ask_each(asked, ask, take, room.pause)
+    is_first = True
     for group_id in (yield from by_coordinator(asked, node.routing.partition)):
-        rows.append(found[group_id])
+        row = found[group_id]
+        snapshots: list[Snapshot] = row.members  # type: ignore[assignment]  # as `DescribeCommand` has them
+        row.members = []
+        if not (yield from _are_shown(node, context, snapshots)):
+            row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            row.error_message = "The group has described topic(s) that the client is not authorized to describe."
+            rows.append(row)
+            continue
+        size = yield from _size(snapshots)
+        if is_first and snapshots and size <= MOST_OF_A_GROUP:
+            is_first, room.left = False, max(room.left, size)
+        if room.take(size):
+            yield room.pause()
+            for one in snapshots:
+                row.members.append((yield from member_row(one)))
+        else:
+            row = _too_large(group_id)
+        rows.append(row)
         yield None
     return ConsumerGroupDescribeResponse(groups=refused + rows)
 
@@ -173,30 +221,28 @@ def _too_large(group_id: str) -> DescribedGroup:
     return DescribedGroup(TOO_LARGE, TOO_LARGE_TEXT, group_id)
 
 
-def _size(row: DescribedGroup) -> int:
-    """About how many bytes it takes in an answer."""
-    size = _ROW_BYTES + len(row.group_id) + len(row.error_message or "")
-    for member in row.members:
-        size += _ROW_BYTES + len(member.member_id) + len(member.client_id) + len(member.client_host)
-        size += len(member.instance_id or "") + len(member.rack_id or "") + len(member.subscribed_topic_regex or "")
-        size += sum([_NAME_BYTES + len(name) for name in member.subscribed_topic_names])
-        for assignment in (member.assignment, member.target_assignment):
-            assert isinstance(assignment, Assignment)
-            for topic in assignment.topic_partitions:
-                size += _ROW_BYTES + len(topic.topic_name) + 4 * len(topic.partitions)
+def _are_shown(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
+    """Whether the client may describe all topics of these members: else a group is shown without them, as on Kafka."""
+    seen: set[int] = set()
+    for one in members:
+        by_id = one.image.by_id
+        if id(one.said.topics) not in seen:
+            seen.add(id(one.said.topics))
+            if (yield from _topics_refusal(node, context, one.said.topics)):
+                return False
+        for rows in (one.at.assigned, one.at.revoking, one.target):
+            for start in range(0, len(rows), ROWS_AT_ONCE):
+                some = [by_id[row[0]].name for row in rows[start : start + ROWS_AT_ONCE] if row[0] in by_id]
+                if (yield from _topics_refusal(node, context, some)):
+                    return False
+        yield None
+    return True
+
+
+def _size(members: Sequence[Snapshot]) -> Job[int]:
+    """Bytes of these members in an answer."""
+    size = 0
+    for one in members:
+        size += one.size()
+        yield None
     return size
-
-
-def _hide_topics(node: Node, context: RequestContext, row: DescribedGroup) -> None:
-    """A group with a topic that the client may not describe is shown without its members, as on Kafka."""
-    names: dict[str, None] = {}
-    for member in row.members:
-        names.update(dict.fromkeys(member.subscribed_topic_names))
-        for assignment in (member.assignment, member.target_assignment):
-            assert isinstance(assignment, Assignment)
-            names.update(dict.fromkeys(topic.topic_name for topic in assignment.topic_partitions))
-    allowed = node.authorizer.allowed(context, Operation.DESCRIBE, ResourceType.TOPIC, [*names])
-    if not all(name in allowed for name in names):
-        row.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        row.error_message = "The group has described topic(s) that the client is not authorized to describe."
-        row.members = []

@@ -102,17 +102,24 @@ class AssignmentWanted(Message):
         """The members, for the assignor."""
         made = self._members
         if made is None:
-            made = self._members = [self._member(member_id, said) for member_id, said in self.said]
+            known: dict[tuple[int, str | None], tuple[str, ...]] = {}
+            made = self._members = [self._member(member_id, said, known) for member_id, said in self.said]
         return made
 
-    def _member(self, member_id: str, said: Description) -> Member:
-        by_id = self.image.by_id
+    def _member(
+        self, member_id: str, said: Description, known: dict[tuple[int, str | None], tuple[str, ...]]
+    ) -> Member:
+        """`known`: the names that were made of the same ones, and of the same pattern, for another member."""
+        by_id, key = self.image.by_id, (id(said.topics), said.pattern)
+        topics = known.get(key)
+        if topics is None:
+            topics = known[key] = tuple(topics_of(said, self.resolved))
         owned = {
             topic.name: partitions
             for topic_id, partitions in self.targets.get(member_id, NOTHING)
             if (topic := by_id.get(topic_id)) is not None
         }
-        return Member(member_id, tuple(topics_of(said, self.resolved)), owned, -1, said.instance_id, said.rack_id)
+        return Member(member_id, topics, owned, -1, said.instance_id, said.rack_id)
 
     def assign(self, assignor: Any) -> Assignment:
         """Have it computed by the assignor of that name."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Generator, Sequence
+from typing import Final, NamedTuple, cast
 
 from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.member import Position
-from muster.coordinator.groups.consumer.partitions import NOTHING
+from muster.coordinator.groups.consumer.member import Description, Position
+from muster.coordinator.groups.consumer.partitions import NOTHING, Share
 from muster.coordinator.groups.consumer.target import preferred_assignor
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import (
@@ -27,9 +27,43 @@ CONSUMER_MEMBER: Final = 1
 """A member's type, by the protocol that it uses."""
 
 
+class DescribeCommand(Command):
+    """A ConsumerGroupDescribe that is answered with `Snapshot`s in place of members. `member_row` makes members of
+    them, where that may take long.
+    """
+
+    __slots__ = ()
+
+
+class Snapshot(NamedTuple):
+    """A member as it was, in values that do not change."""
+
+    member_id: str
+    said: Description
+    at: Position
+    target: Share
+    image: TopicsImage
+
+    def size(self) -> int:
+        """Bytes of the member in an answer, or somewhat more: what is long in it is counted."""
+        rows = (*self.at.assigned, *self.at.revoking, *self.target)
+        names = sum(map(len, self.said.topics)) + 2 * len(self.said.topics)
+        return A_MEMBER + names + sum([A_TOPIC + 4 * len(row[1]) for row in rows])
+
+
+A_MEMBER: Final = 200
+A_TOPIC: Final = 60
+"""Bytes of a member and of one of its topics in an answer, as they usually are."""
+TOPICS_AT_ONCE: Final = 500
+"""Topics of a member's assignment that are written down between two steps."""
+
+
 def handle(step: Step, command: Command, request: ConsumerGroupDescribeRequest) -> None:
     """Answer a ConsumerGroupDescribe: one row for each name, in their order, duplicates included."""
     rows = [_describe(step, group_id) for group_id in request.group_ids]
+    if not isinstance(command, DescribeCommand):
+        for row in rows:
+            row.members = [_at_once(member_row(one)) for one in cast("list[Snapshot]", row.members)]
     step.reply(command.respond, ConsumerGroupDescribeResponse(0, rows))
 
 
@@ -38,43 +72,64 @@ def _describe(step: Step, group_id: str) -> DescribedGroup:
     if not isinstance(group, ConsumerGroup):
         message = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a consumer group."
         return DescribedGroup(ErrorCode.GROUP_ID_NOT_FOUND, message, group_id)
-    members = []
-    for member in group.members.values():
-        said, at = member.said, member.at
-        members.append(
-            Member(
-                member.member_id,
-                said.instance_id,
-                said.rack_id,
-                at.epoch,
-                said.client_id,
-                said.client_host,
-                list(said.topics),
-                said.pattern,
-                _assignment(_has(at), image),
-                _assignment(group.targets.get(member.member_id, NOTHING), image),
-                CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
-            )
-        )
+    targets = group.targets
+    members = [
+        Snapshot(member_id, member.said, member.at, targets.get(member_id, NOTHING), image)
+        for member_id, member in group.members.items()
+    ]
     assignor = preferred_assignor(group, step.state.settings)
-    return DescribedGroup(0, None, group_id, group.state, group.epoch, group.assignment_epoch, assignor, members)
+    return DescribedGroup(
+        0, None, group_id, group.state, group.epoch, group.assignment_epoch, assignor, cast("list[Member]", members)
+    )
 
 
-def _has(at: Position) -> list[tuple[bytes, tuple[int, ...]]]:
+def member_row(one: Snapshot) -> Generator[None, None, Member]:
+    """A member as the answer has it. Yields between steps."""
+    said, at = one.said, one.at
+    assigned = yield from _assignment(_has(at), one.image)
+    target = yield from _assignment(one.target, one.image)
+    return Member(
+        one.member_id,
+        said.instance_id,
+        said.rack_id,
+        at.epoch,
+        said.client_id,
+        said.client_host,
+        said.topics,  # many members have the same ones: they stand in memory once
+        said.pattern,
+        assigned,
+        target,
+        CONSUMER_MEMBER if said.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _at_once(steps: Generator[None, None, Member]) -> Member:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            row: Member = end.value
+            return row
+
+
+def _has(at: Position) -> Sequence[tuple[bytes, tuple[int, ...]]]:
     """What a member owns, and behind it what it is giving up."""
+    if not at.revoking:
+        return [(row[0], row[1]) for row in at.assigned]
     rows: dict[bytes, tuple[int, ...]] = {}
     for topic_id, partitions, _ in (*at.assigned, *at.revoking):
         rows[topic_id] = rows.get(topic_id, ()) + partitions
     return list(rows.items())
 
 
-def _assignment(rows: Iterable[tuple[bytes, tuple[int, ...]]], image: TopicsImage) -> Assignment:
+def _assignment(rows: Sequence[tuple[bytes, tuple[int, ...]]], image: TopicsImage) -> Generator[None, None, Assignment]:
     """With the names of the topics; those that were deleted are left out."""
-    by_id = image.by_id
-    return Assignment(
-        [
+    by_id, made = image.by_id, []
+    for start in range(0, len(rows), TOPICS_AT_ONCE):
+        made += [
             TopicPartitions(topic_id, by_id[topic_id].name, list(partitions))
-            for topic_id, partitions in rows
+            for topic_id, partitions in rows[start : start + TOPICS_AT_ONCE]
             if topic_id in by_id
         ]
-    )
+        yield
+    return Assignment(made)

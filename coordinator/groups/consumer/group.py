@@ -6,6 +6,7 @@ keep the counts true (subscribed topics, patterns, assignors, reconciled members
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -46,15 +47,17 @@ class ConsumerGroup:
 
     `epoch` grows when members, subscriptions or topics change, `assignment_epoch` is the one that `targets` are of.
     `metadata_hash`: of the subscribed topics as they were when `epoch` was reached. `names` counts the subscribers of
-    each topic: by name, and once for each resolved pattern. `patterns` counts the members with each, `assignors` those
-    that wish for each. `holders`: who has a partition, or has not given it up yet.
+    each topic: once for each different list of names, and once for each resolved pattern. `subscriptions` counts the
+    members with each list of names, `named` is how many names these lists have together. `patterns` counts the members
+    with each, `assignors` those that wish for each. `holders`: who has a partition, or has not given it up yet.
 
     Not persisted: `hashed_version`, the version of the topics that the hash was compared with; `is_searching`, patterns
     are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `failed_epoch`, the
     one for which they could not be; `waiting`, the heartbeats that wait for them; `hashed_topics`, the topics of that
     version by name; `reconciliation`, what is kept for the history until all members have come to their targets;
     `slots`, of the table in which Kafka has the members. `is_alike`: what `counts_alike` said when a member was last
-    described or removed; so Kafka keeps it, also in replay.
+    described or removed; so Kafka keeps it, also in replay. `existing`: its topics that exist, as last looked up;
+    `names_version` grows with each change of `names`.
     """
 
     __slots__ = (
@@ -65,6 +68,7 @@ class ConsumerGroup:
         "classic_count",
         "computing_epoch",
         "epoch",
+        "existing",
         "failed_epoch",
         "group_id",
         "has_partition_metadata",
@@ -75,12 +79,15 @@ class ConsumerGroup:
         "is_searching",
         "members",
         "metadata_hash",
+        "named",
         "names",
+        "names_version",
         "patterns",
         "reconciliation",
         "resolved",
         "slots",
         "static_ids",
+        "subscriptions",
         "targets",
         "waiting",
     )  # fmt: skip
@@ -98,7 +105,11 @@ class ConsumerGroup:
         self.static_ids: dict[str, str] = {}
         self.targets: dict[str, Share] = {}
         self.resolved: dict[str, Resolved] = {}
-        self.names: dict[str, int] = {}
+        self.names: Counter[str] = Counter()
+        self.names_version = 0
+        self.subscriptions: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {}
+        self.named = 0
+        self.existing: Any = None
         self.patterns: dict[str, int] = {}
         self.assignors: dict[str, int] = {}
         self.holders: dict[bytes, dict[int, str]] = {}
@@ -207,20 +218,41 @@ class ConsumerGroup:
     def resolve(self, pattern: str, resolved: Resolved | None) -> None:
         """A pattern stands for these topics now; None: it is forgotten."""
         before = self.resolved.pop(pattern, None)
-        if before is not None:
-            _subtract(self.names, before.topics)
+        topics, topics_before = () if resolved is None else resolved.topics, () if before is None else before.topics
         if resolved is not None:
             self.resolved[pattern] = resolved
-            _add(self.names, resolved.topics)
+        if topics != topics_before:
+            self.names_version += 1
+            self.names.update(topics)
+            _subtract(self.names, topics_before)
+
+    def shared_topics(self, topics: tuple[str, ...]) -> tuple[str, ...]:
+        """The same names: as another member has them, if there is one."""
+        known = self.subscriptions.get(topics)
+        return topics if known is None else known[0]
 
     def _count_in(self, said: Description) -> None:
-        _add(self.names, said.topics)
+        if said.topics:
+            topics, count = self.subscriptions.get(said.topics, (said.topics, 0))
+            self.subscriptions[topics] = topics, count + 1
+            if not count:
+                self.named += len(topics)
+                self.names_version += 1
+                self.names.update(topics)
         _add(self.patterns, (said.pattern,) if said.pattern else ())
         _add(self.assignors, (said.assignor,) if said.assignor is not None else ())
         self.classic_count += said.classic is not None
 
     def _count_out(self, said: Description) -> None:
-        _subtract(self.names, said.topics)
+        if said.topics:
+            topics, count = self.subscriptions[said.topics]
+            if count > 1:
+                self.subscriptions[topics] = topics, count - 1
+            else:
+                del self.subscriptions[topics]
+                self.named -= len(topics)
+                self.names_version += 1
+                _subtract(self.names, topics)
         _subtract(self.patterns, (said.pattern,) if said.pattern else ())
         _subtract(self.assignors, (said.assignor,) if said.assignor is not None else ())
         self.classic_count -= said.classic is not None
@@ -241,7 +273,7 @@ class ConsumerGroup:
         if len(patterns) > 1 or next(iter(patterns.values())) != len(self.members):
             return False
         resolved = sum([len(one.topics) for one in self.resolved.values()])
-        return len(names) == resolved == sum(names.values())
+        return not self.named and len(names) == resolved
 
     def lacks_targets(self) -> bool:
         """Whether the first targets are still to be computed."""

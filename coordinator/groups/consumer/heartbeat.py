@@ -25,6 +25,7 @@ from muster.coordinator.groups.consumer import (
 )
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.coordinator.groups.consumer.existing import among, existing, group_hash
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import (
     LEAVING,
@@ -38,7 +39,7 @@ from muster.coordinator.groups.consumer.member import (
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held, same_partitions
 from muster.coordinator.groups.consumer.reconcile import Aim
 from muster.coordinator.groups.consumer.states import UNREVOKED_PARTITIONS
-from muster.coordinator.groups.consumer.topic_hashes import hash_of, is_same
+from muster.coordinator.groups.consumer.topic_hashes import is_same
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -85,6 +86,11 @@ def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
         if len(found) > MOST_NAMES:
             return None
     return found
+
+
+def ascending_names(names: Iterable[str]) -> list[str]:
+    """Each name once, ascending, as a member's description has them; no more than one too many."""
+    return sorted(islice(distinct_names(names) or dict.fromkeys(names), MOST_NAMES + 1))
 
 
 def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
@@ -281,10 +287,10 @@ def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> 
         return False
     if known is None:
         return True
-    now, then = image.by_name.get, known.get
-    for names in (group.names, before.topics):
-        for name in names:
-            if now(name) is not then(name) and not is_same(now(name), then(name)):
+    now, then = image.by_name, known
+    for names in (group.names, () if before.topics in group.subscriptions else before.topics):
+        for name in {*among(names, now), *among(names, then)}:
+            if now.get(name) is not then.get(name) and not is_same(now.get(name), then.get(name)):
                 return True
     group.hashed_version, group.hashed_topics = image.version, image.by_name
     return False
@@ -300,7 +306,7 @@ def refresh(
     if not bump and not has_news:
         return
     version = step.state.image.version
-    metadata_hash = hash_of(group.names, step.state.image, step.state.settings.broker_rack)
+    metadata_hash = group_hash(group, step.state.image, step.state.settings.broker_rack)
     if bump or metadata_hash != group.metadata_hash:
         before = group.state_before(int(cause == events.NEW_MEMBER))
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))
@@ -327,8 +333,7 @@ def follow(
         return  # it waits for the first ones
     if not is_subscription_new and member.is_reconciled_to(epoch):
         return
-    by_name = step.state.image.by_name
-    subscribed = {by_name[name].topic_id for name in group.topics_of(member.said) if name in by_name}
+    subscribed = existing(group, step.state.image).ids_of(group, member.said)
     aim = Aim(member.member_id, epoch, group.targets.get(member.member_id, NOTHING), subscribed)
     owned = request.topic_partitions
     after = reconcile.next_position(group, at, aim, owned, is_subscription_new=is_subscription_new)

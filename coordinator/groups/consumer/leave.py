@@ -14,10 +14,10 @@ from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import checks, history, records, timers
 from muster.coordinator.groups.consumer.checks import Refused
+from muster.coordinator.groups.consumer.existing import group_hash
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, JOIN, REVOCATION, SYNC, ConsumerMember, trigger_of
 from muster.coordinator.groups.consumer.partitions import NOTHING, without_epochs
-from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -76,7 +76,7 @@ def remove(
     for pattern in before:
         if pattern not in group.patterns and pattern in group.resolved:
             step.record(records.pattern_forgotten(group_id, pattern))
-    metadata_hash = hash_of(group.names, step.state.image, step.state.settings.broker_rack)
+    metadata_hash = group_hash(group, step.state.image, step.state.settings.broker_rack)
     step.record(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
     first = members[0]
     reason = None if reasons is None else reasons.get(first.member_id)

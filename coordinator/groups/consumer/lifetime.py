@@ -44,6 +44,8 @@ TOPICS_AT_ONCE: Final = 1_000
 """Topics in targets that are put in force, and in what members are told then, in one turn of the event loop: 10 ms.
 Further members are answered in the next turns.
 """
+NAMES_AS_A_TOPIC: Final = 20
+"""Names that a member subscribes to, which are looked up for its answer, and count for one of these."""
 
 
 def computed(step: Step, command: AssignmentComputed) -> None:
@@ -92,7 +94,7 @@ def _answer_some(step: Step, due: AnswersDue, topics: int) -> None:
         member = None if group is None else group.members.get(member_id)
         step.reply(one.respond, _answer(step, request, group, member))
         if member is not None:
-            topics -= len(member.at.assigned) + 1
+            topics -= len(member.at.assigned) + 1 + len(member.said.topics) // NAMES_AS_A_TOPIC
             if not member.at.epoch and not member.at.assigned:
                 left_out.append(member)
     else:

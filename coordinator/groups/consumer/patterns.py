@@ -12,9 +12,9 @@ from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import history, records
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, TopicsFound, TopicsWanted
+from muster.coordinator.groups.consumer.existing import group_hash
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
 from muster.coordinator.groups.consumer.member import Description
-from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.protocol.errors import ErrorCode
 
 AGAIN_MS: Final = 10_000
@@ -92,7 +92,7 @@ def found(step: Step, command: TopicsFound) -> None:
             continue
         changed |= set(topics) != set(() if before is None else before.topics)
         step.record(made)
-    metadata_hash = hash_of(group.names, step.state.image, step.state.settings.broker_rack)
+    metadata_hash = group_hash(group, step.state.image, step.state.settings.broker_rack)
     if changed or metadata_hash != group.metadata_hash:
         state, topics_before = group.state, group.hashed_topics
         step.record(records.group_epoch(group.group_id, group.epoch + 1, metadata_hash))

@@ -52,6 +52,8 @@ _VERSION: Final = 0
 """Of each of these values."""
 A_TOPIC: Final = 22
 """Most bytes of a topic in a target besides its partitions: its id, their number, no tags."""
+ONE_BYTE: Final = 127
+"""The length of a shorter text is written as one byte."""
 A_TOPIC_WITH_EPOCHS: Final = 34
 """The same of what a member has: the epochs stand in a tag."""
 
@@ -184,8 +186,10 @@ def _most_bytes(record: Record) -> int:
 
 def _most_of_texts(texts: Collection[str]) -> int:
     """Their lengths stand before them; names of topics are ASCII, others may take four bytes for a character."""
-    count = sum(map(len, texts))
-    return (count if all(map(str.isascii, texts)) else 4 * count) + 3 * len(texts)
+    count, longest = sum(map(len, texts)), max(map(len, texts), default=0)
+    if all(map(str.isascii, texts)):
+        return count + (1 if longest < ONE_BYTE else 3) * len(texts)
+    return 4 * count + 3 * len(texts)
 
 
 # ---- what is decided as a value: recorded, and taken over as it is. Tests hold it equal to a replay of the records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from sys import intern
+from typing import Final
 
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
@@ -42,11 +43,18 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
+MOST_SHARED: Final = 1_000
+"""Names of a member that are shared with members of other groups. More of them would stay when the member is gone."""
+
 
 def take_member(state: State, group_id: str, member_id: str, said: Description) -> None:
     """What the record of that does."""
     group = _present(state, group_id)
-    group.describe_member(_member(group, member_id), _shared_said(said, state.shared))
+    if len(said.topics) > MOST_SHARED:
+        said = said._replace(topics=group.shared_topics(said.topics))
+    else:
+        said = _shared_said(said, state.shared)
+    group.describe_member(_member(group, member_id), said)
 
 
 def take_current(group: ConsumerGroup, member: ConsumerMember, at: Position) -> None:

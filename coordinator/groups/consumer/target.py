@@ -20,16 +20,18 @@ from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import history, kafka_order, records
 from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
+from muster.coordinator.groups.consumer.existing import existing
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.consumer.kafka_order import Tables
-from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.coordinator.groups.consumer.member import Description
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
-from muster.coordinator.groups.consumer.worked_out import RANGE, WorkedOut
+from muster.coordinator.groups.consumer.worked_out import RANGE, Ranges, WorkedOut
 
 UNIFORM: Final = "uniform"
-NOT_READY: Final = (None, None)
+NOT_READY: Final = (None, None, None)
 AT_ONCE: Final = 500
 """Members and partitions of a target that is computed on the spot: some 2 ms."""
+NAMES_AS_A_MEMBER: Final = 8
+"""Names of different subscriptions that count for one of these, be there such topics or not."""
 
 
 def bring_up_to_date(
@@ -47,10 +49,11 @@ def bring_up_to_date(
     """
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
+    topics = existing(group, step.state.image)
     wanted = wanted_assignment(step, group, wish, newcomer, is_alike=group.is_alike if is_alike is None else is_alike)
-    helpers, by_name = step.state.helpers, step.state.image.by_name
-    partitions = sum([by_name[name].partitions for name in group.names if name in by_name])
-    if helpers is None or (len(wanted.said) + partitions <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
+    helpers = step.state.helpers
+    size = len(wanted.said) + topics.partitions + group.named // NAMES_AS_A_MEMBER
+    if helpers is None or (size <= AT_ONCE and wanted.assignor in SERVER_ASSIGNORS):
         made = wanted.assign(SERVER_ASSIGNORS[wanted.assignor])
         apply(step, group, wanted, made, newcomer)
         return
@@ -90,7 +93,7 @@ def wanted_assignment(
         group.epoch,
         assignor,
         said,
-        tuple(group.names),
+        existing(group, step.state.image).names,
         step.state.image,
         dict(group.targets),
         dict(group.resolved),
@@ -138,7 +141,8 @@ def apply(
     made, changes = [], []
     order: Sequence[str]
     shares: Mapping[str, Share] | None = None
-    ready: Mapping[str, tuple[Share | None, Record]] = {}
+    ready: Mapping[str, tuple[Share | None, Description, Record]] = {}
+    ranges = Ranges(wanted, group.resolved)
     if worked_out is not None and worked_out.holds(group, image):
         order, shares, ready = worked_out.order, worked_out.shares, worked_out.records
     else:
@@ -153,9 +157,12 @@ def apply(
             changes.append((member_id, before or NOTHING, share))
         # as Kafka, which does not look at what a newcomer has from its predecessor
         if is_another or member_id == newcomer:
-            then, record = ready.get(member_id, NOT_READY)
-            if record is None or then is not before:
-                tables = _tables(group, wanted, group.members[member_id], before or NOTHING)
+            then, said_then, record = ready.get(member_id, NOT_READY)
+            said = group.members[member_id].said
+            is_range = wanted.assignor == RANGE
+            # a range's tables depend on what the member subscribes to by now
+            if record is None or then is not before or (is_range and (said_then is not said or said.pattern)):
+                tables = ranges.of(said) if is_range else kafka_order.changed(before or NOTHING)
                 record = records.target(group.group_id, member_id, share, tables)
             made.append(record)
     epoch = records.target_epoch(group.group_id, wanted.epoch, step.now.wall_ms)
@@ -164,13 +171,6 @@ def apply(
         step.record(epoch)
         history.assigned(step, group, wanted.assignor, changes)
     return sum([len(share) for _, _, share in changes])
-
-
-def _tables(group: ConsumerGroup, wanted: AssignmentWanted, member: ConsumerMember, before: Share) -> Tables:
-    """In what Kafka's assignors make a member's new target."""
-    if wanted.assignor == RANGE:
-        return kafka_order.ranges(sum(name in wanted.topics for name in group.topics_of(member.said)))
-    return kafka_order.changed(before)
 
 
 def _share(partitions: Mapping[str, Collection[int]], image: TopicsImage) -> Share:

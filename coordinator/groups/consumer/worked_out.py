@@ -14,7 +14,9 @@ from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.consumer import kafka_order, records
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, AssignmentWanted
-from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, topics_of
+from muster.coordinator.groups.consumer.kafka_order import Tables
+from muster.coordinator.groups.consumer.member import Description
 from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
 
 RANGE: Final = "range"
@@ -27,8 +29,10 @@ class WorkedOut(NamedTuple):
     order: Sequence[str]
     """Member ids in the order of the records."""
     shares: Mapping[str, Share]
-    records: Mapping[str, tuple[Share | None, Record]]
-    """Of the members whose target is another: the one that was in force then, and the record of the new one."""
+    records: Mapping[str, tuple[Share | None, Description, Record]]
+    """Of the members whose target is another: the one that was in force then, what they said, and the record of the
+    new one.
+    """
 
     def holds(self, group: ConsumerGroup, image: TopicsImage) -> bool:
         """Whether nothing has changed since."""
@@ -40,20 +44,43 @@ class WorkedOut(NamedTuple):
         )
 
 
+class Ranges:
+    """In what Kafka's "range" makes a member's new target: it depends on the topics that the member subscribes to."""
+
+    __slots__ = ("_known", "_resolved", "_wanted")
+
+    def __init__(self, wanted: AssignmentWanted, resolved: Mapping[str, Resolved]) -> None:
+        """`resolved`: the topics of patterns."""
+        self._wanted = wanted
+        self._resolved = resolved
+        self._known: dict[tuple[int, str | None], Tables] = {}
+
+    def of(self, said: Description) -> Tables:
+        """The tables of a member with this description, which must stay meanwhile."""
+        key = id(said.topics), said.pattern
+        found = self._known.get(key)
+        if found is None:
+            topics = self._wanted.topics
+            count = sum([name in topics for name in topics_of(said, self._resolved)])
+            found = self._known[key] = kafka_order.ranges(count)
+        return found
+
+
 def work_out(wanted: AssignmentWanted, assignment: Assignment) -> AssignmentComputed:
     """To be called in a thread."""
     topics, targets = wanted.topics, wanted.targets
     nothing: dict[str, list[int]] = {}
     shares: dict[str, Share] = {}
-    made: dict[str, tuple[Share | None, Record]] = {}
-    for member_id, _ in wanted.said:
+    made: dict[str, tuple[Share | None, Description, Record]] = {}
+    ranges = Ranges(wanted, wanted.resolved)
+    for member_id, said in wanted.said:
         share = share_of({topics[name].topic_id: its for name, its in assignment.get(member_id, nothing).items()})
         before = targets.get(member_id)
         if before is not None and share == before:
             share = before  # it stays the same object: that is soon seen
-        elif wanted.assignor != RANGE:  # its tables depend on what the member subscribes to when the target is there
-            tables = kafka_order.changed(before or NOTHING)
-            made[member_id] = before, records.target(wanted.group_id, member_id, share, tables)
+        else:
+            tables = ranges.of(said) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
+            made[member_id] = before, said, records.target(wanted.group_id, member_id, share, tables)
         shares[member_id] = share
     order = string_order(shares)
     return AssignmentComputed(wanted, assignment, WorkedOut(wanted.image.version, order, shares, made))

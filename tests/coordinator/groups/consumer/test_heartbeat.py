@@ -320,7 +320,9 @@ def test_replay_gives_the_group() -> None:
         "reconciliation",
         "waiting",
         "computing_epoch",
+        "existing",
         "is_searching",
+        "names_version",
     }
     for name in set(ConsumerGroup.__slots__) - soft:
         assert getattr(live, name) == getattr(other, name), name

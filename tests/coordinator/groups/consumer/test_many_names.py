@@ -1,0 +1,254 @@
+"""Members that subscribe to thousands of names: what a heartbeat takes grows with what its member names, not with what
+all members of the group name together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from muster.assignors.builtin import SERVER_ASSIGNORS
+from muster.coordinator.core.interface import Client
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer import describe, existing, history, lifetime, target, worked_out
+from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsFound, TopicsWanted
+from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES, ascending_names
+from muster.coordinator.groups.consumer.replay import MOST_SHARED
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tests.coordinator.groups.consumer.harness import Hall, topics
+
+NAMES = 5_000
+MEMBERS = 12
+
+
+class Name(str):
+    """A name of a topic that counts how often it is looked up, in whatever table."""
+
+    __slots__ = ()
+    looked_up = 0
+
+    def __hash__(self) -> int:
+        Name.looked_up += 1
+        return str.__hash__(self)
+
+
+def alike(_: int) -> list[str]:
+    return [Name(f"t{number:05}") for number in range(NAMES)]
+
+
+def different(member: int) -> list[str]:
+    return [Name(f"m{member:02}-{number:05}") for number in range(NAMES)]
+
+
+def none(_: int) -> list[str]:
+    return []
+
+
+def hall_of(existing_names: Sequence[str] = ()) -> Hall:
+    hall = Hall(helped=True)
+    hall.told(TopicsChanged(topics(**dict.fromkeys(map(str, existing_names), 1))))
+    return hall
+
+
+def look_ups(act: Callable[[], object]) -> int:
+    Name.looked_up = 0
+    act()
+    return Name.looked_up
+
+
+@pytest.mark.parametrize("names", [alike, different])
+@pytest.mark.parametrize("there", [none, alike, different])
+def test_a_join_looks_at_the_names_of_its_member_only(
+    names: Callable[[int], list[str]], there: Callable[[int], list[str]]
+) -> None:
+    """With 60 members of 20,000 names each a join took 400 ms."""
+    hall = hall_of(there(0))
+    counts = [look_ups(lambda member=member: hall.enter(f"A{member}", *names(member))) for member in range(MEMBERS)]  # type: ignore[misc]
+    assert max(counts) < 30 * NAMES
+    assert counts[-1] < 2 * min(counts[1:])
+    assert sum(counts[1:]) < MEMBERS * 16 * NAMES
+    hall.told(TopicsChanged(topics(another=1)))
+    assert look_ups(lambda: hall.cast("A3", owned={})) < 30 * NAMES
+    assert look_ups(lambda: hall.cast("A3", -1)) < 30 * NAMES
+    assert isinstance(hall.elsewhere[0], AssignmentWanted)
+
+
+def test_names_that_all_have_in_common_are_looked_at_once_for_a_target() -> None:
+    hall = hall_of(alike(0))
+    for member in range(MEMBERS):
+        hall.enter(f"A{member}", *alike(member))
+    wanted = target.wanted_assignment(step_of(hall), hall.consumers())
+    assert len({id(one.topics) for one in wanted.members}) == 1
+    assert look_ups(lambda: SERVER_ASSIGNORS["uniform"].assign(wanted.members, wanted.topics)) < 20 * NAMES
+
+
+def step_of(hall: Hall) -> Step:
+    return Step(hall.core.state, hall.now, hall.most_bytes)
+
+
+@pytest.mark.parametrize("pattern", [None, "t.*"])
+@pytest.mark.parametrize("says", ["nothing", "other names"])
+def test_the_records_of_ranges_are_made_apart_while_nobody_changes_what_it_says(
+    pattern: str | None, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hall = hall_of(["t", "u"])
+    hall.told(TopicsChanged(topics(t=600, u=1)))
+    for member in "AB":
+        hall.enter(member, "t", assignor="range", pattern=pattern)
+    wanted = next(one for one in hall.elsewhere if isinstance(one, AssignmentWanted))
+    hall.told(worked_out.work_out(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
+    wanted = hall.elsewhere[-1]
+    assert isinstance(wanted, AssignmentWanted)
+    computed = worked_out.work_out(wanted, wanted.assign(SERVER_ASSIGNORS["range"]))
+    if says == "other names":
+        hall.cast("A", names=["t", "u"], timeout=5_000)
+    made: list[int] = []
+    usual = worked_out.kafka_order.ranges
+    monkeypatch.setattr(worked_out.kafka_order, "ranges", lambda count: made.append(count) or usual(count))
+    hall.told(computed)
+    assert bool(made) == (pattern is not None or says == "other names")
+
+
+def test_the_ids_of_many_names_are_kept_for_some_subscriptions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(existing, "FEW_NAMES", 2)
+    monkeypatch.setattr(existing, "MOST_KEPT", 2)
+    hall = hall_of(["a", "b", "c", "d"])
+    for member, names in {"A": "abc", "B": "bcd", "C": "acd", "D": "ab"}.items():
+        hall.enter(member, *names, "none")
+    group, image = hall.consumers(), hall.core.state.image
+    found = existing.existing(group, image)
+    assert existing.existing(group, image) is found
+    assert (found.names, found.partitions) == (("a", "b", "c", "d"), 4)
+    for names in ("abc", "bcd", "acd", "abc"):
+        said = next(one.said for one in group.members.values() if one.said.topics == (*names, "none"))
+        ids = found.ids_of(group, said)
+        assert ids == {image.by_name[name].topic_id for name in names}
+        assert found.ids_of(group, said) is ids
+
+
+def test_names_that_change_are_looked_up_anew() -> None:
+    hall = hall_of(["a", "b"])
+    hall.enter("A", "a")
+    group, image = hall.consumers(), hall.core.state.image
+    before = existing.existing(group, image)
+    hall.enter("B", "a")
+    assert existing.existing(group, image) is before
+    hall.enter("C", "b", "z")
+    assert existing.existing(group, image).names == ("a", "b")
+    hall.cast("C", -1)
+    assert existing.existing(group, image).names == ("a",)
+    hall.told(TopicsChanged(topics(b=1)))
+    assert existing.existing(group, hall.core.state.image).names == ()
+
+
+def test_members_with_many_names_have_the_same_list() -> None:
+    hall = hall_of()
+    many = [f"t{number:05}" for number in range(MOST_SHARED + 1)]
+    hall.enter("A", *many)
+    hall.enter("B", *[name[:1] + name[1:] for name in many])
+    assert hall.member("A").said.topics is hall.member("B").said.topics
+    group = hall.consumers()
+    assert (group.named, len(group.names), len(group.subscriptions)) == (len(many), len(many), 1)
+    hall.cast("B", names=["x", *many[1:]], timeout=5_000)
+    assert (group.named, len(group.names), len(group.subscriptions)) == (2 * len(many), len(many) + 1, 2)
+    for member in "AB":
+        hall.cast(member, -1)
+    assert (group.named, group.names, group.subscriptions) == (0, {}, {})
+
+
+def test_a_pattern_that_stands_for_the_same_topics_changes_nothing() -> None:
+    hall = hall_of(["t", "u"])
+    hall.enter("A", pattern="t.*")
+    wanted = next(one for one in hall.elsewhere if isinstance(one, TopicsWanted))
+    hall.told(TopicsFound(wanted, {"t.*": ["t"]}))
+    group = hall.consumers()
+    version = group.names_version
+    hall.told(TopicsFound(wanted, {"t.*": ["t"]}))
+    assert (group.names_version, group.names) == (version, {"t": 1})
+    hall.told(TopicsFound(wanted, {"t.*": ["t", "u"]}))
+    assert (group.names_version > version, group.names) == (True, {"t": 1, "u": 1})
+
+
+def test_long_names_have_longer_lengths_before_them() -> None:
+    hall = Hall()
+    hall.most_bytes = 3 * (20 * 130 + 10)
+    assert hall.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
+    hall.most_bytes = 3 * (20 * 131 + 140)
+    assert not hall.enter("A", *[f"{number:03}{'n' * 126}" for number in range(20)]).error_code
+
+
+def test_members_with_many_names_are_answered_one_by_one() -> None:
+    assert lifetime.TOPICS_AT_ONCE // (MOST_NAMES // lifetime.NAMES_AS_A_TOPIC) == 1
+
+
+def test_ascending_names_are_no_more_than_one_too_many() -> None:
+    assert ascending_names(["b", "a", "b"]) == ["a", "b"]
+    assert ascending_names([]) == []
+    many = [f"t{number:05}" for number in range(MOST_NAMES + 50)]
+    assert len(ascending_names([*many, *many])) == MOST_NAMES + 1
+    assert len(ascending_names(many[:MOST_NAMES] * 3)) == MOST_NAMES
+
+
+def test_a_group_is_described_by_snapshots_for_who_makes_rows_of_them_in_steps() -> None:
+    hall = Hall()
+    image = {f"t{number:05}": TopicImage(f"t{number:05}", number.to_bytes(16), 1) for number in range(1_200)}
+    hall.told(TopicsChanged(TopicsImage(image, 900)))
+    hall.enter("A", *image)
+    hall.enter("B", "t00001")
+    hall.cast("A", owned={})
+    request = ConsumerGroupDescribeRequest(["g", "no"])
+    answers: list[Any] = []
+    for kind in (describe.Command, describe.DescribeCommand):
+        step = step_of(hall)
+        describe.handle(step, kind(request, answers.append, Client("c", "/h")), request)
+        answers.append(step.replies[0][1])
+    whole, snapshots = (answer.groups[0].members for answer in answers)
+    assert answers[1].groups[1].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    for row, one in zip(whole, snapshots, strict=True):
+        steps = describe.member_row(one)
+        counted = 0
+        while True:
+            try:
+                next(steps)
+                counted += 1
+            except StopIteration as end:
+                made = end.value
+                break
+        assert made == row
+        topics_of_it = len(one.at.assigned) + len(one.target)
+        assert counted >= topics_of_it // describe.TOPICS_AT_ONCE
+        assert one.size() > 7 * len(one.said.topics) + 4 * topics_of_it
+
+
+def test_a_member_that_gives_partitions_up_is_described_with_them() -> None:
+    hall = Hall()
+    hall.told(TopicsChanged(topics(t=4, u=1)))
+    hall.enter("A", "t", "u")
+    hall.cast("A", owned={})
+    hall.enter("B", "t")
+    hall.cast("A", owned={"t": range(4), "u": [0]})
+    assert hall.member("A").at.revoking
+    request = ConsumerGroupDescribeRequest(["g"])
+    step = step_of(hall)
+    describe.handle(step, describe.Command(request, list, Client("c", "/h")), request)
+    row = step.replies[0][1].groups[0].members[0]  # type: ignore[attr-defined]  # an answer
+    assert {one.topic_name: sorted(one.partitions) for one in row.assignment.topic_partitions} == {
+        "t": [0, 1, 2, 3], "u": [0]
+    }  # fmt: skip
+
+
+def test_the_first_topics_that_have_changed_are_told() -> None:
+    names = [f"t{number:02}" for number in range(30)]
+    hall = hall_of(names)
+    hall.enter("A", *names)
+    hall.events.clear()
+    hall.told(TopicsChanged(topics(**dict.fromkeys(names, 2))))
+    hall.cast("A", owned={})
+    (told,) = [one.facts["topics"] for one in hall.events if one.kind == events.EPOCH_BUMPED]
+    assert isinstance(told, list)
+    assert len(told) == history.MOST_TOLD
