@@ -20,7 +20,17 @@ examples:
 """
 LONG_S: Final = 60.0
 """How long a scenario may take to begin."""
-_MATCHES: Final = ("api", "group", "member", "instance", "topic", "transactional-id", "client-id", "principal")
+_MATCHES: Final = {
+    "api": "requests of this API of Kafka: OffsetCommit, Fetch*",
+    "group": "those that name this group",
+    "member": "those of this member id",
+    "instance": "those of this group.instance.id",
+    "topic": "those that name this topic",
+    "transactional-id": "those that name this transactional id",
+    "client-id": "those of clients with this client.id",
+    "principal": "those of this user: User:alice",
+}
+"""What requests can be told apart by, and the help of the option."""
 
 
 def add_parser(commands: Any) -> None:
@@ -48,11 +58,13 @@ def add_parser(commands: Any) -> None:
 
 def _add_rule(parser: argparse.ArgumentParser) -> None:
     match = parser.add_argument_group("which requests (all that is given must fit; * for any characters; repeatable)")
-    for name in _MATCHES:
-        match.add_argument(f"--{name}", action="append", metavar=name.upper().replace("-", "_"))
-    match.add_argument("--node", type=int, action="append", metavar="ID")
-    match.add_argument("--min-version", type=int, metavar="N")
-    match.add_argument("--max-version", type=int, metavar="N")
+    for name, what in _MATCHES.items():
+        match.add_argument(f"--{name}", action="append", metavar=name.upper().replace("-", "_"), help=what)
+    match.add_argument("--node", type=int, action="append", metavar="ID", help="those that this broker gets")
+    match.add_argument("--min-version", type=int, metavar="N", help="those of this version of the API or a later one")
+    match.add_argument(
+        "--max-version", type=int, metavar="N", help="those of this version of the API or an earlier one"
+    )
     group = parser.add_argument_group("what happens")
     then = group.add_mutually_exclusive_group(required=True)
     then.add_argument("--error", metavar="NAME", help="it is answered with this error of Kafka")

@@ -11,12 +11,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from tools.diagrams import connections, groups, rooms, tables, transactions
+from tools.diagrams import commands, connections, groups, rooms, tables, transactions
 from tools.diagrams.pages import Parts, redrawn
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES: dict[str, Parts] = {
     "architecture.md": rooms.PARTS,
+    "commands.md": commands.PARTS,
     "connections.md": connections.PARTS,
     "groups.md": groups.PARTS,
     "pipeline-reference.md": tables.PARTS,

@@ -1,0 +1,31 @@
+"""Every command of `muster` with its options, for docs/commands.md, from the command line itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from muster.coordinator.cli import build_parser
+from muster.coordinator.cli.completion.tree import Node, tree_of
+from tools.diagrams.pages import Parts
+
+
+def table() -> str:
+    """A row for each command."""
+    return "\n".join(["| command | what it does | its options |", "|---|---|---|", *_rows()])
+
+
+def _rows() -> Iterator[str]:
+    tree = tree_of(build_parser())
+    for path, node in tree.items():
+        if path and (not node.commands or node.arguments):
+            about = tree[path[:-1]].commands[path[-1]]
+            yield f"| `muster {' '.join(path)}` | {about.replace('|', chr(92) + '|')} | {_options(node)} |"
+
+
+def _options(node: Node) -> str:
+    words = [max(one.words, key=len) for one in node.options]
+    return " ".join(f"`{word}`" for word in words if word != "--help") or "none"
+
+
+PARTS: Final[Parts] = {"commands": table}
