@@ -30,7 +30,7 @@ _MATCHES: Final = {
     "client-id": "those of clients with this client.id",
     "principal": "those of this user: User:alice",
 }
-"""What requests can be told apart by, and the help of the option."""
+"""By what requests are chosen, and the help of the option."""
 
 
 def add_parser(commands: Any) -> None:
