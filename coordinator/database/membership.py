@@ -82,7 +82,7 @@ class Membership:
         self._shipper = shipper
         self.seat = seat
         self.keeper = keeper
-        self.peers = NodeMessages(seat.node_id, store, clock)
+        self.peers = NodeMessages(seat.node_id, store, clock, lambda: shipper.lease.is_over(clock.mono_ms()))
         self._figures = figures or ClusterFigures()
         self.housekeeping = Housekeeping(seat, store, shipper, keeper, clock, settings, self._figures)
         self._store = store

@@ -51,7 +51,9 @@ class _Question(NamedTuple):
 class NodeMessages:
     """Of one node: its `transaction_coordinator.peers.Peers`."""
 
-    def __init__(self, node_id: int, store: Store, clock: Clock) -> None:
+    def __init__(self, node_id: int, store: Store, clock: Clock, is_over: Callable[[], bool] = lambda: False) -> None:
+        """`is_over`: whether the lease is over; then others lead what this node led, and it answers nobody."""
+        self._is_over = is_over
         self._node_id = node_id
         self._store = store
         self._clock = clock
@@ -159,6 +161,8 @@ class NodeMessages:
         while self._out:
             out, self._out = self._out, []
             try:
+                if self._is_over():
+                    raise StoreAway("the lease is over")
                 await self._store.send(out)
             except (StoreAway, StoreRefused):
                 for _, mail in out:
@@ -175,6 +179,8 @@ class NodeMessages:
 
     async def look(self) -> None:
         """Take what has come. Raises the errors of the store."""
+        if self._is_over():
+            return
         for mail in await self._store.mail(self._node_id):
             if mail.kind == ANSWER:
                 self._answered(mail)

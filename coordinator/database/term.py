@@ -17,6 +17,7 @@ from muster.coordinator.config import Config
 from muster.coordinator.database import copy
 from muster.coordinator.database.figures import ClusterFigures
 from muster.coordinator.database.lease import Lease
+from muster.coordinator.database.leased_transport import LeasedTransport
 from muster.coordinator.database.membership import Membership
 from muster.coordinator.database.metadata_keeper import MetadataKeeper
 from muster.coordinator.database.read_barrier import ReadBarrier
@@ -27,6 +28,7 @@ from muster.coordinator.database.store import Seat, Store, StoreAway
 from muster.coordinator.log import FilesystemSync, Storage
 from muster.coordinator.log.durability import Engine
 from muster.coordinator.machine import Machine, Post
+from muster.coordinator.net.listener import Listener
 from muster.coordinator.server import Server
 from muster.coordinator.topics.errors import ApiError
 
@@ -40,15 +42,15 @@ _logger = structlog.get_logger("muster.cluster")
 class SeatMachine(Machine):
     """The machine of a node with a seat: `below`, but for what makes logs durable."""
 
-    def __init__(self, below: Machine, storage: Storage, engine: Engine) -> None:
+    def __init__(self, below: Machine, storage: Storage, engine: Shipper, clock: Clock) -> None:
         self._below = below
         self._storage = storage
         self._engine = engine
+        self._clock = clock
         self.cleaner_cpu_share = below.cleaner_cpu_share
         self.draw_uuid = below.draw_uuid  # type: ignore[method-assign]
         self.draw_uuid_text = below.draw_uuid_text  # type: ignore[method-assign]
         self.clock = below.clock  # type: ignore[method-assign]
-        self.listener = below.listener  # type: ignore[method-assign]
 
     def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
         """The copy."""
@@ -57,6 +59,13 @@ class SeatMachine(Machine):
     def engine(self) -> Engine | None:
         """The database."""
         return self._engine
+
+    def listener(self, *arguments: Any) -> Listener:
+        """One whose connections answer nobody once the lease is over."""
+        listener = self._below.listener(*arguments)
+        clock, lease = self._clock, self._engine.lease
+        listener.guard(lambda transport, abort: LeasedTransport(transport, abort, clock, lease))
+        return listener
 
     def workers(self, post: Post, threads: int) -> SharedSync:
         """Threads for what works on files."""
@@ -155,7 +164,7 @@ class Term:
         self._turns = asyncio.create_task(shipper.run())
         config = shallow_copy(self._config)
         config.data_dir, config.cluster_id, config.node_id = self._directory, identity.cluster_id, seat.node_id
-        machine = SeatMachine(self._machine, storage, shipper)
+        machine = SeatMachine(self._machine, storage, shipper, self._clock)
         self.server = self._open_server(config, machine=machine, loaded=self._loaded, membership=self.membership)
         try:
             await self.server.start()

@@ -61,6 +61,8 @@ class Shared(NamedTuple):
     """Says who the client of an established transport is, when its certificate can tell; raises `CloseConnection`."""
     is_tls: bool = False
     max_authentication_bytes: int = MAX_AUTHENTICATION_BYTES
+    guard: Callable[[Any, Callable[[], object]], Any] | None = None
+    """Gives a transport that is used in the place of one, and may end the connection instead of writing."""
 
 
 class Connection(asyncio.Protocol):
@@ -98,7 +100,8 @@ class Connection(asyncio.Protocol):
         """Take the connection; when there are too many let it wait, or close it. With TLS this is called twice: for the
         plain socket (`tls.handshake.PlainSocket`), and with the transport that TLS is established on.
         """
-        self._transport = transport
+        guard = self._shared.guard
+        self._transport = transport if guard is None else guard(transport, self.abort)
         if self.core.state is not WAITING:
             self._begin()
             return

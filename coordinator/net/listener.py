@@ -247,6 +247,10 @@ class Listener:
         del self._refused[accepted]
         accepted.close()
 
+    def guard(self, guard: Callable[[Any, Callable[[], object]], Any]) -> None:
+        """New connections use the transport that `guard` gives, see `Shared`."""
+        self._shared = self._shared._replace(guard=guard)
+
     def set_sasl(self, sasl: SaslListener) -> None:
         """New connections are asked for this; those that are open stay as they are."""
         self._security = self._security._replace(sasl=sasl)

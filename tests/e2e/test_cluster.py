@@ -24,6 +24,7 @@ from muster.coordinator.database.store import Identity
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.cluster_nodes import ClusterNode
@@ -285,6 +286,29 @@ def test_a_node_that_stood_still_acknowledges_nothing(nodes: list[ClusterNode], 
     consumer.close()
     (told,) = asyncio.run(administration.status(database)).clusters
     assert [node.node_id for node in told.nodes if node.lease_ms > 0] == [1, 2, 3]
+
+
+def test_a_node_that_stood_still_answers_nothing_from_the_past(nodes: list[ClusterNode]) -> None:
+    """Requests that wait in its sockets when it goes on: by then others lead what it led."""
+    second = nodes[1]
+    mine = next(index for index, leader in enumerate(leaders(admin_of(nodes), "orders")) if leader == 2)
+    topic = ListOffsetsTopic("orders", [ListOffsetsPartition(mine, timestamp=-1)])
+
+    async def ask() -> list[object]:
+        async with connected(second.address, "reader") as client:
+            now = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]))
+            assert now.topics[0].partitions[0].error_code == ErrorCode.NONE
+            second.signal(signal.SIGSTOP)
+            await asyncio.to_thread(until_led_by, [nodes[0]], {1, 3})
+            asked = asyncio.create_task(client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic])))
+            await asyncio.wait([asked], timeout=BETWEEN_LOOKS_S)  # it is sent, and not answered
+            assert not asked.done()
+            second.signal(signal.SIGCONT)
+            return await asyncio.gather(asked, return_exceptions=True)
+
+    (answer,) = asyncio.run(ask())
+    assert isinstance(answer, OSError | EOFError), answer  # it has hung up
+    until_led_by(nodes, {1, 2, 3})
 
 
 def test_every_node_takes_what_changes_the_cluster(nodes: list[ClusterNode]) -> None:
