@@ -75,10 +75,14 @@ class LedPartitions:
         follow: Callable[[], Awaitable[object]],
         slices: Slices,
         figures: ClusterFigures | None = None,
+        *,
+        leaving: Callable[[str, int], object] = lambda *_: None,
     ) -> None:
         """`arrived(topic, partition)` is called when a partition can be served; `follow()` lives by all that was
-        decided, and raises the errors of the store.
+        decided, and raises the errors of the store. `leaving(topic, partition)` is called before the log goes of one
+        that another node leads.
         """
+        self._leaving = leaving
         self._node_id = node_id
         self._store = store
         self._storage = storage
@@ -166,6 +170,7 @@ class LedPartitions:
         return _Wanted(topic.name, index, topic.topic_id, topic.leader_epoch(index))
 
     def _left(self, partition: Partition) -> None:
+        self._leaving(partition.topic, partition.index)
         self._shipper.leave(partition.topic_id, partition.index)
 
     async def _fetch_some(self) -> None:

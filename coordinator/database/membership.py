@@ -25,6 +25,7 @@ from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.shipper import Shipper
 from muster.coordinator.database.store import Seat, Store, StoreAway
 from muster.coordinator.log import Storage
+from muster.coordinator.nodes.membership import Histories
 from muster.coordinator.slices import Job, Slices, to_its_end
 from muster.coordinator.topics import leadership, spreading
 from muster.coordinator.topics.errors import ApiError
@@ -93,6 +94,7 @@ class Membership:
         self._cluster_id = ""
         self._renew: Callable[[str, int], object] = lambda *_: None
         self._rack: str | None = None
+        self._histories: Histories | None = None
         self._nodes: list[Any] = []
         self._settled: tuple[int, tuple[int, ...]] | None = None
         """For this metadata log, and these nodes that live, all is well."""
@@ -114,14 +116,17 @@ class Membership:
         rack: str | None,
         endpoints: Mapping[str, Endpoint],
         renew: Callable[[str, int], object],
+        histories: Histories | None = None,
     ) -> Job[None]:
-        """Become one of the brokers. Raises `ApiError`."""
+        """See `nodes.membership.Membership`. Raises `ApiError`."""
+        self._histories = histories
+        self.peers.take_over = self._take_over
         self._topics, self._cluster_id, self._rack, self._renew = topics, cluster_id, rack, renew
         self.keeper.topics, self.keeper.slices, self.keeper.snapshot = topics, slices, ()
         node_id = self.seat.node_id
         self.led_partitions = LedPartitions(
             node_id, self._store, self._storage, self._shipper, self._clock, topics, self.arrived, self.keeper.follow,
-            slices, self._figures,
+            slices, self._figures, leaving=self._leaves,
         )  # fmt: skip
         topics.moved = self.moved
         state = topics.state
@@ -203,6 +208,21 @@ class Membership:
                 node.take()
         elif topic in EVENTS_OF:
             self._renew(topic, index)
+
+    def _leaves(self, topic: str, index: int) -> None:
+        """Another node leads a partition now, and its log is about to go from here. That node gets the events that are
+        not written yet.
+        """
+        if self._histories is None or topic not in EVENTS_OF:
+            return
+        rows = self._histories.hand_over(topic, index)
+        leader = self.peers.leads(topic, index)
+        if rows and leader is not None:
+            self.peers.hand_over(leader, topic, index, rows)
+
+    def _take_over(self, topic: str, index: int, rows: Sequence[tuple[bytes | None, bytes]]) -> None:
+        if self._histories is not None and topic in EVENTS_OF:
+            self._histories.take_over(topic, index, rows)
 
     @property
     def leaders(self) -> Mapping[str, Sequence[Leader]]:
@@ -370,6 +390,7 @@ class Membership:
                 broker = state.brokers.get(me)
                 fenced = [] if broker is None or broker.fenced else [leadership.fenced(state, me)]
                 if await self._do(self._moving(live, after=fenced)):
+                    await self.peers.sent()  # events that others write now
                     return
             except (StoreAway, ApiError) as error:
                 log.warning("what this node led could not be handed over", reason=str(error),

@@ -7,6 +7,7 @@ answered in time is taken for one that was lost; who asked asks again. What is a
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -29,13 +30,19 @@ from muster.protocol.errors import ErrorCode
 MARKERS: Final = 1
 PARTITIONS: Final = 2
 ANSWER: Final = 3
+EVENTS: Final = 4
 """Kinds of mail."""
+EVENT_BYTES: Final = 256 * 1024
+"""Events of about so many bytes are in one mail, or one event."""
 WAIT_MS: Final = 3_000
 """After so long an answer is not waited for any more. By then nobody takes the question any more (`MAIL_COUNTS_MS`), or
 else one that was taken late would end the next transaction of a producer whose epoch is the same (before KIP-890).
 """
 MOST_WAITING: Final = 10_000
 """Questions that wait for their answers; more are refused, as if the other node could not be reached."""
+
+Row = tuple[bytes | None, bytes]
+"""Key and value of a record."""
 
 log = structlog.get_logger("muster.cluster")
 
@@ -63,6 +70,8 @@ class NodeMessages:
         self._out: list[tuple[int, Mail]] = []
         self._markers: dict[int, list[tuple[list[Any], Callable[[int], object]]]] = {}
         """Those that go along in the next mail, by node."""
+        self.take_over: Callable[[str, int, Sequence[Row]], object] = lambda *_: None
+        """Called with events that another node hands over: the topic of the history, the partition, and the rows."""
         self._loop = asyncio.get_running_loop()
         self._task: asyncio.Task[None] | None = None
         self._is_asked = False
@@ -135,6 +144,28 @@ class NodeMessages:
         self._out.append((node_id, Mail(mail_id, self._node_id, kind, data)))
         self._soon()
 
+    # -- handing over
+
+    def hand_over(self, node_id: int, topic: str, index: int, rows: Sequence[Row]) -> None:
+        """Give events that this node has not written to the node that leads the partition of the history now. It is not
+        known whether they arrive.
+        """
+        some: list[list[str | None]] = []
+        size = 0
+        for key, value in rows:
+            if some and size + len(value) > EVENT_BYTES:
+                self._put(node_id, uuids.draw_uuid_text(), EVENTS, [topic, index, some])
+                some, size = [], 0
+            some.append([None if key is None else _text(key), _text(value)])
+            size += len(value)
+        self._put(node_id, uuids.draw_uuid_text(), EVENTS, [topic, index, some])
+
+    async def sent(self) -> None:
+        """Return when all that was put is sent, or could not be."""
+        self._send()
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
     # -- sending
 
     def _soon(self) -> None:
@@ -184,6 +215,11 @@ class NodeMessages:
         for mail in await self._store.mail(self._node_id):
             if mail.kind == ANSWER:
                 self._answered(mail)
+            elif mail.kind == EVENTS:
+                topic, index, rows = json.loads(mail.data)
+                self.take_over(
+                    topic, index, [(None if key is None else _bytes(key), _bytes(value)) for key, value in rows]
+                )
             elif self._writer is not None:
                 what = json.loads(mail.data)
                 self._node.slices.run(self._serving(mail, what), lambda _: None, self)
@@ -239,6 +275,14 @@ class NodeMessages:
             answer([[topic, index, error] for topic, rows in what["topics"].items() for index in rows])
             return
         transactions.submit(what["id"], TransactionCommand(asked, respond, Client(*what["client"]), what["version"]))
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)
 
 
 def _all_ended(ended: Sequence[Callable[[int], object]]) -> None:

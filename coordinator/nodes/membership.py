@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 
 
+class Histories(Protocol):
+    """The writers of the histories of groups and transactions, which move with their partitions."""
+
+    def hand_over(self, topic: str, index: int) -> Sequence[tuple[bytes | None, bytes]]:
+        """Another process leads the partition now: keys and values of the events that are not written yet."""
+
+    def take_over(self, topic: str, index: int, rows: Sequence[tuple[bytes | None, bytes]]) -> None:
+        """Write what the leader before has handed over."""
+
+
 class Membership(Protocol):
     """This process as one node among others; in the place of `nodes.cluster.Cluster`. (`database.membership`.)"""
 
@@ -41,9 +51,10 @@ class Membership(Protocol):
         rack: str | None,
         endpoints: Mapping[str, Endpoint],
         renew: Callable[[str, int], object],
+        histories: Histories | None = None,
     ) -> Job[None]:
         """Become one of the brokers. `renew(topic, index)`: the log of this partition of a history is another one.
-        Raises `ApiError`.
+        `histories`: they give the events that wait, when a partition moves. Raises `ApiError`.
         """
 
     def begin(self, nodes: Iterable[Any]) -> None:

@@ -69,6 +69,16 @@ class EventWriter:
         if self._kept:
             self.append([], self._clock.now())
 
+    def let_go(self) -> None:
+        """Another process leads the partition now, and its log is about to be closed: what comes waits."""
+        self._log = None
+        self._closed_until_ms = 0
+
+    def give_up(self) -> list[Row]:
+        """After `let_go`: the rows that wait, which wait no more here."""
+        kept, self._kept = self._kept, []
+        return kept
+
     def write(self, rows: Sequence[Row], now: Now) -> None:
         """Append rows, in batches that are not too large."""
         some: list[Row] = []

@@ -84,6 +84,16 @@ class TransactionJournal:
         """See `EventWriter`."""
         self._writer.renew()
 
+    def hand_over(self) -> list[Row]:
+        """Another process leads the partition now: what is not written yet, for that one to write."""
+        self._writer.let_go()
+        self.close()
+        return self._writer.give_up()
+
+    def take_over(self, rows: Sequence[Row]) -> None:
+        """Write what the leader before has handed over."""
+        self._writer.write(rows, self._clock.now())
+
     def close(self) -> None:
         """Write the remaining events and the counted refusals."""
         self.write()

@@ -12,6 +12,7 @@ from typing import Any
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.observe.event_writer import Row
 from muster.coordinator.observe.journal import Journal
 from muster.coordinator.observe.observers import Observers, warn_restless
 from muster.coordinator.observe.settings import ObserveSettings
@@ -69,6 +70,17 @@ class Histories:
         found = self._observers.get((topic, index))
         if found is not None and found.journal is not None:
             found.journal.renew()
+
+    def hand_over(self, topic: str, index: int) -> Sequence[Row]:
+        """Another process leads this partition of a history now: what is not written yet, for that one to write."""
+        found = self._observers.get((topic, index))
+        return () if found is None or found.journal is None else found.journal.hand_over()
+
+    def take_over(self, topic: str, index: int, rows: Sequence[Row]) -> None:
+        """Write what the leader before has handed over."""
+        found = self.of_groups(index) if topic == GROUP_EVENTS_TOPIC else self.of_transactions(index)
+        if found.journal is not None:
+            found.journal.take_over(rows)
 
     def close(self) -> None:
         """What is not written yet is written; nothing more is told."""

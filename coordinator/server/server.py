@@ -186,6 +186,7 @@ class Server:
                     config.rack,
                     told_endpoints(config, [given.port for given in config.listeners]),
                     histories.renew,
+                    histories,
                 )
             )
 

@@ -43,7 +43,7 @@ from tests.support.servers import QUICK, free_port_pair
 LEASE_MS = 3_000
 PATIENCE_S = 90.0
 """How long nothing may come forward, on a machine that does much else."""
-FAULTS = re.compile(r"Traceback|by a fault|Exception|Error\b.*exception", re.IGNORECASE)
+FAULTS = re.compile(r"Traceback|by a fault|Exception|Error\b.*exception|events cannot be written", re.IGNORECASE)
 """What no log of a node may have."""
 
 

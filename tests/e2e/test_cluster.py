@@ -185,6 +185,7 @@ def test_clients_go_on_through_kills_and_stops(nodes: list[ClusterNode], databas
     assert sorted(load.read, key=int) == [b"%d" % number for number in range(load.sent)]
     assert load.acked == set(load.read)
     assert load.committed == committed(first.bootstrap) == dict.fromkeys(range(PARTITIONS), 300)
+    assert not [node for node in nodes if "events cannot be written" in node.log()]
     load.close()
 
 

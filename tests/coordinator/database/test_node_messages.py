@@ -183,3 +183,19 @@ async def test_a_database_that_is_away_and_too_many_questions(
     monkeypatch.setattr(node_messages, "MOST_WAITING", 0)
     one.box.ask(2, question(answers))
     assert [set(answer.errors.values()) for answer in answers] == [{ErrorCode.NETWORK_EXCEPTION}] * 2
+
+
+async def test_events_that_are_not_written_go_to_the_next_leader(
+    store: TableStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_messages, "EVENT_BYTES", 10)
+    one, two = Side(1, store), Side(2, store)
+    taken: list[Any] = []
+    two.box.take_over = lambda topic, index, rows: taken.append((topic, index, rows))
+    rows = [(b"g", b"event-1"), (None, b"\xff\x00"), (b"h", b"event-3")]
+    one.box.hand_over(2, "__group_events", 7, rows)
+    await one.box.sent()
+    assert len(store.tables.boxes[2]) == 2
+    await two.box.look()
+    assert taken == [("__group_events", 7, rows[:2]), ("__group_events", 7, rows[2:])]
+    await one.box.sent()  # there is nothing more, and it is not waited for

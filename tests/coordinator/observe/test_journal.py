@@ -257,3 +257,27 @@ def test_a_fenced_producer_is_told_as_one(bench: Bench) -> None:
     bench.tell(refusal(error=47), refusal(error=90))
     bench.journal.close()
     assert [value["kind"] for _, value in bench.log.rows] == ["producer_fenced"] * 2
+
+
+def test_the_next_leader_writes_what_waits_when_a_partition_moves(bench: Bench) -> None:
+    bench.tell(CREATED)
+    bench.journal.tell((refusal(), refusal(), CREATED), bench.clock.now())
+    bench.is_here = False  # its log is about to be closed
+    with capture_logs() as logs:
+        rows = bench.journal.hand_over()
+        bench.advance(REOPEN_MS)
+    assert not logs
+    assert bench.told() == [(b"g", "group_created")]
+    other = Bench()
+    other.is_here = False  # its log comes a little later
+    other.journal.take_over(rows)
+    other.is_here = True
+    other.journal.renew()
+    assert other.told() == [(b"g", "group_created"), (b"g", "requests_refused")]
+    assert other.log.rows[1][1]["count"] == 2
+    # it is led here once more
+    bench.is_here = True
+    bench.journal.renew()
+    assert bench.journal.hand_over() == []
+    bench.tell(CREATED)
+    assert bench.told() == [(b"g", "group_created")] * 2

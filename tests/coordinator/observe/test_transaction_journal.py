@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import batches
+from muster.coordinator.log.errors import LogOffline
 from muster.coordinator.observe.transaction_journal import (
     LATEST_MS,
     MOST_WAITING,
@@ -143,3 +144,20 @@ def test_without_a_journal_only_the_log_is_told() -> None:
     observers.tell((begun(),), now)
     observers.close()
     assert len(logged) == 1
+
+
+def test_the_next_leader_writes_what_waits_when_a_partition_moves(bench: Bench) -> None:
+    bench.tell(begun(), refused())
+    bench.fails = True  # its log is about to be closed
+
+    def gone() -> Any:
+        raise LogOffline("__transaction_events-7", "this node has it not, or not yet", is_told=True)
+
+    bench.journal._writer._open_log = gone
+    with capture_logs() as logs:
+        rows = bench.journal.hand_over()
+        bench.clock.advance(LATEST_MS)
+    assert not logs
+    other = Bench()
+    other.journal.take_over(rows)
+    assert [value["kind"] for _, value in other.rows] == ["transaction_begun", "requests_refused"]
