@@ -1,8 +1,8 @@
 """What a node answers while it holds its lease, and not a moment longer.
 
 A process may stand still (SIGSTOP, a virtual machine that is moved). When it goes on, it finds old requests in its
-sockets, and timers that are due. It would answer them before it hears that others lead what it led. So each answer looks at the clock when it
-leaves. After the end of the lease nothing leaves any more, and the connection is cut.
+sockets, and timers that are due. It would answer them before it hears that others lead what it led. So each answer
+looks at the clock when it leaves. After the end of the lease nothing leaves any more, and the connection is cut.
 """
 
 from __future__ import annotations
