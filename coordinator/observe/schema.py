@@ -178,9 +178,9 @@ def _target(facts: dict[str, Any]) -> Iterator[str | None]:
             if old != new:
                 given.setdefault(topic_id, set()).update(set(new).difference(old))
                 taken.setdefault(topic_id, set()).update(set(old).difference(new))
-        if weight > PARTITIONS_A_PIECE:
-            weight = 0
-            yield None
+            if weight > PARTITIONS_A_PIECE:
+                weight = 0
+                yield None
     rows, sums = [], [0, 0, 0]
     for topic_id in given.keys() | taken.keys():
         new, old = given.get(topic_id, set()), taken.get(topic_id, set())

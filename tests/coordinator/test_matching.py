@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.slices import Apart, Job
+from muster.coordinator.slices import Apart, Job, at_once
 from muster.coordinator.slices.matching import A_STEP, DEAR, DEAR_AT_ONCE, Budget, matching
 
 
@@ -70,8 +70,10 @@ def test_a_long_name_is_matched_in_the_thread() -> None:
 def test_all_names_and_patterns_have_one_budget() -> None:
     pattern, budget = Counted(100), Budget(2_000)
     assert run(matching(pattern, ["x"] * 15, str, budget), pattern)[0] == ["x"] * 15
+    pattern.on_the_loop = 0
     with pytest.raises(ValueError, match="steps for all names"):
-        run(matching(pattern, ["x"] * 15, str, budget), pattern)
+        at_once(matching(pattern, ["x"] * 15, str, budget))
+    assert pattern.on_the_loop == 0  # nothing is matched in vain
 
 
 def test_the_library_leaves_the_lock_to_others_while_it_matches() -> None:

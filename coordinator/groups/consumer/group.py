@@ -194,9 +194,9 @@ class ConsumerGroup:
                 if id(row) not in stays:
                     of_topic = holders.get(row[0])
                     if of_topic is None:
-                        of_topic = holders[row[0]] = {}
-                    for partition in row[1]:
-                        of_topic[partition] = member_id
+                        holders[row[0]] = dict.fromkeys(row[1], member_id)
+                    else:
+                        of_topic.update(dict.fromkeys(row[1], member_id))
         member.at = at
         self._reconciled += member.is_reconciled_to(self.assignment_epoch)
 

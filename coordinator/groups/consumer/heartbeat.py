@@ -193,7 +193,7 @@ def response_to(
     )
     assignment = None
     if not request.member_epoch or is_full or not same_partitions(had, at.assigned):
-        rows = [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], list(row[1])) for row in at.assigned]
+        rows = [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], row[1]) for row in at.assigned]
         assignment = Assignment(rows)
     interval_ms = step.state.configs.of(request.group_id).heartbeat_interval_ms
     return ConsumerGroupHeartbeatResponse(0, 0, None, member.member_id, at.epoch, interval_ms, assignment)

@@ -43,6 +43,7 @@ class Tables(NamedTuple):
 
 NEW: Final = Tables()
 """Tables that were made empty, and filled."""
+_FROM_NOTHING: Final = Tables(computes=True)
 ASCENDING: Final = 1 << 31
 """A table with room for each partition: they ascend."""
 
@@ -116,6 +117,8 @@ def ranges(subscribed: int) -> Tables:
 
 def stepped(before: Held, after: Held) -> Tables:
     """What a member has after a step to its target: made of what it had, where anything of a topic is left."""
+    if not before:
+        return _FROM_NOTHING
     had = {row[0]: row[1] for row in before}
     sizes = {
         topic_id: map_capacity_of_copy(len(mine))

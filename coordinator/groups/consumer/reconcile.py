@@ -16,6 +16,7 @@ from muster.coordinator.groups.consumer.partitions import (
     Held,
     Row,
     Share,
+    all_held,
     all_since,
     epochs_of,
     held_of,
@@ -90,6 +91,8 @@ def _step(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned) -> Positio
     # a member may have 10,000 topics: a row that stays the same is taken over as it is
     subscribed = aim.subscribed
     targets = {row[0]: row[1] for row in aim.target if row[0] in subscribed}
+    if not at.assigned and group.holders.keys().isdisjoint(targets):  # most members begin so
+        return _at(at, aim, ALL_FREE if targets else COMPLETE, all_held(tuple(targets.items()), aim.epoch), NOTHING)
     assigned: dict[bytes, Row] = {}
     revoking: list[Row] = []
     for row in at.assigned:

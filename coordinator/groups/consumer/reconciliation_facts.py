@@ -77,7 +77,7 @@ class ReconciliationFacts:
 
     def hand_over(self, before: Held, after: Held, now_ms: int) -> None:
         """A member does not have any more what is not in `after`, and has what was not in `before`."""
-        if same_partitions(before, after):
+        if (not before and not self.freed) or same_partitions(before, after):
             return
         freed, had = self.freed, {row[0]: row[1] for row in before}
         for topic_id, partitions, _ in after:
