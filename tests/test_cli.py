@@ -49,6 +49,18 @@ def run(
     )
 
 
+@pytest.mark.parametrize("words", [("version",), ("serve", "--check"), ("nodes", "--help")])
+def test_a_reader_who_has_gone_is_no_failure(words: tuple[str, ...]) -> None:
+    """As in `muster serve --check | head -1`."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "wb") as gone:
+        done = subprocess.run(
+            [*COMMAND, *words], stdout=gone, stderr=subprocess.PIPE, text=True, timeout=START_S, env=environment()
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 class Serving:
     """A running `muster serve`: waits for its one line, ends it by SIGTERM."""
 

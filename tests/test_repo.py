@@ -109,6 +109,13 @@ def test_links_to_a_heading_lead_to_one() -> None:
             assert anchor in anchors[target or name], (name, target, anchor)
 
 
+def test_the_targets_of_make_that_pages_name_are_there() -> None:
+    targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+        named = re.findall(r"(?m)(?:^|`|\$ )make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"))
+        assert {*named} <= targets, document.name
+
+
 def test_the_prose_of_the_documents_is_at_most_120_columns_wide(capsys: pytest.CaptureFixture[str]) -> None:
     assert prose.main([]) == 0, capsys.readouterr().out
 

@@ -78,7 +78,8 @@ def build_parser(command: str | None = None) -> Parser:
     serve.add_argument(
         "--advertise",
         metavar="HOST:PORT",
-        help="the address that clients are told (default: the one their connection arrived at)",
+        help="the address that clients get (default: the host that the listener names; for a listener on every address "
+        "the one that their connection arrived at)",
     )
     place = serve.add_mutually_exclusive_group()
     place.add_argument(
@@ -207,19 +208,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     parser = build_parser(given[0] if given else None)
     options = parser.parse_args(given)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return 2
+    if options.command in _QUICK and not getattr(options, "check", False):
+        return _run(options)
+    # imported here: a server and its health check print one line, and need nothing of this
+    from muster.coordinator.cli.output import printing
+
+    return printing(f"muster {options.command}", lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.command == "version":
         print(f"muster {VERSION}")
         return 0
-    if options.command in _RUN:
-        module, function = _RUN[options.command]
-        if options.command == "serve":
-            # until it serves (`collector.begin`) nothing is worth collecting, and to walk through what is imported
-            # takes a twentieth of a start
-            gc.disable()
-        try:
-            status: int = getattr(import_module(f"muster.coordinator.cli.{module}"), function)(options)
-        finally:
-            gc.enable()
-        return status
-    parser.print_help(sys.stderr)
-    return 2
+    module, function = _RUN[options.command]
+    if options.command == "serve":
+        # until it serves (`collector.begin`) nothing is worth collecting, and to walk through what is imported takes a
+        # twentieth of a start
+        gc.disable()
+    try:
+        status: int = getattr(import_module(f"muster.coordinator.cli.{module}"), function)(options)
+    finally:
+        gc.enable()
+    return status
