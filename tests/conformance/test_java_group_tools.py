@@ -16,6 +16,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
+from muster.coordinator.cli import main
 from tests.conformance.java_tools import NOISE, Tools, tools
 from tests.e2e.conftest import create_topic
 from tests.e2e.ledger import Ledger, eventually_sync
@@ -30,6 +31,8 @@ from tests.e2e.test_consumer_protocol import NEXT, PROMPT
 from tests.support.servers import QUICK, KafkaServer, MusterServer, ServerProcess
 
 __all__ = ["tools"]
+PLANNED = re.compile(r"([^, ]+,)?[^, ]+,[0-9]+,[0-9]+")
+"""A line of a plan: group, topic, partition and offset."""
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 ALL_GROUPS = "org.apache.kafka.tools.GroupsCommand"
 RANGE: dict[str, Any] = {"partition_assignment_strategy": "range"}
@@ -169,6 +172,51 @@ def commands(csv: Path) -> Iterator[tuple[str, ...]]:
     yield GROUPS, "--reset-offsets", "--group", "gone", "--topic", "orders", "--to-latest", "--execute"
     yield GROUPS, "--describe", "--group", "gone", "--state"
     yield GROUPS, "--list", "--state", "--type"
+
+
+RESETS = (
+    (("gone",), ("--all-topics", "--to-earliest")),
+    (("gone",), ("--topic", "orders", "--to-latest")),
+    (("simple",), ("--topic", "orders:0,1", "--topic", "payments", "--to-current")),
+    (("simple",), ("--all-topics", "--shift-by", "-3")),
+    (("simple",), ("--all-topics", "--shift-by", "30")),
+    (("simple",), ("--topic", "orders", "--shift-by", "1")),
+    (("gone-classic",), ("--all-topics", "--to-offset", "99")),
+    (("gone-classic",), ("--topic", "orders", "--to-datetime", "2020-01-01T00:00:00.000")),
+    (("gone-classic",), ("--topic", "orders", "--to-datetime", "2100-01-01T00:00:00.000+02:00")),
+    (("gone-classic",), ("--topic", "orders", "--by-duration", "P1DT1H")),
+    (("simple",), ("--from-file", "CSV")),
+    (("nobody-yet",), ("--topic", "payments-old", "--to-latest")),
+    (("classic",), ("--topic", "orders", "--to-latest")),
+    (("natives",), ("--topic", "orders", "--to-latest")),
+    (("simple",), ("--topic", "nowhere", "--to-latest")),
+    (("gone", "simple"), ("--all-topics", "--to-earliest")),
+    ((), ("--all-topics", "--to-earliest")),
+)
+"""Groups (none: all), and where their offsets are to be."""
+
+
+@pytest.mark.timeout(300)
+def test_muster_groups_offsets_reset_plans_what_kafkas_tool_plans(
+    pair: tuple[Stage, Stage], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    csv = tmp_path / "offsets.csv"
+    csv.write_text("orders,0,2\norders,3,9\n", encoding="utf-8")
+    differ = []
+    for stage in pair:
+        for groups, given in RESETS:
+            how = [str(csv) if one == "CSV" else one for one in given]
+            named = [word for one in groups for word in ("--group", one)] or ["--all-groups"]
+            theirs = stage(GROUPS, "--reset-offsets", *named, *how, "--export", "--dry-run").replace('"', "")
+            capsys.readouterr()
+            status = main(["groups", "offsets", "reset", *(groups or ["--all-groups"]), *how, "--export",
+                           "--bootstrap-server", stage.server.bootstrap])  # fmt: skip
+            said = capsys.readouterr()
+            plan = sorted(line for line in theirs.splitlines() if PLANNED.fullmatch(line))
+            refused = "Error" in theirs or theirs.startswith("status 1")
+            if sorted(said.out.splitlines()) != plan or (status != 0) != refused:
+                differ.append(f"{groups} {how}\nours: {status} {said}\ntheirs:\n{theirs}")
+    assert not differ, "\n".join(differ)
 
 
 @pytest.mark.timeout(600)
