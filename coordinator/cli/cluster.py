@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +41,13 @@ GROUP: Final = 0
 TRANSACTIONAL_ID: Final = 1
 """FindCoordinator's kinds of keys."""
 _KINDS: Final = {GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
+_TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTIONAL_ID: "__transaction_state"}
+_NOT_READY: Final = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+TRIES: Final = 100
+PAUSE_S: Final = 0.1
+"""How often a coordinator is asked that is not ready, and the pause between."""
+TRIES_OF_A_TOPIC: Final = 3
+"""How often a coordinator is asked for whose topic is there: a partition of it may be offline."""
 
 
 class AskingFailed(Exception):
@@ -348,12 +356,37 @@ class Cluster:
 
     def coordinator(self, name: str, kind: int = GROUP) -> Connection:
         """A connection to the coordinator of a group, or of a transactional id. Raises AskingFailed."""
-        answer = self._ask_any(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, [name]))
-        (found,) = answer.coordinators
+        found = self._find_coordinator(name, kind)
         if found.error_code:
             raise AskingFailed(f"{_KINDS[kind]} {name} has no coordinator: {sentence(found.error_code)}")
         self.nodes[found.node_id] = Address(found.host, found.port)
         return self.node(found.node_id)
+
+    def _find_coordinator(self, name: str, kind: int) -> Any:
+        """Kafka makes the topic of its coordinators when it is first asked for one: that is waited for."""
+        seen = 0
+        for _ in range(TRIES):
+            (found,) = self._ask_any(ApiKey.FIND_COORDINATOR, FindCoordinatorRequest("", kind, [name])).coordinators
+            if found.error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE or seen == TRIES_OF_A_TOPIC:
+                break
+            seen += bool(self.topics([_TOPICS[kind]]))
+            Event().wait(PAUSE_S)
+        return found
+
+    def ask_coordinator(
+        self, name: str, key: int, request: Message, errors: Callable[[Any], Iterable[int]], kind: int = GROUP
+    ) -> tuple[Connection, Any]:
+        """The coordinator of a group or a transactional id, and its answer, whose error codes are `errors(answer)`. A
+        coordinator that loads, or that moves, is asked again for some seconds, as Kafka's admin clients do. Raises
+        AskingFailed.
+        """
+        for _ in range(TRIES):
+            node = self.coordinator(name, kind)
+            answer = node.ask(key, request)
+            if not any(code in _NOT_READY for code in errors(answer)):
+                break
+            Event().wait(PAUSE_S)
+        return node, answer
 
     def topics(self, names: Sequence[str] | None) -> dict[str, MetadataResponseTopic]:
         """What the cluster says of these topics (None: of all), by name; those that do not exist are left out."""

@@ -91,8 +91,8 @@ async def test_ids_are_listed_and_described(
         await eventually(lambda: _state(command, name) == "CompleteAbort", "the end of it")
     missing = await command.later("describe", name + "x", status=1)
     assert missing.startswith(f"muster transactions describe: there is no transactional id {name}x: ")
-    states = await command.later("list", "--state", "Moon", status=1)
-    assert "does not know that state; Empty, Ongoing, PrepareCommit" in states
+    states = await command.later("list", "--state", "Moon", status=2)
+    assert "--state 'Moon': one of Empty, Ongoing, PrepareCommit" in states
 
 
 async def test_a_transaction_that_its_coordinator_does_not_know_hangs(

@@ -39,8 +39,10 @@ class Committed(NamedTuple):
 def fetch_committed(cluster: Cluster, group_id: str) -> dict[Partition, Committed]:
     """Every committed offset of a group, by topic and partition; none if there is no group. Raises AskingFailed."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id, None, -1, None)])
-    node = cluster.coordinator(group_id)
-    (row,) = node.ask(ApiKey.OFFSET_FETCH, request).groups
+    node, answer = cluster.ask_coordinator(
+        group_id, ApiKey.OFFSET_FETCH, request, lambda answer: [one.error_code for one in answer.groups]
+    )
+    (row,) = answer.groups
     if row.error_code:
         why = why_not(node, group_id, row.error_code)
         raise AskingFailed(f"the offsets of group {group_id} cannot be read: {why}")
@@ -63,7 +65,11 @@ def commit(cluster: Cluster, group_id: str, offsets: Mapping[Partition, int]) ->
             ])
             for topic, numbers in by_topic(some).items()
         ]  # fmt: skip
-        answer = cluster.coordinator(group_id).ask(ApiKey.OFFSET_COMMIT, OffsetCommitRequest(group_id, topics=topics))
+        request = OffsetCommitRequest(group_id, topics=topics)
+        _, answer = cluster.ask_coordinator(
+            group_id, ApiKey.OFFSET_COMMIT, request,
+            lambda answer: [one.error_code for topic in answer.topics for one in topic.partitions],
+        )  # fmt: skip
         for topic in answer.topics:
             for one in topic.partitions:
                 if one.error_code:
@@ -79,7 +85,8 @@ def delete(cluster: Cluster, group_id: str, partitions: Sequence[Partition]) -> 
             OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(number) for number in numbers])
             for topic, numbers in by_topic(some).items()
         ]
-        answer = cluster.coordinator(group_id).ask(ApiKey.OFFSET_DELETE, OffsetDeleteRequest(group_id, topics))
+        request = OffsetDeleteRequest(group_id, topics)
+        _, answer = cluster.ask_coordinator(group_id, ApiKey.OFFSET_DELETE, request, lambda answer: [answer.error_code])
         if answer.error_code:
             raise AskingFailed(f"offsets of group {group_id} cannot be deleted: {_why(answer.error_code)}")
         for topic in answer.topics:

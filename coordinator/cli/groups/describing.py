@@ -57,8 +57,11 @@ def describe_group(cluster: Cluster, group_id: str) -> Description:
 
 def find_group(cluster: Cluster, group_id: str) -> Description | None:
     """Ask for one group, of whatever type; None: there is none. Raises AskingFailed."""
-    node = cluster.coordinator(group_id)
-    (row,) = node.ask(ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest([group_id])).groups
+    request = DescribeGroupsRequest([group_id])
+    node, answer = cluster.ask_coordinator(
+        group_id, ApiKey.DESCRIBE_GROUPS, request, lambda answer: [one.error_code for one in answer.groups]
+    )
+    (row,) = answer.groups
     if row.error_code == ErrorCode.GROUP_ID_NOT_FOUND or (not row.error_code and row.group_state == "Dead"):
         return _of_another_type(node, group_id, row)
     if row.error_code:

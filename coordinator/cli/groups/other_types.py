@@ -54,7 +54,10 @@ def streams_group(node: Connection, group_id: str) -> Description | None:
 def share_offsets(cluster: Cluster, group_id: str) -> dict[Partition, tuple[int, int | None]]:
     """The start offset of each partition of a share group, and its lag if the server says it. Raises AskingFailed."""
     request = DescribeShareGroupOffsetsRequest([DescribeShareGroupOffsetsRequestGroup(group_id, None)])
-    (row,) = cluster.coordinator(group_id).ask(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request).groups
+    _, answer = cluster.ask_coordinator(
+        group_id, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, request, lambda answer: [one.error_code for one in answer.groups]
+    )
+    (row,) = answer.groups
     if row.error_code:
         why = sentence(row.error_code, row.error_message)
         raise AskingFailed(f"the offsets of group {group_id} cannot be read: {why}")

@@ -36,9 +36,7 @@ def delete_groups(cluster: Cluster, group_ids: Sequence[str] | None, *, execute:
             if found.state not in INACTIVE:
                 raise AskingFailed(f"group {name} is not empty: its state is {found.state}; stop its {members(found)}")
             if execute:
-                (result,) = cluster.coordinator(name).ask(ApiKey.DELETE_GROUPS, DeleteGroupsRequest([name])).results
-                if result.error_code:
-                    raise AskingFailed(f"group {name} cannot be deleted: {sentence(result.error_code)}")
+                _delete(cluster, name)
         except AskingFailed as failure:
             say(f"muster groups delete: {failure}", sys.stderr)
             status = 1
@@ -48,6 +46,19 @@ def delete_groups(cluster: Cluster, group_ids: Sequence[str] | None, *, execute:
     if rows and not execute:
         say_nothing_changed("muster groups delete")
     return status
+
+
+def _delete(cluster: Cluster, name: str) -> None:
+    """Raises AskingFailed."""
+    _, answer = cluster.ask_coordinator(
+        name,
+        ApiKey.DELETE_GROUPS,
+        DeleteGroupsRequest([name]),
+        lambda answer: [one.error_code for one in answer.results],
+    )
+    (result,) = answer.results
+    if result.error_code:
+        raise AskingFailed(f"group {name} cannot be deleted: {sentence(result.error_code)}")
 
 
 def delete_offsets(
@@ -107,7 +118,8 @@ def remove_members(
         some = chosen[start : start + MEMBERS_AT_ONCE]
         # a static member is named by its instance, as the admin clients do: it may have joined again meanwhile
         rows = [MemberIdentity("" if one.instance else one.member, one.instance, reason or REASON) for one in some]
-        answer = cluster.coordinator(group_id).ask(ApiKey.LEAVE_GROUP, LeaveGroupRequest(group_id, members=rows))
+        request = LeaveGroupRequest(group_id, members=rows)
+        _, answer = cluster.ask_coordinator(group_id, ApiKey.LEAVE_GROUP, request, lambda answer: [answer.error_code])
         if answer.error_code:
             raise AskingFailed(f"no member of {group_id} can be removed: {sentence(answer.error_code)}")
         for one, row in zip(some, answer.members, strict=True):

@@ -13,7 +13,7 @@ from muster.coordinator.clock import read_wall, show_wall
 from muster.coordinator.observe.words import seconds
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
-from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest
 
 
 class Description(NamedTuple):
@@ -51,8 +51,13 @@ def describe(cluster: Cluster, ids: Sequence[str], *, as_json: bool) -> int:
 
 def describe_id(cluster: Cluster, name: str) -> Description:
     """Ask for one transactional id. Raises AskingFailed."""
-    node = cluster.coordinator(name, TRANSACTIONAL_ID)
-    answer: DescribeTransactionsResponse = node.ask(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsRequest([name]))
+    node, answer = cluster.ask_coordinator(
+        name,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        DescribeTransactionsRequest([name]),
+        lambda answer: [one.error_code for one in answer.transaction_states],
+        TRANSACTIONAL_ID,
+    )
     (row,) = answer.transaction_states
     if row.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
         raise AskingFailed(f"there is no transactional id {name}: muster transactions list shows those that there are")

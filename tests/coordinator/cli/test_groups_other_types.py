@@ -43,6 +43,10 @@ class Kafka:
         del name
         return self
 
+    def ask_coordinator(self, name: str, key: int, request: Any, errors: Any) -> tuple[Kafka, Any]:
+        del name, errors
+        return self, self.ask(key, request)
+
     def every_node(self) -> list[Kafka]:
         return [self]
 

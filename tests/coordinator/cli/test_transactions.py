@@ -58,6 +58,10 @@ class FakeCluster:
         assert kind == 1
         return self
 
+    def ask_coordinator(self, name: str, key: int, request: Any, errors: Any, kind: int) -> tuple[FakeCluster, Any]:
+        del errors
+        return self, self.coordinator(name, kind).ask(key, request)
+
     def topics(self, names: list[str] | None) -> dict[str, MetadataResponseTopic]:
         rows = [
             MetadataResponsePartition(partition_index=index, leader_id=1 if index < 2 else -1) for index in range(2)
