@@ -22,7 +22,7 @@ class Availability:
         self._partition = partition
         self.failure: LogOffline | None = None
         """Why nothing can be appended any more; None while all is well."""
-        self.when_offline: Callable[[LogOffline], object] = lambda _: None
+        self.when_offline: Callable[[LogOffline], object] = _nothing
         """Called when the log goes offline."""
 
     def fail(self, path: str, error: OSError) -> LogOffline:
@@ -59,4 +59,9 @@ class Availability:
         """The log is closed; what to tell those that still wait."""
         if self.failure is None:
             self.failure = LogOffline(path, "it is closed")
+        self.when_offline = _nothing  # no cycle stays of a log that is closed
         return self.failure
+
+
+def _nothing(_: LogOffline) -> None:
+    """Nobody has to hear of it."""

@@ -224,8 +224,9 @@ class Connection(asyncio.Protocol):
         if self._requests is not None:
             self._requests.closed()
             self.channel.close()
-        # no circle stays: the memory of a connection is free at once, and not when a collector finds it
+        # no cycle stays: the memory of a connection is free at once, and not when a collector finds it
         self._requests = None
+        _take_out_of_cycle(self._transport)
 
     # ---- the limits' calls ----
 
@@ -445,3 +446,11 @@ class Connection(asyncio.Protocol):
         whole, came, missing = core.large_requests()
         may_read_on = self._limits.memory.charge(self, whole, came, missing)
         core.counted(whole + came, may_read_on=may_read_on)
+
+
+def _take_out_of_cycle(transport: Any) -> None:
+    """Transports of asyncio (not those of uvloop) keep methods of their own, also when they have ended."""
+    fields = getattr(transport, "__dict__", None)
+    if fields is not None:
+        for name in [name for name, value in fields.items() if getattr(value, "__self__", None) is transport]:
+            del fields[name]

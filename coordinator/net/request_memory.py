@@ -34,6 +34,8 @@ BYTES_PER_MS: Final = 1_000
 BEHIND_MS: Final = 30_000
 """While others wait and whole requests fill the memory: one may stand so long behind another request of its connection.
 """
+VOID_ENTRIES: Final = 16
+"""Entries of an address that stay although they are void, besides as many as are not."""
 AT_ONCE: Final = 100
 """Connections that go on, or end, in one turn of the event loop."""
 
@@ -54,12 +56,13 @@ class Holder(Protocol):
 class _Address:
     """The connections of one address that have large requests. Of an IPv6 address all of its network are one."""
 
-    __slots__ = ("accounts", "held", "name", "waiting")
+    __slots__ = ("accounts", "held", "name", "number_waiting", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.held = 0
         self.accounts: dict[_Account, None] = {}
+        self.number_waiting = 0
         self.waiting: list[tuple[int, int, _Account]] = []
         """A heap of (missing bytes, number, account); an entry with another number than its account is void."""
 
@@ -191,6 +194,7 @@ class RequestMemory:
         del self._accounts[account.holder]
         del address.accounts[account]
         if not address.accounts:
+            address.waiting.clear()
             del self._addresses[address.name]
             self._queue.pop(address, None)
 
@@ -205,8 +209,10 @@ class RequestMemory:
     def _wait(self, account: _Account) -> None:
         account.number = next(self._numbers)
         self._waiting[account] = None
-        heapq.heappush(account.address.waiting, (account.missing, account.number, account))
-        self._queue.setdefault(account.address)
+        address = account.address
+        address.number_waiting += 1
+        heapq.heappush(address.waiting, (account.missing, account.number, account))
+        self._queue.setdefault(address)
         if self._timer is None:
             self._arm(CHECK_EVERY_MS)
 
@@ -214,6 +220,11 @@ class RequestMemory:
         if account.number:
             account.number = 0
             del self._waiting[account]
+            address = account.address
+            address.number_waiting -= 1
+            if len(address.waiting) > VOID_ENTRIES + 2 * address.number_waiting:
+                address.waiting = [entry for entry in address.waiting if entry[2].number == entry[1]]
+                heapq.heapify(address.waiting)
 
     def _may_go_on(self, account: _Account) -> bool:
         """Whether it may, within its share or to be finished."""

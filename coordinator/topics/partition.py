@@ -205,8 +205,13 @@ class Partition:
         """Refuse everything from now on; waiting readers are not told yet."""
         self.closed, self.refusal = True, refusal
         self._forget()
+        self._forget = _nothing  # no cycle stays of a partition that is closed
 
     def wake(self) -> None:
         """Tell waiting readers that the partition is `closed`."""
         self._advanced()
         self._waiting.clear()
+
+
+def _nothing() -> None:
+    pass

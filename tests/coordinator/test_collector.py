@@ -1,47 +1,114 @@
-"""The garbage collector of a serving process looks at few objects in one piece."""
+"""The garbage collector of a serving process looks at few objects in one piece, however many the process has."""
 
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
 from muster.coordinator import collector
 
+MOST_AT_ONCE = 200_000
+"""Some 15 ms of the processor."""
+
 
 @pytest.fixture
 def as_before() -> Iterator[None]:
     """The collector of this process, which is the tests' own."""
-    thresholds, was_on = gc.get_threshold(), gc.isenabled()
+    thresholds, was_on, callbacks = gc.get_threshold(), gc.isenabled(), list(gc.callbacks)
     try:
         yield
     finally:
+        gc.callbacks[:] = callbacks
         gc.unfreeze()
         gc.set_threshold(*thresholds)
         if not was_on:
             gc.disable()
 
 
-@pytest.mark.usefixtures("as_before")
-def test_one_run_looks_at_few_objects() -> None:
-    """What a request of 250,000 elements makes is not looked at in one piece."""
-    largest = dict.fromkeys(range(3), 0)
+@pytest.fixture
+def largest(as_before: None) -> Iterator[dict[int, int]]:
+    """How many objects a collection of each generation has looked at; the collector has begun."""
+    found = dict.fromkeys(range(3), 0)
 
     def note(phase: str, run: dict[str, int]) -> None:
         if phase == "start":
             generation = run["generation"]
-            looked_at = sum(len(gc.get_objects(younger)) for younger in range(generation + 1))
-            largest[generation] = max(largest[generation], looked_at)
+            objects = sum(len(gc.get_objects(younger)) for younger in range(generation + 1))
+            found[generation] = max(found[generation], objects)
 
     gc.collect()
     gc.callbacks.append(note)
-    try:
-        collector.begin()
-        kept = [[number] for number in range(250_000)]
-    finally:
-        gc.callbacks.remove(note)
+    collector.begin()
+    yield found
+    gc.callbacks.remove(note)
+
+
+class Linked:
+    """An object that may be in a cycle."""
+
+    def __init__(self) -> None:
+        self.other: Linked | None = None
+
+
+def cycle() -> weakref.ref[Linked]:
+    one, other = Linked(), Linked()
+    one.other, other.other = other, one
+    return weakref.ref(one)
+
+
+def test_one_run_looks_at_few_objects(largest: dict[int, int]) -> None:
+    """What a request of 250,000 elements makes is not looked at in one piece."""
+    kept = [[number] for number in range(250_000)]
     assert len(kept) == 250_000
     assert 20_000 <= largest[0] < 21_000
     assert 40_000 < largest[1] < 63_000
-    assert largest[2] == 0
+    assert largest[2] < MOST_AT_ONCE
+
+
+def test_no_run_looks_at_more_when_there_are_millions(largest: dict[int, int]) -> None:
+    kept = [[number] for number in range(2_000_000)]
+    for _ in range(3):
+        more = [[number] for number in range(200_000)]  # others come and go
+    assert len(kept) + len(more) == 2_200_000
+    assert 0 < largest[2] < MOST_AT_ONCE
+    before = gc.get_freeze_count()
+    assert before > 1_900_000
+    del kept, more
+    assert gc.get_freeze_count() < before - 1_900_000, "what is frozen is freed when nothing refers to it"
+
+
+@pytest.mark.usefixtures("largest")
+def test_cycles_are_found_while_they_are_young_however_many_objects_there_are() -> None:
+    kept = [[number] for number in range(500_000)]
+    for _ in range(10):
+        garbage = cycle()
+        kept += [[number] for number in range(2 * collector.EVERY_OBJECTS)]
+        assert garbage() is None
+
+
+@pytest.mark.usefixtures("largest")
+def test_old_cycles_are_found_while_there_are_few_objects() -> None:
+    one, other = Linked(), Linked()
+    one.other, other.other = other, one
+    gone = weakref.ref(one)
+    kept = [[number] for number in range(collector.MOST_OBJECTS // 2)]
+    for _ in range(20):
+        more = [[number] for number in range(collector.EVERY_OBJECTS)]
+        del more
+    del one, other
+    for _ in range(10):
+        more = [[number] for number in range(2 * collector.EVERY_OBJECTS)]
+        del more
+    assert len(kept) == collector.MOST_OBJECTS // 2
+    assert gone() is None
+
+
+@pytest.mark.usefixtures("as_before")
+def test_it_may_begin_again() -> None:
+    """A node of a cluster that comes back does."""
+    collector.begin()
+    collector.begin()
+    assert gc.callbacks.count(collector._after_collection) == 1

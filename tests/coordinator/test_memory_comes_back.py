@@ -96,5 +96,7 @@ def test_no_circle_stays_of_a_connection(runner: asyncio.Runner, story: Callable
         "ConnectionRoute",
         "RequestContext",
         "FrameSplitter",
+        "_SelectorSocketTransport",
+        "TCPTransport",
     }
     assert not ours & set(found), found

@@ -4,7 +4,9 @@ not send what they announced must not hold up those that do.
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from typing import Any, Final
 
 import pytest
@@ -20,6 +22,7 @@ from muster.coordinator.net.request_memory import (
     MOST_OVER,
     PATIENCE_MS,
     STALLED_MS,
+    VOID_ENTRIES,
     RequestMemory,
 )
 
@@ -310,6 +313,25 @@ class TestStrangers:
             clock.advance(10)
         assert patient.is_done
         assert all(one.is_done for one in hogs)
+
+
+def test_nothing_stays_of_connections_that_have_waited() -> None:
+    clock = ManualClock(0)
+    memory = RequestMemory(clock, MB)
+    stays = Connection(memory, 100 * MB)
+    stays.send()
+    gone: list[weakref.ref[Connection]] = []
+    for _ in range(500):
+        one = Connection(memory, 10 * MB)
+        one.send(MB)
+        memory.leave(one)
+        gone.append(weakref.ref(one))
+    del one
+    gc.collect()  # these connections here refer to themselves
+    assert sum(one() is not None for one in gone) <= VOID_ENTRIES + 1
+    memory.leave(stays)
+    gc.collect()
+    assert not any(one() for one in gone)
 
 
 @pytest.mark.parametrize(
