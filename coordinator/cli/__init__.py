@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -211,6 +212,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help(sys.stderr)
         return 2
+    if options.command == "version":
+        return _print_version()
     if options.command in _QUICK and not getattr(options, "check", False):
         return _run(options)
     # imported here: a server and its health check print one line, and need nothing of this
@@ -219,10 +222,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return printing(f"muster {options.command}", lambda: _run(options))
 
 
+def _print_version() -> int:
+    try:
+        print(f"muster {VERSION}", flush=True)
+    except BrokenPipeError:
+        # the interpreter would write it once more on its way out
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
 def _run(options: argparse.Namespace) -> int:
-    if options.command == "version":
-        print(f"muster {VERSION}")
-        return 0
     module, function = _RUN[options.command]
     if options.command == "serve":
         # until it serves (`collector.begin`) nothing is worth collecting, and to walk through what is imported takes a
