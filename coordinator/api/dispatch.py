@@ -204,7 +204,7 @@ class ConnectionRequests:
             elif (intercept := self._intercept_point.intercept) is not None and intercept.wants(self.context):
                 self._run_intercepted(intercept, exchange, request)
             else:
-                self._run(route, request, exchange)
+                self._run(route, request, exchange.of_many_rows)
 
         if end - body > route.most_bytes:
             raise CloseConnection(

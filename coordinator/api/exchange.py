@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -17,6 +17,9 @@ from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
 
 log = structlog.get_logger("muster.api")
+
+MANY_ROWS: Final = 1_000
+"""Rows of an answer to a large request that are encoded on the event loop."""
 
 NoteResponse = Callable[[Message | None], None]
 """For an observer: gets each response that is encoded, as it is sent; None when no answer is owed."""
@@ -82,6 +85,16 @@ class Exchange:
         frame = self.frame(response)
         if frame is not None:
             requests.sink.answer(frame)
+
+    def of_many_rows(self, response: Message | None) -> None:
+        """Answer a request that was large itself. Its answer may have as many rows; then it is encoded in the thread,
+        however few steps its job took.
+        """
+        requests = self._requests
+        if response is not None and requests.current is self and _has_many_rows(response):
+            requests.slices.worker.run(lambda: self._large(response), self._encoded)
+        else:
+            self(response)
 
     # ---- for faults: what a client can be told beside a whole answer
 
@@ -192,6 +205,24 @@ class Exchange:
 
 def _nothing(_: object, __: object) -> None:
     pass
+
+
+def _has_many_rows(response: Message) -> bool:
+    """Whether the arrays of a message, and those inside them, have more rows than the event loop encodes."""
+    count = 0
+    rows: list[Any] = [response]
+    while rows and count <= MANY_ROWS:
+        inner: list[Any] = []
+        for row in rows:
+            for name in getattr(row, "__slots__", ()):
+                value = getattr(row, name)
+                if type(value) is list:
+                    count += len(value)
+                    inner += value[:MANY_ROWS]
+            if count > MANY_ROWS:
+                break
+        rows = inner
+    return count > MANY_ROWS
 
 
 def _has_large_members(response: Message) -> bool:

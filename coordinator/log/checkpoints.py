@@ -108,7 +108,7 @@ def decode_properties(path: str, data: bytes) -> dict[str, str]:
             continue
         at = min((i for i in (text.find("="), text.find(":")) if i >= 0), default=-1)
         if at < 0:
-            raise MalformedCheckpoint(f"{path} has the line {line!r}, expected: name=value")
+            raise MalformedCheckpoint(f"{path} has the line {line[:60]!a}, expected: name=value")
         properties[text[:at].strip()] = text[at + 1 :].strip()
     return properties
 

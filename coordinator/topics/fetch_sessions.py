@@ -132,6 +132,11 @@ class FetchSession:
             self.rows[key] = row
 
 
+def may_have_session(rows: int) -> bool:
+    """Whether a session may have so many partitions."""
+    return rows * ROW_BYTES <= MOST_SESSION_BYTES
+
+
 def next_epoch(epoch: int) -> int:
     """The epoch that follows: after the largest comes 1, since 0 asks for a new session."""
     if epoch < 0:
@@ -238,7 +243,7 @@ class FetchSessions:
 
     def create(self, rows: Sequence[FetchRow], uses_topic_ids: bool, now_ms: int) -> int:
         """A new session for a reader that asked for one; 0 when there is no room: it goes on without."""
-        if len(rows) * ROW_BYTES > MOST_SESSION_BYTES:
+        if not may_have_session(len(rows)):
             return NO_SESSION
         size = bytes_of(rows)
         if self._slots <= 0 or size > MOST_SESSION_BYTES or not self._find_bytes(size, now_ms):

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Final
 
 from muster.coordinator.clock import Clock
 from muster.coordinator.log import LogError
+from muster.coordinator.slices import Job
 from muster.coordinator.topics.partition import Partition
+
+WATCHED_AT_ONCE: Final = 100
+"""Partitions that a reader begins to wait for in one step."""
 
 
 class FetchWait:
@@ -37,10 +42,21 @@ class FetchWait:
         self.over = False
         self._sizes: dict[Partition, tuple[int, int]] = {}
         for partition in partitions:
-            bound = self._bound(partition)
-            self._sizes[partition] = (self._size(partition, bound), bound)
-            partition.wait(self, self._grew)
+            self._watch(partition)
         self._timer = clock.call_at(clock.now().mono_ms + wait_ms, self._finish)
+
+    def _watch(self, partition: Partition) -> None:
+        bound = self._bound(partition)
+        self._sizes[partition] = (self._size(partition, bound), bound)
+        partition.wait(self, self._grew)
+
+    def watching(self, partitions: Iterable[Partition]) -> Job[None]:
+        """Wait for these partitions too."""
+        for partition in partitions:
+            if self.over:
+                return
+            self._watch(partition)
+            yield None
 
     def _bound(self, partition: Partition) -> int:
         return partition.last_stable_offset() if self._committed else partition.log.durable_offset

@@ -35,9 +35,20 @@ def misfits(storage: Storage) -> list[Misfit]:
         if other is not None and other.suffix == STRAY_SUFFIX:
             what_to_do = f"{_repair(storage, folder)} makes its topic again; or remove it when you need it no more"
             found.append(Misfit(folder, "it belongs to no topic and was set aside: nobody can read it", what_to_do))
-        elif partition is not None and partition[0] not in (METADATA_TOPIC, *PARTITIONS_PROPERTIES) and state.topics:
-            found += _partition(storage, folder, partition, state)
+        elif partition is not None and partition[0] != METADATA_TOPIC and state.topics:
+            misfit = _partition(storage, folder, partition, state)
+            # partitions of coordinators may be copied from elsewhere, and are taken over then
+            is_taken_over = partition[0] in PARTITIONS_PROPERTIES and not _is_another_topics(storage, folder, state)
+            found += [] if is_taken_over else misfit
     return found + _missing(storage, set(folders), state)
+
+
+def _is_another_topics(storage: Storage, folder: str, state: MetadataState) -> bool:
+    """Whether the partition.metadata of a folder names another topic, which the metadata log knows."""
+    with contextlib.suppress(MalformedCheckpoint, OSError):
+        topic = state.topics_by_id.get(topic_ids.read(storage, folder) or b"")
+        return topic is not None and topic.name != folder.rpartition("-")[0]
+    return False
 
 
 def _missing(storage: Storage, folders: set[str], state: MetadataState) -> list[Misfit]:
@@ -82,7 +93,7 @@ def _partition(storage: Storage, folder: str, partition: checkpoints.Partition, 
     name, index = partition
     topic = state.topics.get(name)
     topic_id: bytes | None = None
-    with contextlib.suppress(MalformedCheckpoint):  # looking at the partition itself says so
+    with contextlib.suppress(MalformedCheckpoint, OSError):  # looking at the partition itself says so
         topic_id = topic_ids.read(storage, folder)
     if topic_id is not None and state.deleted.get(topic_id) == name:
         return []  # the next start takes it away
@@ -93,4 +104,9 @@ def _partition(storage: Storage, folder: str, partition: checkpoints.Partition, 
         return []
     found, wanted = checkpoints.encode_uuid(topic_id), checkpoints.encode_uuid(topic.topic_id)
     problem = f"{checkpoints.PARTITION_METADATA} names the topic {found}, and the topic of this name is {wanted}"
+    other = state.topics_by_id.get(topic_id)
+    if other is not None:
+        problem = f"{problem}: {found} is {other.name}, and the folders were exchanged"
+        what_to_do = f"stop the server, and give the folders of {other.name} and {name} their names back"
+        return [Misfit(folder, problem, what_to_do)]
     return [Misfit(folder, problem, f"{_repair(storage, folder)} writes it anew; so does the next start, and says so")]

@@ -111,8 +111,11 @@ class PendingChanges:
         self.version = version
         if image is not None:
             self._tell(image)
+        doomed: list[str] = []
         while self._doomed and self._doomed[0][0] <= version:
-            self._remove(self._doomed.popleft()[1])
+            doomed += self._doomed.popleft()[1]
+        if doomed:
+            self._remove(doomed)
         self._waiters.release(version)
         if version < self._version() or not self._is_published:
             self._settle()

@@ -73,6 +73,8 @@ class Strays:
             # opening the log writes an id where there is none, and says what cannot be read
             if topic_id is None or topic_id == topic.topic_id:
                 return
+            if topic_id in self._state.topics_by_id:
+                return  # folders were exchanged: opening the log says so, and it stays offline
             if not self._is_dead(name, topic_id):
                 self._take_over(name, index, topic_id, topic.topic_id)
                 return
@@ -113,7 +115,7 @@ class Strays:
         """The topic id in a folder (None: none is there), and whether it can be read."""
         try:
             return self._logs.folders.topic_id_on_disk(name, index), True
-        except MalformedCheckpoint:
+        except (MalformedCheckpoint, OSError):
             return None, False
 
     def _take_over(self, name: str, index: int, found: bytes, topic_id: bytes) -> None:

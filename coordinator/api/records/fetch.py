@@ -13,8 +13,9 @@ from muster.coordinator.api.records.fetch_rows import MOVED, FetchTerms, RowsRea
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id
 from muster.coordinator.slices import Job, Later
-from muster.coordinator.topics.fetch_sessions import FetchContext, FetchRow, Key
-from muster.coordinator.topics.fetch_wait import FetchWait
+from muster.coordinator.topics.fetch_sessions import FetchContext, FetchRow, Key, may_have_session
+from muster.coordinator.topics.fetch_wait import WATCHED_AT_ONCE, FetchWait
+from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.fetch import (
@@ -88,6 +89,9 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     taken.set(0)
     later = Later()
     max_wait_ms = request.max_wait_ms
+    later_ones: Sequence[Partition] = ()
+    if len(partitions) > WATCHED_AT_ONCE:
+        partitions, later_ones = partitions[:WATCHED_AT_ONCE], partitions[WATCHED_AT_ONCE:]
     wait = FetchWait(node.clock.machine, partitions, min_bytes, available, max_wait_ms, committed, lambda: later(None))
 
     def give_up() -> None:
@@ -97,6 +101,8 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     forget = context.channel.on_close(give_up)
     brought = [log.bring(base_offset, lambda _: wait.finish()) for log, base_offset in absent]
     try:
+        if later_ones:
+            yield from wait.watching(later_ones)
         yield later
     finally:
         for no_more in brought:
@@ -146,15 +152,18 @@ def _answer(
         size = yield from _size_of(fetch, results, context.api_version)
         if throttle.fetched(size):
             return FetchResponse(session_id=session_id)  # what was read is not told, and is read again
-    if fetch.wants_session:
+    if fetch.wants_session and may_have_session(len(results)):
         told = [row for row, _ in results]
         session_id = node.sessions.create(told, by_id, node.clock.now().mono_ms)
     if session_id:
         results = yield from _worth_telling(fetch, results)
     response = FetchResponse(session_id=session_id, responses=(yield from _by_topic(results)))
-    moved_to = {
-        data.current_leader.leader_id for _, data in results if data.error_code in MOVED and data.current_leader
-    }
+    moved_to = set[int]()
+    if read.failed:
+        for _, data in results:
+            if data.error_code in MOVED and data.current_leader:
+                moved_to.add(data.current_leader.leader_id)
+            yield None
     if moved_to:
         response.node_endpoints = [
             NodeEndpoint(broker.broker_id, host, port, broker.rack)

@@ -85,7 +85,8 @@ def produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job
     on_its_way.one_done()
     if not on_its_way.all_done.is_there:
         yield on_its_way.all_done
-    return on_its_way.answer()
+    topics = (yield from on_its_way.collecting()) if many else None
+    return on_its_way.answer(topics)
 
 
 def _first_batches(
@@ -299,18 +300,26 @@ class _Produce:
         if not self._pending:
             self.all_done(None)
 
-    def answer(self) -> ProduceResponse | None:
-        """What the client hears; None: nothing (acks=0)."""
+    def answer(self, topics: list[TopicProduceResponse] | None = None) -> ProduceResponse | None:
+        """The answer; None for acks=0, which has none. `topics`: as `collecting` gives them."""
         if self._acks == ACKS_NONE:
             self._end_connection_on_error()
             return None
-        response = ProduceResponse(self._topics())
+        response = ProduceResponse(self._topics() if topics is None else topics)
         return with_leaders(self._node, self._context, response) if self._has_moved else response
 
     def _topics(self) -> list[TopicProduceResponse]:
         return [
             TopicProduceResponse(name, topic_id, list(rows.values())) for (name, topic_id), rows in self._rows.items()
         ]
+
+    def collecting(self) -> Job[list[TopicProduceResponse]]:
+        """The rows of an answer to a large request."""
+        topics: list[TopicProduceResponse] = []
+        for (name, topic_id), rows in self._rows.items():
+            topics.append(TopicProduceResponse(name, topic_id, list(rows.values())))
+            yield None
+        return topics
 
     def _end_connection_on_error(self) -> None:
         """As KafkaApis.sendResponseCallback of Produce: the client expects no answer, so one refused row ends

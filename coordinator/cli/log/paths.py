@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,8 +36,13 @@ def place_of(folder: Path) -> Place | None:
 
 
 def segment_files(folder: Path) -> list[Path]:
-    """The segment files of a folder, in the order of the log."""
+    """Everything in a folder with the name of a segment file, in the order of the log."""
     return sorted(path for path in folder.iterdir() if base_offset_of(path.name) is not None and path.suffix == ".log")
+
+
+def is_readable(folder: Path) -> bool:
+    """Whether a folder can be looked into."""
+    return folder.is_dir() and os.access(folder, os.R_OK | os.X_OK)
 
 
 def partitions_in(directory: Path) -> list[Place]:
@@ -46,7 +52,7 @@ def partitions_in(directory: Path) -> list[Place]:
     own = place_of(directory)
     if own is not None and segment_files(directory):
         return [own]
-    found = [place_of(path) for path in directory.iterdir() if path.is_dir()]
+    found = [place_of(path) for path in directory.iterdir() if is_readable(path)]
     places = sorted(place for place in found if place is not None and segment_files(place.folder))
     if not places:
         raise WrongPath(f"{directory} holds no log: neither segments (….log) nor partitions' folders such as orders-0")

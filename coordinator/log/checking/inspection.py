@@ -6,7 +6,7 @@ Only reads files, a server may work on them meanwhile: for `muster log check` an
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -146,21 +146,26 @@ class Inspection:
         """Nobody can read whose partition it is."""
         self.is_unknown = False
         """There are batches of a format that is unknown here: nothing of it may be repaired away."""
-        self._last_stop = last_stop
+        self.exchanged = ""
+        """The name of the folder that this one was exchanged with, if it seems so."""
+        self.last_stop = self._last_stop = last_stop
         self._storage = storage
         self._directory = directory
         self._progress = progress
+        self._without: Container[str] = ()
 
     @property
     def is_damaged(self) -> bool:
         """Something was found that the next start cannot put right."""
         return any(finding.severity == DAMAGE for finding in self.findings)
 
-    def run(self) -> None:
-        """Look at everything. OSError when a file cannot be read."""
-        entries = self._storage.entries(self._directory)
+    def run(self, without: Container[str] = ()) -> None:
+        """Look at everything but the files `without`, which cannot be read. OSError when another one cannot be."""
+        self._without = without
+        entries = [entry for entry in self._storage.entries(self._directory) if entry.name not in without]
         self._look_at_names(entries)
-        self._look_at_topic_id()
+        if checkpoints.PARTITION_METADATA not in without:
+            self._look_at_topic_id()
         sizes = _with_suffix(entries, LOG_SUFFIX)
         if not any(_is_leftover(entry) for entry in entries):
             for base in sorted(_with_suffix(entries, INDEX_SUFFIX).keys() - sizes.keys()):
@@ -221,6 +226,16 @@ class Inspection:
             )
         return ""
 
+    def exchanged_with(self, other: str) -> None:
+        """Each of two partitions ends where the other one ended at the clean stop before."""
+        self.exchanged = other
+        problem = (
+            f"it ends at offset {self.end_offset}, as {other} did at the last stop, and {other} ends as this one did: "
+            "the folders were exchanged"
+        )
+        self.findings = [one for one in self.findings if "its recovery point" not in one.problem]
+        self._find(DAMAGE, "", None, problem)
+
     def _find(self, severity: str, name: str, position: int | None, problem: str) -> None:
         file = self._storage.file(f"{self._directory}/{name}" if self._directory else name).path
         self.findings.append(Finding(severity, file, position, problem))
@@ -228,7 +243,7 @@ class Inspection:
     def _look_at_segment(self, base: int, size: int, next_offset: int, follower: int | None) -> int:
         """The offset after it. `follower`: the base offset of the next segment."""
         name = f"{self._directory}/{segment_name(base)}" if self._directory else segment_name(base)
-        index = _IndexCheck(self._storage, name, base, size)
+        index = _IndexCheck(self._storage, name, base, size, self._without)
         bad: list[BadStretch] = []
         batches = 0
         with contextlib.closing(self._storage.file(name + LOG_SUFFIX)) as file:
@@ -300,7 +315,7 @@ def _with_suffix(entries: list[Entry], suffix: str) -> dict[int, int]:
 class _IndexCheck:
     """Do both index files lead to where they say? A missing one does no harm: it is made anew."""
 
-    def __init__(self, storage: Storage, name: str, base_offset: int, size: int) -> None:
+    def __init__(self, storage: Storage, name: str, base_offset: int, size: int, without: Container[str] = ()) -> None:
         self._base = base_offset
         self.unreadable: dict[str, str] = {}
         """Suffix of a file that cannot be an index, and why: a power cut leaves such; it is not used."""
@@ -311,7 +326,8 @@ class _IndexCheck:
         self._last_offset = base_offset - 1
         self._greatest = -1
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            data = storage.load(name + suffix)
+            file_name = segment_name(base_offset) + suffix
+            data = None if file_name in without else storage.load(name + suffix)
             try:
                 if data and suffix == INDEX_SUFFIX:
                     self._index = OffsetIndex.decode(_without_zeros(data, 8), size)

@@ -65,6 +65,15 @@ def identify(
     return _write(storage, found or cluster_id or checkpoints.encode_uuid(draw_uuid()), node_id, draw_uuid)
 
 
+def problem_of(path: str, data: bytes) -> str:
+    """What is wrong with a meta.properties, and the next start writes anew; "" when nothing is. Raises
+    MalformedCheckpoint for what a start refuses.
+    """
+    properties = checkpoints.decode_properties(path, data)
+    _check(path, properties)
+    return _fault_of(properties.get("cluster.id", ""), properties.get("directory.id"))
+
+
 def _node_of(properties: dict[str, str]) -> str:
     return properties.get("node.id", properties.get("broker.id", ""))
 

@@ -22,6 +22,12 @@ def read(storage: Storage, directory: str) -> bytes | None:
     return None if data is None else checkpoints.decode_topic_id(f"{storage.root}/{path}", data)
 
 
+def other_topic(found: bytes, wanted: bytes) -> str:
+    """What is wrong with a folder that another topic's id is in."""
+    names = checkpoints.encode_uuid(found), checkpoints.encode_uuid(wanted)
+    return "it names the topic {}, and the topic of this name is {}: the folder is another topic's".format(*names)
+
+
 def write(storage: Storage, directory: str, topic_id: bytes, *, sync: bool) -> None:
     """Note a topic id. Raises OSError.
 
@@ -38,7 +44,10 @@ def ensure(storage: Storage, directory: str, topic_id: bytes, *, was_clean: bool
     """
     path = f"{directory}/{checkpoints.PARTITION_METADATA}"
     try:
-        if read(storage, directory) is not None:
+        known = read(storage, directory)
+        if known is not None and known != topic_id:
+            raise DamagedLog(Place(f"{storage.root}/{path}", 0), other_topic(known, topic_id))
+        if known is not None:
             return False
     except MalformedCheckpoint:
         full = f"{storage.root}/{path}"

@@ -277,6 +277,18 @@ class Held:
         self._place.leave()
 
 
+def _facts_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """Size and time of a directory's entry. None: it was removed since, or is a symbolic link that leads nowhere."""
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+
+
 class FileStorage:
     """A `storage.Storage` over a directory of the file system.
 
@@ -301,8 +313,8 @@ class FileStorage:
         try:
             with os.scandir(descriptor) as names:
                 for one in names:
-                    with contextlib.suppress(FileNotFoundError):  # removed since: as if it had never been listed
-                        facts = one.stat()
+                    facts = _facts_of(one)
+                    if facts is not None:
                         found.append(Entry(one.name, one.is_dir(), facts.st_size, facts.st_mtime_ns // 1_000_000))
         finally:
             os.close(descriptor)

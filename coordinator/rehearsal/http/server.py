@@ -11,7 +11,7 @@ import inspect
 import json
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 import structlog
 
@@ -93,7 +93,7 @@ class ControlServer:
 
     async def _do(self, request: Request) -> Any:
         self._admit(request.headers)
-        target = urlsplit(request.target)
+        target = _split(request.target)
         verb, named = find(request.method, target.path)
         if request.body is None:
             raise Failure("too-large", f"a body may have {MOST_BYTES} bytes")
@@ -112,7 +112,8 @@ class ControlServer:
             shown_token = headers.get(b"authorization", b"")
             if not hmac.compare_digest(shown_token, b"Bearer " + self._token.encode()):
                 raise Failure("unauthorized", "the token is missing, or another one: Authorization: Bearer …")
-        elif b"origin" in headers or not _is_here(headers.get(b"host", b"localhost")):
+        elif b"origin" in headers or _host_of(headers.get(b"host", b"localhost")) not in LOOPBACK:
+            # a page whose name was made to lead here has another host
             raise Failure("unauthorized", "a page in a browser may not do that without a token")
 
 
@@ -120,7 +121,20 @@ def _json(status: int, answer: Any) -> Response:
     return Response(status, "application/json", json.dumps(answer, ensure_ascii=False).encode())
 
 
-def _is_here(host: bytes) -> bool:
-    """Whether a Host is this machine: a page whose name was made to lead here has another one."""
-    name = urlsplit(f"//{host.decode('latin-1')}").hostname
-    return name in LOOPBACK
+def _host_of(header: bytes) -> str | None:
+    """The host that a Host header names. Raises Failure for what is none."""
+    text = header.decode("latin-1")
+    try:
+        parts = urlsplit(f"//{text}")
+        _ = parts.port
+    except ValueError as error:
+        raise Failure("bad-request", f"the header Host is {text[:100]!r}; expected: HOST or HOST:PORT") from error
+    return parts.hostname
+
+
+def _split(target: str) -> SplitResult:
+    """The path and the query of a request. Raises Failure for what is none."""
+    try:
+        return urlsplit(target)
+    except ValueError as error:
+        raise Failure("bad-request", f"the target is {target[:100]!r}; expected: a path such as /v1/faults") from error

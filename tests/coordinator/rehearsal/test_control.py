@@ -259,6 +259,21 @@ async def test_bodies_that_are_hostile() -> None:
         assert (error["code"], "browser" in error["message"]) == ("unauthorized", True)
         for host in ("localhost", "127.0.0.1:9094", "[::1]:9094"):
             assert (await control.send("GET", "/v1/time", Host=host))[0] == 200
+        for host in (
+            "[::1",
+            "localhost:x",
+            "localhost:99999",
+            "::1]",
+            "[::g]",
+            "[]",
+            "localhost:-1",
+            "a" * 5_000 + ":x",
+        ):
+            error = await control.refused("GET", "/v1/time", Host=host)
+            assert (error["code"], "the header Host is" in error["message"]) == ("bad-request", True), (host, error)
+            assert len(error["message"]) < 1_000
+        error = await control.refused("GET", "//[::1/v1/time")
+        assert (error["code"], "the target is" in error["message"]) == ("bad-request", True), error
 
 
 async def test_whoever_hangs_up_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,132 @@
+"""The small files of a data directory and of its partitions' folders, for `muster log check`. A file may be unreadable,
+may hold something else than it should, or may be no file at all. This module only reads.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from muster.coordinator.log import checkpoints
+from muster.coordinator.log.checking.inspection import DAMAGE, NOTE, Finding
+from muster.coordinator.log.directory import identity
+from muster.coordinator.log.errors import MalformedCheckpoint
+from muster.coordinator.log.segments.file_names import base_offset_of
+
+PUT_BACK: Final = "stop the server, and restore the file from a backup; or move away what is in its place"
+_OFFSETS: Final = {
+    checkpoints.RECOVERY_POINTS: "up to where each log was synced is not known: the next start checks whole logs",
+    checkpoints.START_OFFSETS: "where each log begins is not known: deleted records may be back after the next start",
+    checkpoints.CLEANER_OFFSETS: "how far each log was compacted is not known: it is compacted from its beginning",
+}
+"""Checkpoints of the directory, and what it means that one cannot be read."""
+
+
+class FileProblem(NamedTuple):
+    """What is wrong with a file of the data directory itself."""
+
+    finding: Finding
+    what_to_do: str
+
+
+def obstacle(path: Path) -> str | None:
+    """What is in the place of a file. None means that a readable file is there, or nothing."""
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return f"it is a symbolic link to {os.readlink(path)}, which is not there" if path.is_symlink() else None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return f"it is a symbolic link to {os.readlink(path)}, which leads back to itself"
+        return f"it cannot be read: {error.strerror}"
+    if stat.S_ISDIR(mode):
+        return "a folder is in the place of the file: move it away"
+    if not stat.S_ISREG(mode):
+        return "it is no ordinary file: move it away"
+    return None if os.access(path, os.R_OK) else "it cannot be read: Permission denied"
+
+
+def obstacles(folder: Path) -> Iterator[Finding]:
+    """Names of files in a partition's folder that lead to no readable file."""
+    for path in sorted(folder.iterdir()):
+        names = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
+        if path.name in names or base_offset_of(path.name) is not None:
+            problem = obstacle(path)
+            if problem is not None:
+                yield Finding(DAMAGE, str(path), None, problem)
+
+
+def epochs(folder: Path) -> Iterator[Finding]:
+    """Whether the leader epochs of a partition can be read."""
+    path = folder / checkpoints.LEADER_EPOCHS
+    if path.is_file() and os.access(path, os.R_OK):
+        try:
+            checkpoints.decode_epochs(path.name, path.read_bytes())
+        except MalformedCheckpoint as error:
+            yield Finding(NOTE, str(path), None, f"{error}; the next start makes it anew from the batches")
+
+
+def broken_folders(directory: Path) -> Iterator[tuple[str, str]]:
+    """Names of partitions' folders behind which there is no folder that can be read, and why."""
+    for path in sorted(directory.iterdir()):
+        if checkpoints.partition_of(path.name) is None:
+            continue
+        if path.is_symlink() and not path.exists():
+            yield path.name, f"it is a symbolic link to {os.readlink(path)}, and no folder is there"
+        elif path.is_dir() and not os.access(path, os.R_OK | os.X_OK):
+            yield path.name, "the folder cannot be read: Permission denied"
+
+
+def of_directory(directory: Path, *, has_logs: bool) -> Iterator[FileProblem]:
+    """What is wrong with the files that belong to no partition."""
+    for name in (checkpoints.META_PROPERTIES, checkpoints.CLEAN_SHUTDOWN, *_OFFSETS):
+        problem = obstacle(directory / name)
+        if problem is not None:
+            yield FileProblem(Finding(DAMAGE, str(directory / name), None, problem), PUT_BACK)
+    yield from _meta_properties(directory / checkpoints.META_PROPERTIES, has_logs=has_logs)
+    was_clean = (directory / checkpoints.CLEAN_SHUTDOWN).exists()
+    for name, meaning in _OFFSETS.items():
+        yield from _offsets(directory / name, meaning, was_clean=was_clean)
+
+
+def _read(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() and os.access(path, os.R_OK) else None
+
+
+def _meta_properties(path: Path, *, has_logs: bool) -> Iterator[FileProblem]:
+    data = _read(path)
+    if data is None:
+        if has_logs and obstacle(path) is None:
+            problem = "it is not there, although there are logs: the next start writes it anew, with a new cluster.id"
+            yield FileProblem(Finding(NOTE, str(path), None, problem), PUT_BACK)
+        return
+    try:
+        mended = identity.problem_of(str(path), data)
+    except MalformedCheckpoint as error:
+        problem = str(error).removeprefix(f"{path} ")
+        yield FileProblem(Finding(DAMAGE, str(path), None, f"it {problem}"), PUT_BACK)
+        return
+    if mended:
+        yield FileProblem(Finding(NOTE, str(path), None, f"{mended} at the next start"), PUT_BACK)
+
+
+def _offsets(path: Path, meaning: str, *, was_clean: bool) -> Iterator[FileProblem]:
+    data = _read(path)
+    if data is None:
+        return
+    try:
+        checkpoints.decode_offsets("it", data)
+    except MalformedCheckpoint as error:
+        # a power cut may leave an empty one
+        severity = DAMAGE if was_clean or data.strip(b"\0") else NOTE
+        problem = str(error).removeprefix("it ")
+        yield FileProblem(Finding(severity, str(path), None, f"it {problem}; {meaning}"), PUT_BACK)
+
+
+def has_obstacle(findings: Iterable[Finding], suffix: str) -> bool:
+    """Whether one of these is about a file that ends so."""
+    return any(finding.file.endswith(suffix) for finding in findings)
