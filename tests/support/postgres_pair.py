@@ -1,25 +1,29 @@
 """A PostgreSQL with a synchronous standby, from PyPI's wheel: nothing that the primary has committed is lost when the
-standby takes its place.
+standby takes its place. The standby may be cut off: then the sessions of the primary wait for it.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from muster.coordinator.cli.local_cluster.embedded_postgres import find_binaries
+from tests.support.held_network import HeldNetwork
 from tests.support.servers import free_port_pair
 
 BIN = find_binaries()
 USER = "muster"
 PATIENCE_S = 60.0
+WAITING = "pg_stat_activity WHERE wait_event = 'SyncRep'"
+"""The sessions that wait for the standby."""
 SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "wal_level": "replica", "synchronous_commit": "on"}
 
 
@@ -31,29 +35,73 @@ class Pair:
         self.ports = [free_port_pair(), free_port_pair()]
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         self.url = f"postgresql://{USER}@{hosts}/postgres?target_session_attrs=read-write"
+        self.primary = 0
+        """Which of the two it is now."""
+        self.network = HeldNetwork(self.ports[0])
+        """Between the two."""
 
     def start(self) -> None:
         """Both run, and the standby is in sync."""
-        primary, standby = self._data
-        self._run("initdb", "-D", str(primary), "-A", "trust", "-U", USER)
+        self._run("initdb", "-D", str(self._data[0]), "-A", "trust", "-U", USER)
         self._begin(0)
-        source = f"host=127.0.0.1 port={self.ports[0]} user={USER} application_name=standby"
-        self._run("pg_basebackup", "-D", str(standby), "-R", "-d", source)
-        self._begin(1)
-        self._sql(0, "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
-        self._sql(0, "SELECT pg_reload_conf()")
-        end = time.monotonic() + PATIENCE_S
-        while self._sql(0, "SELECT sync_state FROM pg_stat_replication").strip() != "sync":
-            assert time.monotonic() < end, "the standby is never in sync"
+        self.begin_standby()
+
+    def begin_standby(self) -> None:
+        """The one that is not the primary begins anew as its standby, and is in sync."""
+        primary, standby = self.primary, 1 - self.primary
+        shutil.rmtree(self._data[standby], ignore_errors=True)
+        source = f"host=127.0.0.1 port={self.network.port} user={USER} application_name=standby"
+        self._run("pg_basebackup", "-c", "fast", "-D", str(self._data[standby]), "-R", "-d", source)
+        self._begin(standby)
+        self._sql(primary, "ALTER SYSTEM SET synchronous_standby_names = 'standby'")
+        self._sql(primary, "SELECT pg_reload_conf()")
+        self._until("SELECT sync_state FROM pg_stat_replication", "sync")
+
+    def _until(self, question: str, answer: str) -> None:
+        end, found = time.monotonic() + PATIENCE_S, ""
+        while found != answer:
+            assert time.monotonic() < end, f"{question} is never {answer}"
             time.sleep(0.05)
+            with suppress(AssertionError):  # it recovers
+                found = self._sql(self.primary, question).strip()
+
+    def cut_off(self) -> None:
+        """The standby gets nothing from now on, and whoever writes waits."""
+        self.network.hold()
+
+    def reconnect(self) -> None:
+        """The standby gets what it has missed."""
+        self.network.let_go()
+
+    def until_waiting(self) -> None:
+        """A session waits for the standby."""
+        self._until(f"SELECT count(*) > 0 FROM {WAITING}", "t")
+
+    def end_waiting(self) -> None:
+        """The sessions end that wait for the standby: what they have written can be read from now on."""
+        self._sql(self.primary, f"SELECT pg_terminate_backend(pid) FROM {WAITING}")
+
+    def cancel_waiting(self) -> None:
+        """The same sessions go on: they are answered, with a warning."""
+        self._sql(self.primary, f"SELECT pg_cancel_backend(pid) FROM {WAITING}")
+
+    def crash(self) -> None:
+        """A session that waits for the standby dies: all others end too, and the primary recovers by its log."""
+        for pid in self._sql(self.primary, f"SELECT pid FROM {WAITING} LIMIT 1").split():
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
 
     def fail_over(self) -> None:
-        """The primary dies, and the standby takes its place."""
-        self._control(0, "stop", "-m", "immediate")
-        self._control(1, "promote")
+        """The primary dies, and the standby takes its place. It has not what it was cut off from."""
+        self._control(self.primary, "stop", "-m", "immediate")
+        self.network.drop(self.ports[self.primary])
+        self.primary = 1 - self.primary
+        self._control(self.primary, "promote")
+        self.network.target = self.ports[self.primary]
 
     def stop(self) -> None:
         """What still runs."""
+        self.network.close()
         for number, data in enumerate(self._data):
             if (data / "postmaster.pid").exists():
                 self._control(number, "stop", "-m", "immediate")
