@@ -88,7 +88,7 @@ exactly-once: venv ## read-process-write with every client under kills of both s
 torture-nodes: venv ## stock clients while the brokers of a cluster stop, die, pause and return (ARGS='--changes 100 --seed 7')
 	PYTHONPATH=. $(BIN)/python -m tests.e2e.nodes_story $(ARGS)
 
-torture-cluster: venv ## stock clients while the processes over one PostgreSQL, and the database, die, stop, pause and return (ARGS='--changes 100 --seed 7 --keep DIR --clients aiokafka,transactions')
+torture-cluster: venv ## stock clients while the processes over one PostgreSQL, and the database, die, stop, pause and return (ARGS='--standby --changes 100 --seed 7 --keep DIR --clients aiokafka,transactions')
 	PYTHONPATH=. $(BIN)/python -m tests.e2e.cluster_story $(ARGS)
 
 torture-log: venv ## the log on a disk that fails, under a process that dies (ARGS='--seeds 20000 --start 0')

@@ -1,5 +1,8 @@
 """Real clients on three processes over one PostgreSQL, while these stop, die, stand still and return, and while the
 database hangs up, stands still or is started again: what must hold.
+
+With `--standby` the database has a synchronous standby. It is cut off, sessions end that wait for it, and it takes the
+place of the primary, which then begins anew as its standby.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 import confluent_kafka
@@ -25,6 +28,7 @@ from muster.coordinator.database import administration
 from muster.coordinator.database.store import Identity
 from tests.e2e.test_cluster import end
 from tests.e2e.workers import (
+    LONG_S,
     PARTITIONS,
     RECONNECT_MS,
     WORKERS,
@@ -38,9 +42,24 @@ from tests.e2e.workers import (
 )
 from tests.support.cluster_nodes import ClusterNode
 from tests.support.postgres import own_database, running_postgres
+from tests.support.postgres_pair import Pair, running_pair
 from tests.support.servers import QUICK, free_port_pair
 
 LEASE_MS = 3_000
+CHANGES = ("kill", "stop", "pause", "pause", "hang up", "still", "crash")
+OF_STANDBY = ("cut off", "end waiting", "cancel waiting", "crash waiting", "promote", "promote", "promote")
+"""Besides, with a standby: the last ones are what the others are for."""
+OWN_REASONS = {
+    "kafka-python": "after a cut connection it may never fetch again: after 15 s another consumer takes its place, "
+    "which waits for the end of the old one's session (6 s)",
+    "confluent-kafka": "after 10 s without a coordinator it joins as a new member, and the old one's session (10 s) "
+    "must end before all go on",
+    "next": "after 10 s without a coordinator it joins as a new member, and the old one keeps the partitions until its "
+    "session (45 s) ends",
+    "topics": "a request of its admin client waits for 5 to 10 s before it is asked again, also at a node that is down",
+    "transactions": "commit_transaction waits for 10 s before it is asked again; the outcome of each end must be known",
+}
+"""Why a client may stand still for longer than the cluster does."""
 PATIENCE_S = 90.0
 """How long nothing may come forward, on a machine that does much else."""
 FAULTS = re.compile(r"Traceback|by a fault|Exception|Error\b.*exception|events cannot be written", re.IGNORECASE)
@@ -205,6 +224,35 @@ class Database:
                 os.kill(found[0][0], signal.SIGKILL)
 
 
+class WithStandby:
+    """What is done to a database with a synchronous standby, see `postgres_pair.Pair`."""
+
+    def __init__(self, pair: Pair, draw: random.Random) -> None:
+        self._pair = pair
+        self._draw = draw
+
+    def change(self, what: str) -> None:
+        """The standby is cut off for a time. Meanwhile sessions that wait for it end; perhaps it is promoted."""
+        pair, draw = self._pair, self._draw
+        pair.cut_off()
+        pair.until_waiting()
+        self._while_cut(0.3)
+        ends = {"end waiting": pair.end_waiting, "cancel waiting": pair.cancel_waiting, "crash waiting": pair.crash}
+        if what == "promote":
+            for _ in range(draw.randrange(1, 4)):  # also what waits then
+                draw.choice(list(ends.values()))()
+                self._while_cut(0.3)
+            pair.fail_over()
+            pair.begin_standby()
+        else:
+            ends.get(what, lambda: None)()
+            self._while_cut(1.5)
+            pair.reconnect()
+
+    def _while_cut(self, leases: float) -> None:
+        time.sleep(self._draw.random() * leases * LEASE_MS / 1000)
+
+
 @contextmanager
 def cluster(folder: Path, database: str) -> Iterator[list[ClusterNode]]:
     """Three nodes."""
@@ -228,15 +276,38 @@ def cluster(folder: Path, database: str) -> Iterator[list[ClusterNode]]:
         yield nodes
 
 
+class Story(NamedTuple):
+    """What was played. `changes`: when each began, and what it was."""
+
+    progress: dict[str, Progress]
+    changes: list[tuple[float, str]]
+
+    def report(self) -> None:
+        """Print how long each client stood still, and why that may be."""
+        tell(self.progress)
+        for name, one in self.progress.items():
+            for since, until in one.gaps:
+                under = [what for at, what in self.changes if since - LONG_S < at < until]
+                print(f"{name}: {until - since:.1f} s without progress, after {', '.join(under) or 'no change'}: "
+                      f"{OWN_REASONS.get(name, 'NO REASON OF ITS OWN IS KNOWN')}", flush=True)  # fmt: skip
+
+
 async def play(
-    nodes: list[ClusterNode], database: Database, names: list[str], changes: int, seed: int
-) -> dict[str, Progress]:
+    nodes: list[ClusterNode],
+    database: Database,
+    names: list[str],
+    changes: int,
+    seed: int,
+    standby: WithStandby | None = None,
+) -> Story:
     """Let the clients work under faults; each has finished when this ends."""
     draw = random.Random(seed)
+    made: list[tuple[float, str]] = []
     bootstrap = ",".join(node.bootstrap for node in nodes)
     began = time.monotonic()
     async with at_work({name: ALL[name] for name in names}, bootstrap, PATIENCE_S, CHECKED) as work:
         for number in range(changes):
+            began_s = time.monotonic()
             down = [node for node in nodes if not node.running]
             if down and draw.random() < 0.7:
                 what = "return"
@@ -246,7 +317,7 @@ async def play(
             else:
                 up = [one for one in nodes if one.running]
                 node = draw.choice(up)
-                what = draw.choice(("kill", "stop", "pause", "pause", "hang up", "still", "crash"))
+                what = draw.choice(CHANGES if standby is None else CHANGES + OF_STANDBY)
                 if what in ("kill", "stop") and len(up) == 1:
                     what = "pause"
                 if what == "kill":
@@ -259,13 +330,16 @@ async def play(
                     node.signal(signal.SIGCONT)
                 elif what == "hang up":
                     await database.hang_up()
+                elif standby is not None and what in OF_STANDBY:
+                    await asyncio.to_thread(standby.change, what)
                 elif what == "still":
                     await database.stand_still(draw.random() * 1.5 * LEASE_MS / 1000)
                 else:
                     await database.crash()
+            made.append((began_s, f"{number} {what}"))
             took = await work.came_on()
             print(f"{time.monotonic() - began:6.1f} s: {number} {what} {nodes.index(node) + 1}: {took}", flush=True)
-    return work.progress
+    return Story(work.progress, made)
 
 
 def read_all(bootstrap: str, topic: str, isolation: str) -> list[list[int]]:
@@ -343,25 +417,37 @@ def kept_offsets(bootstrap: str, group: str) -> dict[int, int]:
         consumer.close()
 
 
-def main(changes: int, seed: int, folder: Path, names: list[str]) -> None:
+@contextmanager
+def some_database(seed: int, *, has_standby: bool) -> Iterator[tuple[str, WithStandby | None]]:
+    """Its URL, and what is done to its standby."""
+    if has_standby:
+        with running_pair() as pair:
+            yield pair.url, WithStandby(pair, random.Random(seed))
+    else:
+        with running_postgres() as server, own_database(server) as url:
+            yield url, None
+
+
+def main(changes: int, seed: int, folder: Path, names: list[str], *, has_standby: bool) -> None:
     """One story."""
     quieten()
-    with running_postgres() as server, own_database(server) as url, cluster(folder, url) as nodes:
-        workers = asyncio.run(play(nodes, Database(url), names, changes, seed))
+    with some_database(seed, has_standby=has_standby) as (url, standby), cluster(folder, url) as nodes:
+        story = asyncio.run(play(nodes, Database(url), names, changes, seed, standby))
         for node in nodes:
             if not node.running:
                 node.begin()
                 node.until_ready()
-        check(nodes, workers)
-    tell(workers)
+        check(nodes, story.progress)
+    story.report()
 
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--changes", type=int, default=100, help="stops, kills, pauses and returns")
     options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--standby", action="store_true", help="the database has a synchronous standby")
     options.add_argument("--keep", type=Path, help="leave the nodes' logs there")
     options.add_argument("--clients", default=",".join(ALL), help="by commas")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as made:
-        main(asked.changes, asked.seed, asked.keep or Path(made), asked.clients.split(","))
+        main(asked.changes, asked.seed, asked.keep or Path(made), asked.clients.split(","), has_standby=asked.standby)

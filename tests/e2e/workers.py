@@ -30,6 +30,8 @@ said that it leaves, and its session must be over first."""
 SESSION_OF_KAFKA_PYTHON_MS = 6_000
 SESSION_OF_LIBRDKAFKA_MS = 10_000
 """When it heard of no coordinator for so long it joins as a new member, and the old one must go before all go on."""
+LONG_S = 15.0
+"""So long without progress is noted."""
 GIVING_UP_S = 5.0
 """How long clients have to end when the story has failed."""
 
@@ -42,6 +44,8 @@ class Progress:
         self.read: list[int] = []
         self.committed: dict[int, int] = {}
         self.longest_s = 0.0
+        self.gaps: list[tuple[float, float]] = []
+        """From when to when nothing came forward for more than `LONG_S`."""
         self._since = time.monotonic()
         self.stops = threading.Event()
         self.gives_up = threading.Event()
@@ -50,6 +54,8 @@ class Progress:
     def goes_on(self) -> None:
         now = time.monotonic()
         self.longest_s = max(self.longest_s, now - self._since)
+        if now - self._since > LONG_S:
+            self.gaps.append((self._since, now))
         self._since = now
 
     def is_done(self) -> bool:
