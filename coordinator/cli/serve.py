@@ -137,6 +137,11 @@ def _check(config: Config, options: argparse.Namespace) -> int:
 
     for line in sentences(config, options.config):
         print(line)
+    if options.cluster is not None:
+        from muster.coordinator.database.url import warnings
+
+        for line in warnings(options.cluster):
+            print(f"warning: {line}")
     found = list(mistakes(config))
     for line in found:
         print(f"muster serve: {line}", file=sys.stderr)

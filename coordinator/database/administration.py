@@ -9,6 +9,7 @@ import asyncpg
 from muster.coordinator.database import schema
 from muster.coordinator.database.postgres_connection import connect, refusal
 from muster.coordinator.database.store import DEAD, LIVE, Identity, StoreAway, StoreRefused
+from muster.coordinator.database.url import warnings as url_warnings
 
 TIMEOUT_S: Final = 30.0
 
@@ -128,9 +129,8 @@ async def status(url: str) -> Status:
     async def work(connection: Any) -> Status:
         version = await _version(connection)
         clusters = await _clusters(connection) if version == schema.NEWEST else ()
-        return Status(
-            await connection.fetchval("SHOW server_version"), version, clusters, tuple(await _warnings(connection))
-        )
+        found = (*await _warnings(connection), *url_warnings(url))
+        return Status(await connection.fetchval("SHOW server_version"), version, clusters, found)
 
     found: Status = await _with(url, work)
     return found
@@ -191,6 +191,7 @@ def warnings(settings: dict[str, str]) -> list[str]:
     if not standbys and "synchronous_standby_names" in settings:
         found.append(
             "synchronous_standby_names is empty: what is acknowledged is on the disk of one server, and a failover to "
-            "a standby may lose the newest of it"
+            "a standby may lose the newest of it; fence the old primary before: a node that still reaches it "
+            "acknowledges what the new one never gets"
         )
     return found

@@ -21,6 +21,7 @@ from muster.coordinator.database.postgres import PostgresStore
 from muster.coordinator.database.seat_lifecycle import SeatLifecycle
 from muster.coordinator.database.settings import ClusterSettings
 from muster.coordinator.database.term import Term
+from muster.coordinator.database.url import warnings
 from muster.coordinator.net.listener import WILDCARDS
 from muster.coordinator.server import SWITCH_S, THIS_MACHINE, stopping_at_signals
 
@@ -59,6 +60,8 @@ async def _serve_from(
     config: Config,
     ready: Callable[[str, int], None],
 ) -> None:
+    for warning in warnings(url):
+        log.warning(warning)
     stop = stopping_at_signals()
     lease_ms = config.settings(ClusterSettings).broker_session_timeout_ms
     store, questions = [PostgresStore(url, name, timeout_ms=lease_ms // 3) for _ in range(2)]

@@ -1,0 +1,29 @@
+"""What the URL of a database leaves open. Pure, but for PGTARGETSESSIONATTRS, which PostgreSQL's clients read too."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+WRITES: Final = ("read-write", "primary")
+"""The values of target_session_attrs with which only a server is taken that can be written."""
+
+
+def hosts(url: str) -> int:
+    """How many servers it names."""
+    parts = urlsplit(url)
+    given = parts.netloc.rpartition("@")[2] or ",".join(parse_qs(parts.query).get("host", ()))
+    return given.count(",") + 1
+
+
+def warnings(url: str) -> list[str]:
+    """What may keep a node from serving after a failover, in sentences."""
+    count = hosts(url)
+    target = parse_qs(urlsplit(url).query).get("target_session_attrs", [os.environ.get("PGTARGETSESSIONATTRS", "any")])
+    if count == 1 or target[-1] in WRITES:
+        return []
+    return [
+        f"the URL of the database names {count} hosts with target_session_attrs={target[-1]}: a node may connect to a "
+        "standby, which takes no writes; add target_session_attrs=read-write"
+    ]
