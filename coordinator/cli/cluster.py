@@ -216,18 +216,19 @@ class Connection:
             return answer
         except (OSError, EOFError) as error:
             why = getattr(error, "strerror", None) or error
-            raise AskingFailed(f"{self.address} does not answer {kind.name}: {why}; {self._hint()}") from error
+            raise AskingFailed(f"{self.address} does not answer {kind.name}: {why}; {self._hint(error)}") from error
         except ProtocolError as error:
             raise AskingFailed(
                 f"{self.address} answers {kind.name} with something that cannot be read: {error}"
             ) from error
 
-    def _hint(self) -> str:
+    def _hint(self, error: Exception) -> str:
         """What to do when the server hangs up, or is silent."""
         security = self._security
         protocol = "PLAINTEXT" if security is None else security.protocol
         hint = None
-        if not self._was_answered:
+        # who is silent is not asked again: the next server is waiting
+        if not self._was_answered and not isinstance(error, TimeoutError):
             # imported here: it is needed only now
             from muster.coordinator.cli import hints
 

@@ -242,6 +242,10 @@ def test_all_groups(server: ServerProcess, command: Command, topic: str, new_nam
     assert {tuple(line.split()[:6]) for line in text} > {
         (first, topic, "0", "4", "10", "6"), (second, topic, "1", "6", "10", "4")
     }  # fmt: skip
+    described = command("describe", "--all-groups")
+    assert described.status == 0
+    for group in (first, second):
+        assert f"group {group}: Empty, 0 members (type classic)" in described.out.splitlines()
     said = command("offsets", "reset", "--all-groups", "--topic", f"{topic}:0", "--to-latest", "--json")
     planned = {row["group"]: (row["offset"], row["new_offset"]) for row in said.rows}
     assert (planned[first], planned[second]) == ((4, 10), (None, 10))

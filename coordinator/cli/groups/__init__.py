@@ -55,7 +55,8 @@ def add_parser(commands: Any) -> None:
         "--type", action="append", default=[], metavar="TYPE", help=f"only these; repeatable: {', '.join(TYPES)}"
     )
     describe = verbs.add_parser("describe", parents=[shared], help="state and members, with their partitions")
-    describe.add_argument("groups", nargs="+", metavar="GROUP")
+    describe.add_argument("groups", nargs="*", metavar="GROUP")
+    describe.add_argument("--all-groups", action="store_true", help="every group, of whatever type")
     offsets = verbs.add_parser(
         "offsets",
         parents=[shared],
@@ -115,6 +116,8 @@ def run(options: argparse.Namespace) -> int:
         if options.verb == "list":
             options.state = one_of("--state", options.state, STATES)
             options.type = one_of("--type", options.type, TYPES)
+        elif options.verb == "describe":
+            changes.check_groups(options)
         elif options.verb == "offsets":
             changes.check_groups(options)
             changes.check_form(options)
@@ -132,7 +135,7 @@ def _run(options: argparse.Namespace, cluster: Any) -> int:
     if options.verb == "describe":
         from muster.coordinator.cli.groups.describing import describe
 
-        return describe(cluster, options.groups, as_json=options.json)
+        return describe(cluster, changes.names(options), as_json=options.json)
     if options.verb == "offsets":
         from muster.coordinator.cli.groups.offsets import offsets
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
 from muster.coordinator.cli.groups.described import Description, Member, NoGroup
+from muster.coordinator.cli.groups.listing import all_groups
 from muster.coordinator.cli.groups.verdicts import verdict_of
 from muster.coordinator.cli.output import say, say_sentence, terminal_width
 from muster.coordinator.cli.table import print_json, print_table, ranges, table_width
@@ -26,10 +27,13 @@ SAME: Final = "="
 """In the column of targets: it has what it shall have."""
 
 
-def describe(cluster: Cluster, group_ids: Sequence[str], *, as_json: bool) -> int:
-    """Print each group; exit status 1 when one of them is not there."""
+def describe(cluster: Cluster, group_ids: Sequence[str] | None, *, as_json: bool) -> int:
+    """Print each group, None: every group; exit status 1 when one of them is not there."""
+    names = [one.group_id for one in all_groups(cluster)] if group_ids is None else group_ids
     status = 0
-    for number, group_id in enumerate(dict.fromkeys(group_ids)):
+    if not names:
+        say("there are no groups", sys.stderr)
+    for number, group_id in enumerate(dict.fromkeys(names)):
         try:
             found = describe_group(cluster, group_id)
         except AskingFailed as failure:

@@ -139,6 +139,8 @@ ALL = "--to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-d
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["describe"], "a GROUP or --all-groups was expected, one of them; none was given"),
+        (["describe", "g", "--all-groups"], "a GROUP or --all-groups was expected, one of them; both were given"),
         (["offsets"], "a GROUP or --all-groups was expected, one of them; none was given"),
         (["offsets", "g", "--all-groups"], "a GROUP or --all-groups was expected, one of them; both were given"),
         (["offsets", "g", "--json", "--export"], "--json and --export are two forms of the same; give one"),
