@@ -88,7 +88,7 @@ class EmbeddedPostgres:
         await self._wait_for_predecessor()
         self._sockets = _folder_of_sockets(self.directory.with_name(self.directory.name + ".run"))
         if os.geteuid() == 0:
-            self._user = {"user": NOBODY, "group": getpwnam(NOBODY).pw_gid, "extra_groups": []}
+            self._user = _run_by_nobody()
             shutil.chown(self._sockets, NOBODY)
             if not can_be_reached(self.directory.parent):
                 raise Failed(
@@ -223,6 +223,16 @@ def _is_postgres(pid: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _run_by_nobody() -> dict[str, Any]:
+    """What a process of that user is started with. Raises `Failed`."""
+    try:
+        return {"user": NOBODY, "group": getpwnam(NOBODY).pw_gid, "extra_groups": []}
+    except KeyError:
+        raise Failed(
+            f"PostgreSQL does not run as root, and there is no user {NOBODY}: run the command as another user"
+        ) from None
 
 
 def _copy(binaries: Path, to: Path) -> Path:

@@ -124,6 +124,12 @@ def test_a_folder_is_reached_when_all_above_it_let_others_through(tmp_path: Path
     assert can_be_reached(Path("/"))
 
 
+def test_root_without_another_user_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded_postgres, "NOBODY", "no-such-user-here")
+    with pytest.raises(Failed, match="there is no user no-such-user-here: run the command as another user"):
+        embedded_postgres._run_by_nobody()
+
+
 def test_a_temporary_directory_is_gone_at_the_end() -> None:
     with working_directory(None) as made:
         assert made.is_dir()
