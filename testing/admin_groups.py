@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, Connection, sentence
 from muster.coordinator.config.listeners import show
 from muster.coordinator.rehearsal.errors import CannotBeDone
 from muster.coordinator.rehearsal.look import read_assignment, read_subscription

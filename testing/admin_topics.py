@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, Connection, sentence
 from muster.coordinator.log import batches
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.errors import CannotBeDone

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.config.listeners import parse_address, show
 from muster.coordinator.rehearsal import expected
 from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, names

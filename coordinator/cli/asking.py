@@ -51,7 +51,8 @@ def ask(
     """Have `answer(cluster)` print what the server says (`cluster.Cluster`); the exit status. `command`: as the user
     called it; `check` may raise ConfigError for what is wrong with other options.
     """
-    from muster.coordinator.cli.cluster import AskingFailed, Cluster, read_command_config
+    from muster.coordinator.cli.cluster import Cluster, read_command_config
+    from muster.coordinator.cli.connection import AskingFailed
     from muster.coordinator.cli.output import printing, say
     from muster.coordinator.config import ConfigError
     from muster.coordinator.config.listeners import parse_addresses

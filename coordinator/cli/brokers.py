@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, read_command_config
+from muster.coordinator.cli.cluster import Cluster, read_command_config
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.config.listeners import parse_addresses, show
 from muster.coordinator.nodes.control import NAME
 from muster.protocol.api import ApiKey

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, sentence
 from muster.coordinator.cli.ends import end_offsets
 from muster.coordinator.log import batches
 from muster.protocol.api import ApiKey

@@ -7,7 +7,8 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.cli.groups.described import Description
 from muster.coordinator.cli.groups.describing import find_group
 from muster.coordinator.cli.groups.listing import all_groups

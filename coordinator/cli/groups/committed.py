@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, sentence
 from muster.coordinator.cli.ends import Partition
 from muster.coordinator.cli.groups.offline import why_not
 from muster.coordinator.cli.output import say

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from muster.coordinator.cli.cluster import AskingFailed
+from muster.coordinator.cli.connection import AskingFailed
 
 
 class NoGroup(AskingFailed):

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, Connection, sentence
 from muster.coordinator.cli.groups.described import Description, Member, NoGroup
 from muster.coordinator.cli.groups.listing import all_groups
 from muster.coordinator.cli.groups.verdicts import verdict_of

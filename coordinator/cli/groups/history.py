@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from threading import Event
 from typing import Final
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.cli.events import Events, Value
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, sentence
 from muster.coordinator.cli.groups.offline import offline_partitions
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json, print_table

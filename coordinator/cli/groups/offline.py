@@ -8,7 +8,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Final, NamedTuple
 
-from muster.coordinator.cli.cluster import Cluster, Connection, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import Connection, sentence
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import group_partition

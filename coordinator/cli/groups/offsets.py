@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.cli.ends import Partition, end_offsets
 from muster.coordinator.cli.groups.committed import fetch_committed
 from muster.coordinator.cli.groups.described import Description, NoGroup

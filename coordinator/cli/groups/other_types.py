@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, Connection, sentence
 from muster.coordinator.cli.ends import Partition
 from muster.coordinator.cli.groups.described import Description, Member
 from muster.protocol.api import ApiKey

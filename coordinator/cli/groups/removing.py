@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, sentence
 from muster.coordinator.cli.groups import committed
 from muster.coordinator.cli.groups.changing import INACTIVE, consumer_groups, members, of_consumers, say_nothing_changed
 from muster.coordinator.cli.groups.described import Description, Member, NoGroup

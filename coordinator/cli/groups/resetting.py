@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.cli.ends import EARLIEST, LATEST, Partition, offsets_at
 from muster.coordinator.cli.groups.changing import consumer_groups, inactive, say_nothing_changed
 from muster.coordinator.cli.groups.committed import Committed, commit, fetch_committed, say_refused

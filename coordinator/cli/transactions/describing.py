@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from muster.coordinator.cli.cluster import TRANSACTIONAL_ID, AskingFailed, Cluster, sentence
+from muster.coordinator.cli.cluster import TRANSACTIONAL_ID, Cluster
+from muster.coordinator.cli.connection import AskingFailed, sentence
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json, print_table, ranges
 from muster.coordinator.clock import read_wall, show_wall

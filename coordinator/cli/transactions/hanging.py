@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, Connection, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, Connection, sentence
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json, print_table
 from muster.coordinator.cli.transactions.describing import Description, describe_id

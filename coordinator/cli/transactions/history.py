@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.cli.events import OF_TRANSACTIONS, Events, Value
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json

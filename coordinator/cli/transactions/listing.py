@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.cli.cluster import AskingFailed, Cluster, sentence
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed, sentence
 from muster.coordinator.cli.output import say
 from muster.coordinator.cli.table import print_json, print_table
 from muster.protocol.api import ApiKey

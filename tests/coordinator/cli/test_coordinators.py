@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.cli import cluster as module
-from muster.coordinator.cli.cluster import AskingFailed, Cluster
+from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.cli.groups.committed import fetch_committed
 from muster.coordinator.config.listeners import Address
 from muster.protocol.api import ApiKey

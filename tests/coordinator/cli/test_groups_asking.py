@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from muster.coordinator.cli import cluster, main
+from muster.coordinator.cli import connection, main
 from muster.coordinator.cli.table import print_table, ranges
 from muster.coordinator.config.listeners import Address, parse_addresses
 
@@ -106,7 +106,7 @@ def test_addresses_of_a_list() -> None:
 
 
 def test_nobody_is_waited_for_long(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
-    monkeypatch.setattr(cluster, "FIRST_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(connection, "FIRST_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         assert main(["groups", "list", "--bootstrap-server", address]) == 1

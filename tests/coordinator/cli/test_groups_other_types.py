@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.cluster import AskingFailed
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.cli.groups import describing, other_types
 from muster.coordinator.cli.groups.changing import consumer_groups, inactive, of_consumers
 from muster.coordinator.cli.groups.describing import find_group

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.cli import main
-from muster.coordinator.cli.cluster import AskingFailed
+from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.cli.transactions.describing import describe
 from muster.coordinator.cli.transactions.hanging import MAX_TIMEOUT, TOO_LONG, UNKNOWN, hanging
 from muster.coordinator.cli.transactions.listing import list_transactions
