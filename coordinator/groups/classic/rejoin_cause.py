@@ -37,10 +37,14 @@ def of_rejoin(group: ClassicGroup, member: Member, protocols: Protocols, image: 
 
 
 def partition_counts(group: ClassicGroup, image: TopicsImage) -> dict[str, int]:
-    """The subscribed topics that exist, by name, with their partition counts; empty when the topics are unknown."""
-    topics = group.subscriptions.topics() or ()
+    """The subscribed topics that exist, by name, with their partition counts. Empty when the topics are unknown, or too
+    many.
+    """
+    if group.subscriptions.is_long:
+        return {}
     by_name = image.by_name
-    return {name: by_name[name].partitions for name in sorted(topics) if name in by_name}
+    there = [name for name in group.subscriptions.topics() or () if name in by_name]
+    return {name: by_name[name].partitions for name in sorted(there)}
 
 
 def _said(group: ClassicGroup, protocols: Protocols) -> list[ConsumerProtocolSubscription | None]:

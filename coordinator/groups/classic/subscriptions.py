@@ -20,6 +20,12 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 """Bytes of a whole group's metadata; with more the topics are unknown."""
 
 
+MOST_NAMES: Final = 100_000
+"""Names that all members claim together, which are read for the history: some 30 ms."""
+_NAMES_AT: Final = slice(2, 6)
+"""Where a subscription says how many topics it names."""
+
+
 class Subscriptions:
     """What is known of a group's topics: nothing (`metadata` None), or what these members' metadata says."""
 
@@ -33,6 +39,13 @@ class Subscriptions:
         is_known = metadata is not None and sum(map(len, distinct)) <= MOST_BYTES
         self._metadata: tuple[bytes, ...] | None = tuple(distinct) if is_known else None  # until it is decoded
         self._topics: frozenset[str] | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether members name so many topics that the history does not ask for them."""
+        if self._metadata is None:
+            return len(self._topics or ()) > MOST_NAMES
+        return sum([int.from_bytes(one[_NAMES_AT], signed=True) for one in self._metadata]) > MOST_NAMES
 
     def topics(self) -> frozenset[str] | None:
         """The topics that members subscribe to; None when that is unknown."""

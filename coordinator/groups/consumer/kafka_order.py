@@ -58,23 +58,37 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
     """Indices of topic ids in the order of the table of topics."""
     if len(topic_ids) < 2:
         return list(range(len(topic_ids)))
+    if not (tables.computes and tables.there):
+        return _filled([_hash_of(one) for one in topic_ids], tables)
     index = {topic_id: row for row, topic_id in enumerate(topic_ids)}
     hashes = dict(zip(topic_ids, map(_hash_of, topic_ids), strict=True))
-    capacity = tables.of_topics
-    walk = list(tables.there if tables.computes else topic_ids)
+    capacity, there = tables.of_topics, frozenset(tables.there)
     # a table grows when more than three quarters are taken
-    while len(walk) > capacity * 3 // 4:
+    while len(tables.there) > capacity * 3 // 4:
         capacity *= 2
-    if tables.computes:
-        there = set(walk)
-        walk = [topic_id for topic_id in walk if topic_id in index]
-        new = _in_table([topic_id for topic_id in topic_ids if topic_id not in there], hashes, DEFAULT_CAPACITY)
-        # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
-        for size in range(len(walk), len(walk) + len(new)):
-            if size > capacity * 3 // 4:
-                capacity *= 2
-        walk = [*reversed(new), *walk]
+    walk = [topic_id for topic_id in tables.there if topic_id in index]
+    new = _in_table([topic_id for topic_id in topic_ids if topic_id not in there], hashes, DEFAULT_CAPACITY)
+    # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
+    for size in range(len(walk), len(walk) + len(new)):
+        if size > capacity * 3 // 4:
+            capacity *= 2
+    walk = [*reversed(new), *walk]
     return [index[topic_id] for topic_id in sorted(walk, key=lambda one: hashes[one] & capacity - 1)]
+
+
+def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
+    """`topics`, of a table in which nothing was before."""
+    capacity, rows = tables.of_topics, list(range(len(hashes)))
+    if tables.computes:
+        # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
+        while len(hashes) - 1 > capacity * 3 // 4:
+            capacity *= 2
+        rows = walked(hashes, DEFAULT_CAPACITY)[::-1]
+    else:
+        while len(hashes) > capacity * 3 // 4:
+            capacity *= 2
+    buckets = [one & capacity - 1 for one in hashes]
+    return sorted(rows, key=buckets.__getitem__)
 
 
 @lru_cache(KEPT)

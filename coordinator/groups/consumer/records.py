@@ -92,7 +92,7 @@ def target(group_id: str, member_id: str, share: Share, tables: Tables | None = 
     for row in kafka_order.topics([one[0] for one in share], tables):
         topic_id, partitions = share[row]
         capacity = sizes.get(topic_id, others)
-        if not kafka_order.is_ascending(partitions, capacity):
+        if len(partitions) > 1 and not kafka_order.is_ascending(partitions, capacity):
             partitions = _picked(partitions, kafka_order.partitions(partitions, capacity))
         rows.append(TopicPartition(topic_id, partitions))
     key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
@@ -121,7 +121,7 @@ def _rows(held: Held, tables: Tables) -> list[TopicPartitions]:
     for row in kafka_order.topics([one[0] for one in held], tables):
         topic_id, partitions, epochs = held[row]
         capacity = sizes.get(topic_id, others)
-        if not kafka_order.is_ascending(partitions, capacity):
+        if len(partitions) > 1 and not kafka_order.is_ascending(partitions, capacity):
             order = kafka_order.partitions(partitions, capacity)
             partitions, epochs = _picked(partitions, order), _picked(epochs, order)
         rows.append(TopicPartitions(topic_id, partitions, epochs))

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import pytest
 
+from muster.coordinator.groups.classic import rejoin_cause
+from muster.coordinator.groups.classic import subscriptions as subscriptions_module
+from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.subscriptions import MOST_BYTES, SHORT, UNKNOWN, Subscriptions
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
@@ -63,3 +67,21 @@ def test_a_subscription_is_read_as_version_0_whatever_it_claims(claimed: int) ->
     # @platformatic/kafka claims version 1 and ends after UserData
     ends_early = claimed.to_bytes(2, "big", signed=True) + metadata("b", version=0)[2:]
     assert Subscriptions([metadata("a"), ends_early]).topics() == frozenset("ab")
+
+
+def test_the_history_does_not_read_more_names_than_it_has_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte of short names took 100 ms, in the turn in which the group was assigned."""
+    monkeypatch.setattr(subscriptions_module, "MOST_NAMES", 5)
+    few, many = [metadata("a", "b"), metadata("b", "c", "d")], [metadata("a", "b"), metadata("b", "c", "d", "e")]
+    assert not Subscriptions(few).is_long
+    assert Subscriptions(many).is_long
+    assert not Subscriptions(None).is_long
+    read = Subscriptions([metadata("a", "b", "c", "d", "e", "f")])
+    assert read.topics() == frozenset("abcdef")
+    assert read.is_long
+    group = ClassicGroup("g", 0)
+    image = TopicsImage({"a": TopicImage("a", b"a" * 16, 3)}, 1)
+    group.subscriptions = Subscriptions(few)
+    assert rejoin_cause.partition_counts(group, image) == {"a": 3}
+    group.subscriptions = Subscriptions(many)
+    assert rejoin_cause.partition_counts(group, image) == {}

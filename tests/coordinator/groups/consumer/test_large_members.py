@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, spread, uuid_hash, walked
@@ -66,6 +66,9 @@ IDS = st.lists(st.binary(min_size=16, max_size=16), max_size=60, unique=True)
 
 
 @given(IDS, st.integers(0, 60), st.integers(0, 60), st.sampled_from([1, 16, 64]))
+@example([bytes([number]) * 16 for number in range(60)], 0, 5, 1)
+@example([bytes([number]) * 16 for number in range(60)], 3, 40, 16)
+@example([bytes([number]) * 16 for number in range(60)], 0, 0, 16)
 def test_the_order_is_that_of_topics_put_in_one_by_one(ids: list[bytes], begin: int, end: int, size: int) -> None:
     tables = Tables(size, computes=True, there=tuple(ids[:end]))
     after = ids[begin:]
