@@ -12,7 +12,7 @@ import pytest
 from muster.coordinator.properties.lookup import BROKER, MUSTER, TOPIC
 from tests.test_repo import ROOT
 
-NO_NUMBER = {"Kafka's protocol", "`slices/workers.py` Thread"}
+NO_NUMBER = {"Kafka's protocol", "`slices/workers.py` Thread", "`api/routes.py` ONLY_READS"}
 FILE = re.compile(r"`((?:\w+/)*\w+)\.py`((?:,? [A-Z_]{4,})+)")
 NAME = re.compile(r"[A-Z_]{4,}")
 PROPERTY = re.compile(r"`((?:\w+\.)+\w+)`")
@@ -37,6 +37,8 @@ def constants(cell: str) -> Iterator[tuple[str, object]]:
         room = importlib.import_module(f"muster.{'' if path.startswith('protocol/') else 'coordinator.'}{module}")
         for name in NAME.findall(names):
             found = getattr(room, name)
+            if isinstance(found, frozenset):
+                continue  # of what a limit holds
             for number, value in enumerate(found if isinstance(found, tuple) else (found,)):
                 yield f"{path}.{name}.{number}", value
 
@@ -69,6 +71,8 @@ def said(value: int) -> Iterator[str]:
             yield f"{value // size:,} {unit}"
     if value == 1_000_000:
         yield "a million"
+    if value == 4:
+        yield "a quarter"
     if value % MB == MB - KB:
         yield f"{value // MB + 1} MB less 1 KB"
     if value in UNLIMITED:
@@ -85,3 +89,124 @@ def test_a_limit_is_as_it_is_told(claim: Claim) -> None:
 def test_each_limit_is_set_by_something_that_has_a_number() -> None:
     for limit, _, set_by, _ in rows():
         assert set_by in NO_NUMBER or [*constants(set_by), *properties(set_by)], limit
+
+
+LIMIT = re.compile(
+    r"^(_?(?:[A-Z_]*_)?(?:MOST|AT_ONCE|FEW|MANY|LARGE|LONGEST|KEPT)(?:_[A-Z_]+)?)(?:: Final[^=]*)? = ([0-9(].*)$", re.M
+)
+"""A number in the code whose name says that it is a limit."""
+INNER = {
+    "api/acls/create_acls.WRITTEN_AT_ONCE",
+    "api/configs/describe_configs.MOST_KNOWN",
+    "api/groups/administration.MOST_FILTERS",
+    "api/groups/consumer_groups.MOST_OF_A_GROUP",
+    "api/hash_order.MOST_CHARACTERS",
+    "api/hash_order.MOST_NAMES",
+    "api/prepared/connection_route.MOST_AWAITED",
+    "api/quotas/alter_client_quotas.WRITTEN_AT_ONCE",
+    "api/routes.KEPT",
+    "api/throttled.MOST_KNOWN",
+    "api/topics/describe_topic_partitions.SORTED_AT_ONCE",
+    "api/transactions/add_partitions.AT_ONCE",
+    "api/transactions/describing.IDS_AT_ONCE",
+    "api/transactions/verification.ROWS_AT_ONCE",
+    "api/unsent.GIVEN_UP_AT_ONCE",
+    "clock.READ_MOST_MS",
+    "core/late_answers.MOST",
+    "database/housekeeping.DROPPED_AT_ONCE",
+    "database/housekeeping.LEASES_KEPT",
+    "database/housekeeping.SHORTENED_AT_ONCE",
+    "database/led_partitions.LOOKED_AT_ONCE",
+    "database/led_partitions.MOST_LONG",
+    "database/membership.WRITTEN_AT_ONCE",
+    "database/metadata_keeper.ENCODED_AT_ONCE",
+    "database/segment_cache.KEPT",
+    "database/shipped_log.FACTS_AT_ONCE",
+    "database/statements.MAIL_KEPT_S",
+    "group_coordinator/helpers.NAMES_AT_ONCE",
+    "group_coordinator/log_lines.MANY_WORDS",
+    "group_coordinator/record_codec.KEYS_KEPT",
+    "groups/consumer/existing.FEW_NAMES",
+    "groups/consumer/existing.MOST_KEPT",
+    "groups/consumer/heartbeat.FEW_NAMES",
+    "groups/consumer/history.MOST_PARTITIONS",
+    "groups/consumer/kafka_order.MOST",
+    "groups/consumer/partitions.FEW",
+    "groups/consumer/topic_hashes.FEW_PARTITIONS",
+    "groups/consumer/topic_hashes.MOST_WITH_RACKS",
+    "log/directory/folder_names.MOST_BYTES",
+    "log/producers/state.KEPT_BATCHES",
+    "log/producers/state.LOOKED_AT_ONCE",
+    "log/producers/tracker.FEW_ABORTED",
+    "log/records/batches.LARGE_RECORD_BYTES",
+    "log/segments/timestamps.MANY_RECORDS",
+    "log/storage/shared_sync.FEW",
+    "net/jwks_source.LONGEST_ID",
+    "net/jwks_source.MOST_MISSING",
+    "net/request_memory.AT_ONCE",
+    "net/session.MOST_MS",
+    "nodes/control.MOST_BYTES",
+    "observe/epoch_words.MOST",
+    "observe/refusal_counts.LONGEST",
+    "observe/schema.FEW_PROTOCOLS",
+    "observe/schema.LONGEST_KEPT",
+    "observe/schema.LONGEST_NAME",
+    "observe/schema.MOST_TOPICS",
+    "observe/schema.PROTOCOLS_KEPT",
+    "protocol/wire.LARGE_PART",
+    "protocol/wire.MOST_PARTS",
+    "protocol/wire.MOST_STRUCTS",
+    "quotas/entities.MOST_HASHED",
+    "quotas/rate.LONGEST_MS",
+    "rehearsal/clock.MOST_DEAD",
+    "rehearsal/expected.MOST_COUNT",
+    "rehearsal/expected.MOST_OFFSET",
+    "rehearsal/faults/actions.MOST_MS",
+    "rehearsal/faults/engine.MOST_FAILURES",
+    "rehearsal/faults/engine.MOST_NOTES",
+    "rehearsal/groups.MOST_LINES",
+    "rehearsal/http/body.MOST_DIGITS",
+    "rehearsal/http/body.MOST_NAMED",
+    "rehearsal/meddling.MOST_LINES",
+    "rehearsal/views.MOST_NAMED",
+    "runtime/leaderships.LOAD_AT_ONCE_MS",
+    "runtime/placement.MOST_COUNTED",
+    "security/acl_selection.AT_ONCE",
+    "security/sasl/unsecured_jwt.MOST_SKEW_MS",
+    "security/ssl_principal.MOST_REFERENCE",
+    "server/figures.LOOKED_AT_ONCE",
+    "server_log/rate_limit.MOST_CAUSES",
+    "server_log/rate_limit.MOST_KINDS",
+    "slices/jobs.COUNTED_AT_ONCE",
+    "slices/matching.DEAR_AT_ONCE",
+    "slices/matching.NAMES_AT_ONCE",
+    "topics/catalogue.REMOVED_AT_ONCE",
+    "topics/configs.MOST_MADE",
+    "topics/metadata_log.DECODED_AT_ONCE",
+    "topics/offline_retry.MOST_LOOKS_APART",
+    "topics/partition_maintenance.LOOKED_AT_ONCE",
+    "topics/rebuild_topics.MOST_NAMES",
+    "topics/spreading.LOOKED_AT_ONCE",
+    "topics/stray_folders.MOST_LINES",
+    "transaction_coordinator/markers.FEW",
+    "transactions/add_partitions.FEW",
+}
+"""Sizes of one step of large work, of caches, and of what is written or shown: no client meets them. Whoever adds a
+limit adds a row to docs/limits.md, or names it here.
+"""
+
+
+def limits_in_the_code() -> Iterator[str]:
+    for path in sorted([*(ROOT / "coordinator").rglob("*.py"), *(ROOT / "protocol").glob("*.py")]):
+        room = path.relative_to(ROOT).with_suffix("").as_posix().removeprefix("coordinator/")
+        if not room.startswith("cli/"):
+            yield from (f"{room}.{name}" for name, _ in LIMIT.findall(path.read_text(encoding="utf-8")))
+
+
+def test_each_limit_in_the_code_has_a_row_or_is_an_inner_one() -> None:
+    named = {f"{path}.{name.strip('_')}" for _, _, cell, _ in rows() for path, names in FILE.findall(cell)
+             for name in NAME.findall(names)}  # fmt: skip
+    found = {f"{room}.{name.strip('_')}" for room, _, name in (one.rpartition(".") for one in limits_in_the_code())}
+    assert sorted(found - named - INNER) == []
+    assert sorted(INNER - found) == []
+    assert sorted(INNER & named) == []
