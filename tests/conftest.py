@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import unseen_faults
 from tests.support.postgres import running_postgres
 
 # how long an example takes on a busy machine says nothing
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+unseen_faults.watch_event_loops()
 
 PLAYED_AGAIN = pytest.StashKey[list[str]]()
 """The stories that differed over TCP and were played once more, by name."""
@@ -32,6 +34,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         needs = getattr(item, "fixturenames", ())
         item.add_marker(pytest.mark.xdist_group("spark" if "spark" in needs else str(item.path)))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """A fault that an event loop or the log of a server reported fails the test, when all of it has ended."""
+    del item
+    yield
+    found = unseen_faults.take()
+    if found:
+        pytest.fail("\n".join(found), pytrace=False)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

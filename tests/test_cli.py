@@ -88,6 +88,7 @@ class Serving:
             self.process.send_signal(number)
         out, err = self.process.communicate(timeout=START_S)
         assert self.process.returncode == 0, err
+        assert "Traceback" not in err, err
         return out, [json.loads(line) for line in err.splitlines()]
 
 

@@ -13,6 +13,7 @@ import uvloop
 from muster.coordinator import clock as clocks
 from muster.coordinator.clock import LoopClock, ManualClock
 from muster.coordinator.core.interface import Now
+from tests.support import unseen_faults
 
 
 class TestManualClock:
@@ -110,6 +111,7 @@ class TestLoopClock:
         clock.call_soon(lambda: ended.set_result(None))
         await ended
         assert [str(fault["exception"]) for fault in faults] == ["a bug"]
+        assert "a bug" in unseen_faults.take()[0]
 
     async def test_all_sockets_that_are_ready_are_looked_at_first(self) -> None:
         loop = asyncio.get_running_loop()

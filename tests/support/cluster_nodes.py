@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.support.servers import MusterServer, ServerError, free_port_pair
+from tests.support.unseen_faults import watch_log
 
 NODES = 3
 
@@ -22,6 +23,7 @@ class ClusterNode(MusterServer):
 
     def begin(self) -> None:
         """Run it."""
+        watch_log(self.log_path)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.workdir)
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import wire
+from tests.support.unseen_faults import watch_log
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KAFKA_SCRIPTS = REPOSITORY / "tests" / "kafka"
@@ -92,6 +93,7 @@ class ServerProcess:
         Raises `ServerError` when it ends or is silent for too long.
         """
         assert self._process is None, "the server runs already"
+        watch_log(self.log_path)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(), stdout=subprocess.PIPE, stderr=log, cwd=self.cwd or self.workdir

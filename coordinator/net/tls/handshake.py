@@ -93,6 +93,7 @@ class PlainSocket:
 
     def __init__(self, accepted: socket.socket) -> None:
         self.socket = accepted
+        self.came = b""
         self._about: dict[str, Any] = {"socket": accepted}
         with contextlib.suppress(OSError):  # the peer has gone already
             self._about |= {"sockname": accepted.getsockname(), "peername": accepted.getpeername()}
@@ -156,7 +157,11 @@ class PlainSocket:
                 await handshakes.turn()
                 OF_THIS_TASK.set(self)  # of this task, and of what it starts
                 self._handshakes = handshakes
-                self._below, _ = await loop.connect_accepted_socket(_Below, self.socket)
+                self._below, below = await loop.connect_accepted_socket(_Below, self.socket)
+                if below.has_ended:
+                    self._below.abort()
+                    raise ConnectionAbortedError("the client has ended it")
+                self.came = below.data
                 early = _Early()
                 transport = await loop.start_tls(
                     self._below,
@@ -205,12 +210,31 @@ def _come(came: asyncio.Future[None]) -> None:
 
 
 class _Below(asyncio.Protocol):
-    """Of the plain transport until `ssl` has it: nothing is read."""
+    """Of the plain transport until `ssl` has it: keeps what comes.
+
+    A transport of asyncio reads nothing then. One of uvloop begins to read behind `connection_made` all the same.
+    """
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.has_ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for `ssl`."""
-        assert isinstance(transport, asyncio.Transport)
-        transport.pause_reading()
+        transport.pause_reading()  # type: ignore[attr-defined]  # it reads; those of uvloop are no asyncio.Transport
+
+    def data_received(self, data: bytes) -> None:
+        """The beginning of the client's handshake."""
+        self.data += data
+
+    def eof_received(self) -> bool:
+        """The client has gone already; who made the transport closes it."""
+        self.has_ended = True
+        return True
+
+    def connection_lost(self, _: Exception | None) -> None:
+        """It has gone at once."""
+        self.has_ended = True
 
 
 class _Early(asyncio.Protocol):

@@ -16,6 +16,10 @@ class UnderWay(Protocol):
     def socket(self) -> socket.socket:
         """The plain one."""
 
+    @property
+    def came(self) -> bytes:
+        """What was read of it before `ssl` had the transport."""
+
     def may_go_on(self) -> bool:
         """Is it its turn? If not, `ssl` is asked for it again when it is."""
 
@@ -37,6 +41,8 @@ class ListenerSSLObject(ssl.SSLObject):
     def _create(cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **how: Any) -> ListenerSSLObject:
         made: ListenerSSLObject = super()._create(incoming, outgoing, **how)  # type: ignore[misc]  # SSLContext calls it
         made._incoming, made._answers, made._under_way = incoming, outgoing, OF_THIS_TASK.get()
+        if made._under_way is not None and made._under_way.came:
+            incoming.write(made._under_way.came)
         return made
 
     def do_handshake(self) -> None:

@@ -369,7 +369,7 @@ async def test_who_stands_still_in_the_middle_of_a_turn_keeps_nobody(
     await stands_still.wait()
     assert await other.write_metadata(row(0), [1], {1: seat.epoch})
     turn.cancel()
-    await asyncio.wait([turn])
+    await asyncio.gather(turn, return_exceptions=True)
     await other.close()
 
 

@@ -1,0 +1,73 @@
+"""Faults that no assertion sees: what event loops report to their exception handlers, in whatever thread, and
+tracebacks in the logs of servers under test. `tests/conftest.py` fails the test in which they happen.
+
+A test that brings about such a fault on purpose takes it: `assert "…" in take()[0]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+_TRACEBACK: Final = b"Traceback (most recent call last)"
+_SHOWN: Final = 4_000
+"""Bytes of a log that are shown from its traceback on."""
+
+_reported: list[str] = []
+_logs: dict[Path, int] = {}
+"""The logs of servers that were started, and how many of their bytes were looked at."""
+
+
+def watch_event_loops() -> None:
+    """Note what any event loop of this process reports from now on. Handlers that are set are called as before."""
+    kinds: list[Any] = [asyncio.BaseEventLoop]
+    try:
+        import uvloop
+    except ImportError:
+        pass
+    else:
+        kinds.append(uvloop.Loop)
+    for kind in kinds:
+        kind.call_exception_handler = _noting(kind.call_exception_handler)
+
+
+def watch_log(path: Path) -> None:
+    """Look for tracebacks in what a server writes into this file from now on."""
+    _logs[path] = path.stat().st_size if path.exists() else 0
+
+
+def take() -> list[str]:
+    """What was found since the last call, as text."""
+    found = _reported[:]
+    del _reported[: len(found)]
+    for path, seen in list(_logs.items()):
+        if not path.exists():
+            del _logs[path]
+        elif path.stat().st_size != seen:
+            found += _tracebacks(path, seen)
+    return found
+
+
+def _noting(report: Any) -> Any:
+    def call_exception_handler(loop: Any, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        text = "" if error is None else "".join(traceback.format_exception(error))
+        about = {name: value for name, value in context.items() if name not in ("message", "exception")}
+        _reported.append(f"an event loop reported: {context.get('message')} {about}\n{text}")
+        report(loop, context)
+
+    return call_exception_handler
+
+
+def _tracebacks(path: Path, seen: int) -> list[str]:
+    with path.open("rb") as log:
+        log.seek(seen)
+        data = log.read()
+    _logs[path] = seen + len(data)
+    start = data.find(_TRACEBACK)
+    if start < 0:
+        return []
+    line = data.rfind(b"\n", 0, start) + 1
+    return [f"{path} has a traceback:\n{data[line : start + _SHOWN].decode(errors='replace')}"]
