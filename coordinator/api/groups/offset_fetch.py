@@ -151,8 +151,9 @@ class _Fetch:
                 continue
             told.add(group)
             answer.append(row)
-            # the group's own rows first, then the refused ones (KafkaApis.fetchOffsetsForGroup)
-            if group.refused and row.error_code == ErrorCode.NONE:
+            # the group's own rows first, then the refused ones (KafkaApis.fetchOffsetsForGroup). So it is for a group
+            # with an error too: version 1 has no other place for one
+            if group.refused:
                 row.topics = [*row.topics, *group.refused]
             for topic in row.topics:
                 for _ in topic.partitions:

@@ -40,6 +40,7 @@ def handle_alter_partition_reassignments(
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         answer.error_code, answer.error_message = code, error_message(code)
+        answer.responses = yield from _all(request, code, answer.error_message)
         return answer
     changed: list[ReassignablePartitionResponse] = []
     answer.responses = topics = list[ReassignableTopicResponse]()
@@ -65,6 +66,21 @@ def handle_alter_partition_reassignments(
     answer.allow_replication_factor_change = request.allow_replication_factor_change
     yield from until_durable(node, changed)
     return answer
+
+
+def _all(
+    request: AlterPartitionReassignmentsRequest, code: int, message: str | None
+) -> Job[list[ReassignableTopicResponse]]:
+    """The same error on each partition, beside that of the whole (AlterPartitionReassignmentsRequest on Kafka)."""
+    topics: list[ReassignableTopicResponse] = []
+    for topic in request.topics:
+        rows: list[ReassignablePartitionResponse] = []
+        for wanted in topic.partitions:
+            rows.append(ReassignablePartitionResponse(wanted.partition_index, code, message))
+            yield None
+        topics.append(ReassignableTopicResponse(topic.name, rows))
+        yield None
+    return topics
 
 
 def _reassign(

@@ -67,6 +67,8 @@ _TABLE: Final[Mapping[int, tuple[str, ...]]] = {
         "topic_partitions>replica_election_results topic / partitions>partition_result =partition_id",
     ),
     ApiKey.DELETE_GROUPS: ("groups_names>results =group_id",),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("topics>responses name / partitions partition_index",),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("users>results name=user",),
     ApiKey.ALTER_CLIENT_QUOTAS: ("entries / entity entity_type,entity_name",),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: ("deletions>results name=user", "upsertions>results name=user"),
     ApiKey.DESCRIBE_PRODUCERS: ("topics name / partition_indexes>partitions =partition_index",),

@@ -126,6 +126,13 @@ def test_a_shard_that_is_not_active_fails_its_own_groups(node: Node) -> None:
     assert [(group, code) for group, code, _ in rows] == [("h", ErrorCode.NOT_COORDINATOR), ("g", 0)]
 
 
+def test_a_topic_that_is_refused_has_its_rows_also_when_the_group_fails(node: Node) -> None:
+    node.routing.shard("g").resign()
+    node.authorizer = Refusing((Operation.DESCRIBE, ResourceType.TOPIC, "t1"))
+    asked = OffsetFetchRequestGroup("g", topics=[topic("t1", 0), topic("t2", 0)])
+    assert fetch(node, asked, version=1) == [("g", 16, [("t2", [(0, -1, 16)]), ("t1", [(0, -1, 29)])])]
+
+
 def test_the_empty_name_is_a_name_that_no_topic_has(node: Node) -> None:
     asked = OffsetFetchRequestGroup("g", topics=[topic("", 0)])
     assert fetch(node, asked, version=9) == [("g", 0, [("", [(0, -1, 0)])])]

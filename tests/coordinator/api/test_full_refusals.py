@@ -1,0 +1,261 @@
+"""Every refusal of every API is full in every version: it names all that was asked for, or has an error as a whole,
+where the error answers of Kafka's classes do.
+
+Each layer that can refuse is brought about on a server; then every API is asked in every version over TCP. An API that
+is new and is not refused somewhere fails here until it is refused, or is named as one that the layer does not touch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+import structlog
+
+from muster.coordinator.api import dispatch, registry
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.exchange import Exchange
+from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.api.registry import SERVED
+from muster.coordinator.cluster.image import Leader
+from muster.coordinator.rehearsal.faults.refusals import refusal
+from muster.coordinator.runtime.pending_replies import Parked
+from muster.coordinator.server import Server
+from muster.protocol.api import api, api_named
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.shapes.offset_fetch import FIRST_WITH_GROUPS
+from tests.coordinator.api.full_requests import NAMELESS, NO_IDS, Ids, errors, fitting, kafkas, make, versions
+from tests.coordinator.api.harness import Refusing
+from tests.support.muster import Client, connected, running, until
+
+ALL = frozenset(api(key).name for key in SERVED)
+OF_GROUPS = frozenset((
+    "OffsetCommit", "OffsetFetch", "JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "DescribeGroups", "ListGroups",
+    "OffsetDelete", "DeleteGroups", "TxnOffsetCommit", "ConsumerGroupHeartbeat", "ConsumerGroupDescribe",
+))  # fmt: skip
+OF_TRANSACTIONS = frozenset((
+    "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "DescribeTransactions", "ListTransactions",
+))  # fmt: skip
+OF_LEADERS = frozenset((
+    "Produce", "Fetch", "ListOffsets", "DeleteRecords", "OffsetForLeaderEpoch", "DescribeProducers",
+))  # fmt: skip
+WRITERS = frozenset((
+    "Produce", "OffsetCommit", "CreateTopics", "CreatePartitions", "DeleteTopics", "AlterConfigs",
+    "IncrementalAlterConfigs", "AlterClientQuotas", "AlterUserScramCredentials", "InitProducerId",
+))  # fmt: skip
+KAFKAS = kafkas()
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Server]:
+    """A server with the topics of the requests, each with two partitions."""
+    async with running(topics=["t:2", "u:2"]) as server:
+        async with connected(server) as client:  # the first one who looks for a coordinator has their topic made
+            for kind in (0, 1):
+                await client.ask(make("find_coordinator", "FindCoordinatorRequest", key="x", key_type=kind), 3)
+        yield server
+
+
+def ids_of(server: Server) -> Ids:
+    """The ids of the topics."""
+    return {name: server.node.topics.image.by_name[name].topic_id for name in ("t", "u")}
+
+
+def shards_of(server: Server) -> list[Any]:
+    """Those of groups and of transactional ids."""
+    return [*server.routing.shards, *server.node.transactions.routing.shards]
+
+
+def missing(key: int, version: int, response: Message, ids: Ids, *, wholly: bool) -> list[Any]:
+    """What Kafka's error answer names with an error, and this one does not. An error as a whole may stand on each row
+    instead. `wholly`: nothing that was asked for is without an error; otherwise it has at least its row.
+    """
+    real = {one.hex(): NO_IDS[name].hex() for name, one in ids.items()}
+    found = {tuple(real.get(part, part) for part in path): code for path, code in errors(response).items()}
+    if not wholly and found.get(()):
+        return []
+    there = [path for path, code in found.items() if path and (code or not wholly)]
+    name = api(key).name
+    if name == "OffsetFetch":  # old clients look for errors on rows only, so that 2-7 have them there too
+        version = 1 if version < FIRST_WITH_GROUPS else version
+    wanted = [tuple(path) for path in KAFKAS[f"{name} {version}"] if path]
+    if any(NAMELESS in path for path in wanted):
+        return wanted[len(there) :]
+    return [path for path in wanted if path not in there]
+
+
+async def refused(
+    server: Server, apis: frozenset[str] = ALL, *, wholly: bool = True, before: Any = None
+) -> dict[str, list[str]]:
+    """Each of these APIs is asked in every version: by name, what is missing in its refusals. An API that is not
+    refused at all is not there.
+    """
+    ids, found = ids_of(server), dict[str, list[str]]()
+    for key, version in versions():
+        name = api(key).name
+        if name not in apis:
+            continue
+        if before is not None:
+            before()
+        async with connected(server) as client:
+            response = await asyncio.wait_for(client.ask(fitting(key, version, ids), version), 30)
+        note(found, key, version, response, ids, wholly=wholly)
+    return found
+
+
+def note(
+    found: dict[str, list[str]], key: int, version: int, response: Message, ids: Ids, *, wholly: bool = True
+) -> None:
+    """Add what an answer leaves out, if it refuses anything."""
+    if any(errors(response).values()):
+        paths = missing(key, version, response, ids, wholly=wholly)
+        found[f"{api(key).name} {version}"] = [f"it does not name {path}" for path in paths]
+
+
+def check(found: dict[str, list[str]], expected: frozenset[str]) -> None:
+    """Nothing is left out, and these APIs were refused, in all versions."""
+    left_out = [f"{name}: {row}" for name, rows in found.items() for row in rows]
+    assert not left_out, "\n".join(left_out)
+    of_all = [(api(key).name, f"{api(key).name} {version}") for key, version in versions()]
+    # DescribeLogDirs had no place for an error before version 3
+    wanted = {version for name, version in of_all if name in expected and KAFKAS[version]}
+    assert (sorted(set(found) - wanted), sorted(wanted - set(found))) == ([], [])
+
+
+def test_each_api_that_is_served_has_a_request_here() -> None:
+    assert {f"{api(key).name} {version}" for key, version in versions()} == set(KAFKAS)
+
+
+class RefusesAll(Refusing):
+    def allows(self, *_: Any, log_denied: bool = True) -> bool:
+        del log_denied
+        return False
+
+
+async def test_a_client_that_may_nothing() -> None:
+    # anybody may ask for these; of what a client may not see the others have no row, as on Kafka
+    untouched = {"ApiVersions", "ListGroups", "ListTransactions", "DescribeCluster"}
+    async with serving() as server:
+        server.node.authorizer = RefusesAll()
+        check(await refused(server), ALL - untouched)
+
+
+async def test_while_the_coordinators_load() -> None:
+    async with serving() as server:
+        for shard in shards_of(server):
+            shard.runtime.resign(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        found = await refused(server, OF_GROUPS | OF_TRANSACTIONS)
+    # a member's heartbeat is no error then, so that it need not rejoin
+    check(found, (OF_GROUPS | OF_TRANSACTIONS) - {"Heartbeat"})
+
+
+async def test_when_other_nodes_coordinate_and_lead() -> None:
+    async with serving() as server:
+        for shard in shards_of(server):
+            shard.resign()
+        server.node.cluster = server.node.cluster._replace(
+            leaders={**server.node.cluster.leaders, **{name: [Leader(9, 0)] * 2 for name in ("t", "u")}}
+        )
+        found = await refused(server, OF_GROUPS | OF_TRANSACTIONS | OF_LEADERS, wholly=False)
+    # groups and transactions of other nodes are left out of lists
+    check(found, (OF_GROUPS | OF_TRANSACTIONS | OF_LEADERS) - {"ListGroups", "ListTransactions"})
+
+
+async def test_answers_that_wait_when_their_coordinator_stops() -> None:
+    """They are made, and wait for a write before them; then the shards are given up in order."""
+    async with serving() as server, AsyncExitStack() as open_clients:
+        ids, found = ids_of(server), dict[str, list[str]]()
+        shards = shards_of(server)
+        for shard in shards:
+            shard.runtime.replies.parked.append(Parked(2**62, (), 0))
+
+        def parked() -> int:
+            return sum(len(shard.runtime.replies.parked) for shard in shards)
+
+        asked: list[tuple[Client, tuple[int, int, int]]] = []
+        for key, version in versions():
+            if api(key).name in OF_GROUPS | OF_TRANSACTIONS:
+                client = await open_clients.enter_async_context(connected(server))
+                before = parked()
+                asked.append((client, client.send(fitting(key, version, ids), version)))
+                await until(lambda before=before: parked() > before)  # type: ignore[misc]
+        for shard in shards:
+            shard.resign()
+        for client, sent in asked:
+            note(found, *sent[:2], await asyncio.wait_for(client.receive(sent), 30), ids)
+    # groups and transactions of other nodes are left out of lists
+    check(found, (OF_GROUPS | OF_TRANSACTIONS) - {"ListGroups", "ListTransactions"})
+
+
+async def test_when_the_disk_takes_nothing_more() -> None:
+    async with serving() as server:
+
+        def break_disk() -> None:
+            broken = OSError("the disk is gone")
+            for topic in server.node.topics.by_name.values():
+                for partition in topic.partitions:
+                    assert partition is not None
+                    partition.log.go_offline("a test", broken)
+            server.node.topics.metadata_log.log.go_offline("a test", broken)
+
+        found = await refused(server, WRITERS, before=break_disk)  # what had failed is opened again
+    check(found, WRITERS)
+
+
+async def test_when_no_time_is_left() -> None:
+    async with serving() as server:
+        ids, found = ids_of(server), dict[str, list[str]]()
+        for key, version in versions():
+            request: Any = fitting(key, version, ids)
+            if hasattr(request, "timeout_ms"):
+                request.timeout_ms = 0
+                async with connected(server) as client:
+                    note(found, key, version, await asyncio.wait_for(client.ask(request, version), 30), ids)
+    check(found, frozenset(("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders")))
+
+
+async def test_when_the_quota_of_changes_is_used_up() -> None:
+    async with serving() as server:
+        quota = make("alter_client_quotas", "OpData", key="controller_mutation_rate", value=0.001)
+        everybody = make("alter_client_quotas", "AlterClientQuotasRequestEntityData", entity_type="user",
+                         entity_name=None)  # fmt: skip
+        entry = make("alter_client_quotas", "AlterClientQuotasRequestEntryData", entity=[everybody], ops=[quota])
+        found: dict[str, list[str]] = {}
+        async with connected(server) as client:
+            await client.ask(make("alter_client_quotas", "AlterClientQuotasRequest", entries=[entry]))
+            topics = [make("create_topics", "CreatableTopic", name="more", num_partitions=9, replication_factor=1)]
+            await client.ask(make("create_topics", "CreateTopicsRequest", topics=topics, timeout_ms=1_000), 7)
+        for name, first in (("CreateTopics", 6), ("DeleteTopics", 5), ("CreatePartitions", 3)):
+            served = SERVED[api_named(name).key]
+            for version in range(first, served.max_version + 1):
+                async with connected(server) as client:
+                    response = await client.ask(fitting(served.key, version, ids_of(server)), version)
+                assert {code for code in errors(response).values() if code} == {ErrorCode.THROTTLING_QUOTA_EXCEEDED}
+                note(found, served.key, version, response, ids_of(server))
+    assert not any(found.values()), found
+    assert len(found) == 5
+
+
+async def test_a_refusal_that_a_test_has_asked_for() -> None:
+    def refuse(context: RequestContext, request: Message, exchange: Exchange, _: object) -> None:
+        exchange(refusal(context.api_key, context.api_version, request, ErrorCode.NOT_COORDINATOR))
+
+    async with running(topics=["t:2", "u:2"], intercept=Intercept(whole=refuse)) as server:
+        check(await refused(server), ALL)
+
+
+async def test_a_fault_in_a_handler_ends_the_connection_without_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with running() as server:
+        monkeypatch.setattr(dispatch, "log", structlog.testing.CapturingLogger())
+        monkeypatch.setattr(registry, "_loaded", dict.fromkeys(SERVED, fail))
+        for key, version in versions():
+            async with connected(server) as client:
+                client.send(fitting(key, version), version)
+                assert await asyncio.wait_for(client.reader.read(), 30) == b""
