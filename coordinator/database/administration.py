@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import asyncpg
 
 from muster.coordinator.database import schema
-from muster.coordinator.database.postgres_connection import connect, refusal
+from muster.coordinator.database.postgres_connection import connect, refusal, when_not_replicated
 from muster.coordinator.database.store import DEAD, LIVE, Identity, StoreAway, StoreRefused
 from muster.coordinator.database.url import warnings as url_warnings
 
@@ -52,8 +52,13 @@ class Status(NamedTuple):
 async def _with(url: str, what: Any) -> Any:
     """Raises StoreAway or StoreRefused."""
     connection = await connect(url, TIMEOUT_S)
+    warnings_heard: list[str] = []
+    when_not_replicated(connection, warnings_heard.append)
     try:
-        return await what(connection)
+        found = await what(connection)
+        if warnings_heard:
+            raise StoreAway(f"{warnings_heard[0]}; run the command again")
+        return found
     except asyncpg.PostgresError as error:
         raise refusal(error) or StoreAway(f"{type(error).__name__}: {error}") from error
     except (OSError, asyncpg.InterfaceError) as error:
@@ -67,6 +72,11 @@ async def _version(connection: Any) -> int:
     if await connection.fetchval("SELECT to_regclass('muster_schema')") is None:
         return 0
     return await connection.fetchval("SELECT max(version) FROM muster_schema") or 0
+
+
+async def _prove(connection: Any) -> None:
+    """Write something: what can be read before lasts when that is answered (`read_barrier`)."""
+    await connection.execute("UPDATE muster_schema SET about = about")
 
 
 async def _migrate(connection: Any, version: int) -> list[schema.Migration]:
@@ -104,6 +114,7 @@ async def init(url: str, name: str, identity: Identity) -> tuple[list[schema.Mig
                 name, *identity,
             )  # fmt: skip
         cluster_id = await connection.fetchval("SELECT cluster_id FROM muster_clusters WHERE name = $1", name)
+        await _prove(connection)
         return done, cluster_id, made is not None
 
     found: tuple[list[schema.Migration], str, bool] = await _with(url, work)
@@ -117,7 +128,9 @@ async def upgrade(url: str) -> list[schema.Migration]:
         version = await _version(connection)
         if version == 0:
             raise StoreRefused("the database has no tables of Muster's: run `muster cluster init URL`")
-        return await _migrate(connection, version)
+        done = await _migrate(connection, version)
+        await _prove(connection)
+        return done
 
     found: list[schema.Migration] = await _with(url, work)
     return found

@@ -51,6 +51,18 @@ def refusal(error: asyncpg.PostgresError) -> StoreRefused | None:
     return None
 
 
+def when_not_replicated(connection: Any, warned: Callable[[str], object]) -> None:
+    """Call `warned` with PostgreSQL's warning that it has answered a write, and not waited for its standbys. It comes
+    before the answer.
+    """
+
+    def heard(_: object, message: Any) -> None:
+        if message.as_dict().get("server_source_filename") == NOT_REPLICATED:
+            warned(str(message))
+
+    connection.add_log_listener(heard)
+
+
 class PostgresConnection:
     """To one cluster in one database."""
 
@@ -90,9 +102,8 @@ class PostgresConnection:
         """See `Store`."""
         return self._session
 
-    def _warned(self, _: object, message: Any) -> None:
-        if message.as_dict().get("server_source_filename") == NOT_REPLICATED:
-            self._warning = str(message)
+    def _warned(self, warning: str) -> None:
+        self._warning = warning
 
     # -- hints
 
@@ -157,7 +168,7 @@ class PostgresConnection:
             except BaseException:
                 connection.terminate()
                 raise
-            connection.add_log_listener(self._warned)
+            when_not_replicated(connection, self._warned)
             self._connection = connection
             self._session += 1
             self._is_listening, self._heard = False, []

@@ -5,13 +5,14 @@ there, also when the sessions that waited for the standby have ended.
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from muster.coordinator.database import administration
-from muster.coordinator.database.store import Identity
+from muster.coordinator.database.store import Identity, StoreAway
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.e2e.test_cluster import BETWEEN_LOOKS_S, end
 from tests.support.cluster_nodes import ClusterNode
@@ -47,6 +48,25 @@ def test_what_is_acknowledged_is_there_after_a_promotion(tmp_path: Path) -> None
             play(pair, node)
         finally:
             end(node)
+
+
+def init(pair: Pair) -> None:
+    identity = Identity("another", "AAAAAAAAAAAAAAAAAAAAAQ")
+    asyncio.run(administration.init(pair.url, "another", identity))
+
+
+def test_a_cluster_that_is_made_lasts() -> None:
+    with running_pair() as pair, ThreadPoolExecutor() as threads:
+        init(pair)
+        pair.cut_off()
+        for ends in (pair.end_waiting, pair.cancel_waiting):
+            made = threads.submit(init, pair)  # it is there, and made anew all the same
+            pair.until_waiting()
+            ends()
+            with pytest.raises(StoreAway):
+                made.result()
+        pair.reconnect()
+        init(pair)
 
 
 def play(pair: Pair, node: ClusterNode) -> None:
