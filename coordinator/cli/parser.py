@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 TWO_WORDS = ("groups offsets reset", "groups offsets delete")
 """Commands whose last two words are one for `argparse`: `muster groups offsets GROUP` is a command too."""
+_WITH_VALUE = ("--bootstrap-server", "--command-config")
 _NUMBER = re.compile(r"invalid (int|float) value: '(.*)'", re.DOTALL)
 _NUMBERS = {"int": "whole number", "float": "number"}
 """How `argparse` says that a text is no number, and what is expected in words."""
@@ -77,11 +78,21 @@ def joined(words: Sequence[str]) -> list[str]:
     """The words of a command line, where a command of `TWO_WORDS` is one; `help WORDS` is `WORDS --help`."""
     if words and words[0] == "help":
         return joined([*words[1:], "--help"])
+    words = [*words]
     for command in TWO_WORDS:
-        parts = command.split()
-        if [*words[: len(parts)]] == parts:
-            return [parts[0], " ".join(parts[1:]), *words[len(parts) :]]
+        first, *parts = command.split()
+        if [*words[:2]] == [first, parts[0]]:
+            at = _after_options(words, 2)
+            if words[at : at + 1] == [parts[1]]:
+                return [first, " ".join(parts), *words[2:at], *words[at + 1 :]]
     return [*words]
+
+
+def _after_options(words: Sequence[str], at: int) -> int:
+    """Where the first word stands that is neither an option that all commands of groups share, nor its value."""
+    while at < len(words) and words[at].startswith("--") and words[at] != "--":
+        at += 2 if words[at] in _WITH_VALUE else 1
+    return at
 
 
 def like(word: str, known: Iterable[str]) -> str:

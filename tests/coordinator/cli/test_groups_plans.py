@@ -11,6 +11,7 @@ import pytest
 from muster.coordinator.cli import main
 from muster.coordinator.cli.groups import plans
 from muster.coordinator.cli.groups.plans import Chosen, Planned
+from muster.coordinator.cli.parser import joined
 from muster.coordinator.config.error import ConfigError
 
 RESET = ["groups", "offsets", "reset"]
@@ -194,6 +195,25 @@ def test_a_dry_run_is_not_executed(
     how: list[str], capsys: pytest.CaptureFixture[str], refused: Callable[[list[str]], str]
 ) -> None:
     assert "--dry-run: not allowed with argument --execute" in refused([*RESET, "g", "--to-latest", *how])
+
+
+@pytest.mark.parametrize(
+    ("words", "joined_words"),
+    [
+        ("groups offsets reset g --json", ["groups", "offsets reset", "g", "--json"]),
+        ("groups offsets --json --bootstrap-server a:1 delete g", ["groups", "offsets delete", "--json",
+                                                                   "--bootstrap-server", "a:1", "g"]),
+        ("groups offsets --bootstrap-server reset g", ["groups", "offsets", "--bootstrap-server", "reset", "g"]),
+        ("groups offsets -- reset", ["groups", "offsets", "--", "reset"]),
+        ("groups offsets g reset", ["groups", "offsets", "g", "reset"]),
+        ("groups offsets --bootstrap-server", ["groups", "offsets", "--bootstrap-server"]),
+        ("help groups offsets reset", ["groups", "offsets reset", "--help"]),
+        ("help", ["--help"]),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_two_words_may_be_one_command(words: str, joined_words: list[str]) -> None:
+    assert joined(words.split()) == joined_words
 
 
 @pytest.fixture
