@@ -140,6 +140,17 @@ def test_help_and_version_load_nothing_of_the_server() -> None:
     assert not {"asyncio", "structlog", "aiokafka", "muster.protocol", "muster.coordinator.config"} & loaded
 
 
+@pytest.mark.parametrize("module", ["listing", "offsets", "resetting", "removing", "changes", "plans"])
+def test_commands_of_groups_load_nothing_of_the_server(module: str) -> None:
+    code = f"import sys; import muster.coordinator.cli.groups.{module}; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert (
+        not {"asyncio", "ssl", "structlog", "aiokafka", "muster.coordinator.log", "muster.coordinator.groups"} & loaded
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

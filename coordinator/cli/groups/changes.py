@@ -162,7 +162,6 @@ def _asked(options: argparse.Namespace) -> Any:
     """What `offsets reset` shall do: a `resetting.Asked`. Raises ConfigError."""
     from muster.coordinator.cli.groups import plans
     from muster.coordinator.cli.groups.resetting import Asked, Scenario
-    from muster.coordinator.clock import read_wall
     from muster.coordinator.config import ConfigError
 
     check_groups(options)
@@ -192,6 +191,9 @@ def _asked(options: argparse.Namespace) -> Any:
     elif scenario == "to_datetime":
         number = plans.time_ms(option, value)
     elif scenario == "by_duration":
+        # imported here: the clock of the server brings its event loop
+        from muster.coordinator.clock import read_wall
+
         number = read_wall("now") - plans.duration_ms(option, value)
     named = None if options.all_groups else tuple(options.groups)
     return Asked(named, topics, Scenario(option[2:], number), plan, options.execute, form(options))

@@ -10,7 +10,6 @@ from muster.coordinator.cli.cluster import Cluster
 from muster.coordinator.cli.connection import AskingFailed, Connection, sentence
 from muster.coordinator.cli.groups.described import Description, Member, NoGroup
 from muster.coordinator.cli.groups.listing import all_groups
-from muster.coordinator.cli.groups.verdicts import verdict_of
 from muster.coordinator.cli.output import say, say_sentence, terminal_width
 from muster.coordinator.cli.table import print_json, print_table, ranges, table_width
 from muster.coordinator.observe.words import short
@@ -30,6 +29,9 @@ SAME: Final = "="
 
 def describe(cluster: Cluster, group_ids: Sequence[str] | None, *, as_json: bool) -> int:
     """Print each group, None: every group; exit status 1 when one of them is not there."""
+    # imported here: other commands describe groups without a verdict
+    from muster.coordinator.cli.groups.verdicts import verdict_of
+
     names = [one.group_id for one in all_groups(cluster)] if group_ids is None else group_ids
     status = 0
     if not names:
