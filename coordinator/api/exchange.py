@@ -70,7 +70,9 @@ class Exchange:
             return
         slices = requests.slices
         if response is not None and (
-            slices.is_large or requests.channel.large_answer is not None or _has_large_members(response)
+            slices.is_large
+            or requests.channel.large_answer is not None
+            or (type(response) is JoinGroupResponse and _has_large_members(response))
         ):
             self._answer_apart(response)
             return
@@ -92,7 +94,7 @@ class Exchange:
         """
         requests = self._requests
         if response is not None and requests.current is self and _has_many_rows(response):
-            requests.slices.worker.run(lambda: self._large(response), self._encoded)
+            self._answer_apart(response)
         else:
             self(response)
 
@@ -225,8 +227,6 @@ def _has_many_rows(response: Message) -> bool:
     return count > MANY_ROWS
 
 
-def _has_large_members(response: Message) -> bool:
-    """Whether this is a JoinGroup's answer to the leader of members with much metadata: as large as all theirs."""
-    if type(response) is not JoinGroupResponse or not response.members:
-        return False
+def _has_large_members(response: JoinGroupResponse) -> bool:
+    """Whether this is the answer to the leader of members with much metadata: as large as all theirs."""
     return sum([len(one.metadata) for one in response.members]) > LARGE_BYTES

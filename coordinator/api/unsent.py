@@ -22,8 +22,13 @@ SHORT_BELOW: Final = 8
 """Memory is short for Fetch when less than this part of it is left."""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 10_000
+WAITED_FOR_MS: Final = 3_000
 STALLED_BYTES: Final = 16 * 1024
-"""While memory is short: a connection that reads fewer bytes in `STALLED_MS` is closed."""
+"""While memory is short: a connection that reads fewer bytes in `STALLED_MS` is closed; in `WAITED_FOR_MS` while others
+wait for it.
+"""
+KEPT_BYTES: Final = 32 << 20
+"""Answers that are not read leave so much, or half of the memory, to the next one that waits."""
 WAITED_MS: Final = 15_000
 """When others have waited so long, the connection that reads most slowly is closed, at each check one."""
 GIVEN_UP_AT_ONCE: Final = 1_000
@@ -132,7 +137,7 @@ class Unsent:
         if held is None:
             held = self._held[reader] = _Held(reader.unread_bytes, self._clock.mono_ms())
         self._count(held, reader.unsent_bytes)
-        if self._is_half_full:
+        if self._is_short:
             self._arm()
 
     def release(self, reader: Reader) -> None:
@@ -171,14 +176,19 @@ class Unsent:
     @property
     def must_wait(self) -> bool:
         """Whether a large answer has to wait (see `wait`) before it is made."""
-        return bool(self._waiting) or self._is_half_full
+        return bool(self._waiting) or self._is_full
 
     @property
-    def _is_half_full(self) -> bool:
+    def _is_short(self) -> bool:
         return self._held_bytes * 2 > self._most
 
+    @property
+    def _is_full(self) -> bool:
+        """Whether so much is not read that the next large answer has to wait."""
+        return self._held_bytes > max(self._most - KEPT_BYTES, self._most // 2)
+
     def wait(self, host: str, go_on: Callable[[], bool]) -> None:
-        """Call `go_on` when unread answers use less than half of the memory, and no answer grows beyond its share.
+        """Call `go_on` when unread answers leave enough of the memory, and no answer grows beyond its share.
         Addresses are served one after the other. `go_on` returns whether anybody still waits for its answer.
         """
         self._waiting.setdefault(host, deque()).append((self._clock.mono_ms(), go_on))
@@ -192,7 +202,7 @@ class Unsent:
 
     def _serve(self) -> None:
         self._pause = None
-        if not self._waiting or self.growing is not None or self._is_half_full:
+        if not self._waiting or self.growing is not None or self._is_full:
             return
         for _ in range(GIVEN_UP_AT_ONCE):
             host = next(iter(self._waiting))
@@ -225,13 +235,14 @@ class Unsent:
         self._recount()
         if self._short_since_ms is not None and (self._most - self.bytes) * SHORT_BELOW >= self._most:
             self._short_since_ms = None
-        if not (self._waiting or self._is_half_full or self._short_since_ms is not None):
+        if not (self._waiting or self._is_short or self._short_since_ms is not None):
             return
+        patience_ms = WAITED_FOR_MS if self._waiting and self._is_full else STALLED_MS
         for reader, held in list(self._held.items()):
             unread = reader.unread_bytes
             if held.unread - unread >= STALLED_BYTES or unread > held.unread:
                 held.unread, held.since_ms = unread, now_ms
-            elif now_ms - held.since_ms >= STALLED_MS:
+            elif now_ms - held.since_ms >= patience_ms:
                 self._end(reader)
         if self._held and self._waited_ms(now_ms) >= WAITED_MS:
             self._end(min(self._held, key=lambda one: self._rate(one, now_ms)))
@@ -243,7 +254,7 @@ class Unsent:
         if self._short_since_ms is not None:
             since.append(self._short_since_ms)
         # those that wait for an answer that is made now do not wait for a reader
-        return now_ms - min(since) if since and (self._is_half_full or self._short_since_ms is not None) else 0
+        return now_ms - min(since) if since and (self._is_full or self._short_since_ms is not None) else 0
 
     def _rate(self, reader: Reader, now_ms: int) -> float:
         """Bytes that it has read in a millisecond."""

@@ -12,6 +12,7 @@ from muster.coordinator.api.unsent import (
     SHARE,
     STALLED_BYTES,
     STALLED_MS,
+    WAITED_FOR_MS,
     WAITED_MS,
     Taken,
     Unsent,
@@ -96,6 +97,18 @@ class TestReaders:
         assert (stalled.is_closed, slow.is_closed) == (True, False)
         assert unsent.bytes <= 30 * MB
 
+    def test_who_reads_nothing_is_closed_sooner_while_another_answer_waits(self) -> None:
+        clock = ManualClock(0)
+        unsent = Unsent(clock, MOST)
+        stalled, slow = hold(unsent, 70 * MB, 30 * MB)
+        done: list[int] = []
+        unsent.wait("a", lambda: not done.append(clock.mono_ms()))
+        for _ in range(8):
+            clock.advance(1_000)
+            slow.read(STALLED_BYTES)
+        assert (stalled.is_closed, slow.is_closed) == (True, False)
+        assert done[0] <= WAITED_FOR_MS + 2 * CHECK_EVERY_MS
+
     def test_what_the_system_has_sent_counts_as_read(self) -> None:
         """It takes much before its buffer has space again: the connection sees nothing of that meanwhile."""
         clock = ManualClock(0)
@@ -128,7 +141,7 @@ class TestReaders:
     def test_the_slowest_is_closed_when_others_have_waited_for_long(self) -> None:
         clock = ManualClock(0)
         unsent = Unsent(clock, MOST)
-        readers = hold(unsent, *[30 * MB] * 4)
+        readers = hold(unsent, *[31 * MB] * 4)
         done: list[str] = []
         unsent.wait("a", lambda: not done.append("a"))
         waited_ms = 0
@@ -138,7 +151,7 @@ class TestReaders:
             clock.advance(1_000)
             waited_ms += 1_000
             assert waited_ms <= WAITED_MS + 3 * CHECK_EVERY_MS
-        assert [one.is_closed for one in readers] == [True, True, False, False]
+        assert [one.is_closed for one in readers] == [True, False, False, False]
 
     def test_those_that_fetch_little_by_little_are_a_reason_too(self) -> None:
         clock = ManualClock(0)
