@@ -52,6 +52,7 @@ class InProcess(Runner):
         self._reader: threading.Thread | None = None
         self._against = Against("")
         self._ports: list[int] = []
+        self._control = ""
         self._life = Lifecycle()
         # what is wrong is said at once
         self._config = config_of(given, directory)
@@ -82,6 +83,11 @@ class InProcess(Runner):
         if self._process is None:
             raise CannotBeDone("the server does not run")
         return self._process.pid
+
+    @property
+    def control(self) -> str:
+        """HOST:PORT of its control (docs/rehearsal.md); empty before the first start."""
+        return self._control
 
     def start(self) -> None:
         """Raises OSError when it does not start, with what it said."""
@@ -118,7 +124,7 @@ class InProcess(Runner):
         if told[:2] != ["muster", "ready"]:
             self._end()
             raise OSError("\n".join(["muster serve did not start:", *map(str, self._lines.since(before))]))
-        control = self._control_of(before)
+        control = self._control = self._control_of(before)
         asked = Control(control)
         rows = asked.ask("GET", "/v1/nodes")["nodes"]
         self._ports = ports_to_keep(self._config, [[_port(one) for one in row["addresses"]] for row in rows])

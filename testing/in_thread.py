@@ -36,6 +36,8 @@ class InThread:
         self._machine = RehearsalMachine(seed)
         self._rehearsal: Rehearsal | None = None
         self._thread: LoopThread | None = None
+        self._ports: list[int] = []
+        """Where it listened before, on ports that it took because any would do."""
         self._life = Lifecycle()
         self._failure: BaseException | None = None
         """What the code of the test had raised in a rule when the server ended."""
@@ -53,6 +55,7 @@ class InThread:
             if self._thread is not None:
                 raise CannotBeDone("the server runs already")
             config = config_of(self._given, self._directory)
+            self._machine.ports = list(self._ports)
             rehearsal = Rehearsal(config, machine=self._machine)
             thread = self._thread = LoopThread(_loop_factory(), "muster")
             self.portal.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
@@ -65,7 +68,7 @@ class InThread:
             self._life.began()
             forked.has_sockets(rehearsal, lambda: _descriptors(rehearsal.server))
             bound = [node.bound for node in rehearsal.server.nodes]
-            self._machine.ports = ports_to_keep(config, [[one.port for one in some] for some in bound])
+            self._ports = ports_to_keep(config, [[one.port for one in some] for some in bound])
             self.bootstrap_servers = ",".join(show(some[0].host or LOOPBACK, some[0].port) for some in bound)
 
     def stop(self) -> None:

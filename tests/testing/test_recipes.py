@@ -1,30 +1,47 @@
-"""docs/testing.md: its examples are run as they stand there."""
+"""docs/testing.md: its examples are pasted as they stand there, and run."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"(?ms)^```python\n(.*?)^```$", PAGE)
+from tests.support.pasted_docs import Block, blocks
+
+PAGE = "docs/testing.md"
 RECIPES = 11
 
 
+def paste(pytester: pytest.Pytester) -> int:
+    """Each recipe in a file of its own, behind the block that all share; how many tests these are."""
+    [shared] = blocks(PAGE, "python", name="shared")
+    recipes = blocks(PAGE, "python", name="recipe")
+    files = {f"test_recipe_{one.line}": f"{shared.text}\n\n{one.text}" for one in recipes}
+    assert sum(text.count("def test_") for text in files.values()) == RECIPES
+    [first] = blocks(PAGE, "python", name="first")
+    pytester.makepyfile(test_first=first.text, **files)
+    return RECIPES + 1
+
+
 def test_the_recipes_and_the_first_example(pytester: pytest.Pytester) -> None:
-    recipes = [block for block in BLOCKS if block.startswith("# recipes\n")]
-    source = "\n\n".join(recipes)
-    assert source.count("def test_") == RECIPES
-    pytester.makefile(".ini", pytest="[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
-    first = next(block for block in BLOCKS if "def test_it_reads" in block)
-    pytester.makepyfile(test_recipes=source, test_first=first)
-    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--durations=5").assert_outcomes(passed=RECIPES + 1)
+    """As for who has pytest-asyncio, and has set nothing: its mode is strict."""
+    count = paste(pytester)
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--durations=5").assert_outcomes(passed=count)
 
 
-WITHOUT_PYTEST = [block for block in BLOCKS if block.startswith("from muster.testing import Muster\n")]
+@pytest.mark.parametrize("mode", [("-p", "no:asyncio"), ("-o", "asyncio_mode=auto")])
+def test_a_recipe_in_the_other_modes(pytester: pytest.Pytester, mode: tuple[str, ...]) -> None:
+    paste(pytester)
+    quiet = ("-W", "ignore:The configuration option")
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *mode, *quiet, "-k", "static_member or first")
+    result.assert_outcomes(passed=2, deselected=RECIPES - 1)
 
 
-@pytest.mark.parametrize("number", range(len(WITHOUT_PYTEST)))
-def test_the_examples_without_pytest(number: int) -> None:
-    exec(WITHOUT_PYTEST[number], {})
+def test_every_block_of_python_is_run() -> None:
+    assert {block.name for block in blocks(PAGE, "python")} == {"first", "alone", "shared", "recipe"}
+
+
+ALONE = blocks(PAGE, "python", name="alone")
+
+
+@pytest.mark.parametrize("block", ALONE, ids=[str(one.line) for one in ALONE])
+def test_the_examples_without_pytest(block: Block) -> None:
+    exec(block.text, {})
