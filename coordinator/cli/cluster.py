@@ -35,6 +35,8 @@ TRANSACTIONAL_ID: Final = 1
 _KINDS: Final = {GROUP: "group", TRANSACTIONAL_ID: "transactional id"}
 _TOPICS: Final = {GROUP: "__consumer_offsets", TRANSACTIONAL_ID: "__transaction_state"}
 _NOT_READY: Final = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+_NOT_ALLOWED: Final = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+NO_TOPIC: Final = "there is no such topic"
 TRIES: Final = 100
 PAUSE_S: Final = 0.1
 """How often a coordinator is asked that is not ready, and the pause between."""
@@ -153,6 +155,8 @@ class Cluster:
     def coordinator(self, name: str, kind: int = GROUP) -> Connection:
         """A connection to the coordinator of a group, or of a transactional id. Raises AskingFailed."""
         found = self._find_coordinator(name, kind)
+        if found.error_code in _NOT_ALLOWED:
+            raise AskingFailed(f"this user may not see {_KINDS[kind]} {name}: {sentence(found.error_code)}")
         if found.error_code:
             raise AskingFailed(f"{_KINDS[kind]} {name} has no coordinator: {sentence(found.error_code)}")
         self.nodes[found.node_id] = Address(found.host, found.port)
@@ -190,6 +194,14 @@ class Cluster:
         answer = self._ask_any(ApiKey.METADATA, MetadataRequest(rows, allow_auto_topic_creation=False))
         self._learn(answer)
         return {one.name: one for one in answer.topics if one.error_code == ErrorCode.NONE}
+
+    def why_no_topic(self, name: str) -> str:
+        """What to say of a topic that is not among `topics`."""
+        request = MetadataRequest([MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        (row,) = self._ask_any(ApiKey.METADATA, request).topics
+        if row.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            return NO_TOPIC
+        return f"nothing is known of the topic: {sentence(row.error_code)}"
 
     def _learn(self, answer: Any) -> None:
         """The nodes that live now; where the others were is remembered, for they may return."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.cli.cluster import Cluster
+from muster.coordinator.cli.cluster import NO_TOPIC, Cluster
 from muster.coordinator.cli.connection import AskingFailed, sentence
 from muster.coordinator.cli.ends import end_offsets
 from muster.coordinator.log import batches
@@ -50,6 +50,8 @@ class Events:
         self._cluster = cluster
         self._of = of
         topic = cluster.topics([of.topic]).get(of.topic)
+        if topic is None and (why := cluster.why_no_topic(of.topic)) != NO_TOPIC:
+            raise AskingFailed(f"{of.topic} cannot be read: {why}")
         if topic is None:
             raise AskingFailed(f"{cluster.bootstrap.address} has no topic {of.topic}: {of.missing}")
         self._leaders = {one.partition_index: one.leader_id for one in topic.partitions}

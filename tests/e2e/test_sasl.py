@@ -304,3 +304,52 @@ def test_health_says_whether_a_listener_speaks_tls(sasl: Sasl, capsys: pytest.Ca
     assert cli.main(["health", sasl.address("SASL_PLAINTEXT"), "--tls"]) == 1
     assert "; it speaks no TLS: leave --tls out, or give the port of a listener with" in capsys.readouterr().err
     assert cli.main(["health", sasl.address("SASL_SSL"), "--tls"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("describe g", "this user may not see group g: GROUP_AUTHORIZATION_FAILED"),
+        ("offsets g", "this user may not see group g: GROUP_AUTHORIZATION_FAILED"),
+        ("delete g --execute", "this user may not see group g: GROUP_AUTHORIZATION_FAILED"),
+        (
+            "offsets reset g --topic t --to-latest",
+            "--topic t: nothing is known of the topic: TOPIC_AUTHORIZATION_FAILED",
+        ),
+        ("history g", "__group_events cannot be read: nothing is known of the topic: TOPIC_AUTHORIZATION_FAILED"),
+    ],
+)
+def test_who_is_not_allowed_is_told_so(
+    guarded: str, words: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where, config = guarded.split()
+    assert cli.main(["groups", *words.split(), "--bootstrap-server", where, "--command-config", config]) == 1
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server that allows a user nothing, and the file of that user."""
+    folder = tmp_path_factory.mktemp("guarded")
+    server = MusterServer(
+        folder / "server",
+        {
+            **QUICK,
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        },
+        in_memory=True,
+        arguments=["--topic", "t:2", "--user", f"{USER}:{PASSWORD}"],
+    )
+    server.start()
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    jaas = f'{module} required username="{USER}" password="{PASSWORD}";'
+    config = folder / "client.properties"
+    config.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={jaas}\n", encoding="utf-8"
+    )
+    try:
+        yield f"{server.bootstrap} {config}"
+    finally:
+        server.stop()

@@ -86,7 +86,7 @@ def all_partitions(cluster: Cluster, chosen: Iterable[Chosen]) -> list[Partition
     known = cluster.topics(sorted({one.topic for one in wanted}))
     for topic, partitions in wanted:
         if topic not in known:
-            raise AskingFailed(f"--topic {topic}: there is no such topic")
+            raise AskingFailed(f"--topic {topic}: {cluster.why_no_topic(topic)}")
         there = sorted(one.partition_index for one in known[topic].partitions)
         for number in there if partitions is None else partitions:
             if number not in there:

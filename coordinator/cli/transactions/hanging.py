@@ -108,7 +108,7 @@ def _places(cluster: Cluster, topics: Sequence[str] | None) -> dict[int, list[tu
     found = cluster.topics(topics)
     missing = sorted(set(topics or ()) - set(found))
     if missing:
-        raise AskingFailed(f"--topic {missing[0]}: there is no such topic")
+        raise AskingFailed(f"--topic {missing[0]}: {cluster.why_no_topic(missing[0])}")
     places: dict[int, list[tuple[str, int]]] = {}
     for name, topic in sorted(found.items()):
         for one in topic.partitions:

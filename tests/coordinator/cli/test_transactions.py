@@ -69,6 +69,10 @@ class FakeCluster:
         found = {"orders": MetadataResponseTopic(name="orders", partitions=rows)}
         return {name: one for name, one in found.items() if names is None or name in names}
 
+    def why_no_topic(self, name: str) -> str:
+        assert name not in self.topics(None)
+        return "there is no such topic"
+
     def ask(self, key: int, request: Any) -> Any:
         self.before_each(key)
         if key == ApiKey.LIST_TRANSACTIONS:
