@@ -93,9 +93,12 @@ class Config:
 
     def text(self, name: str) -> str | None:
         """The value of a property as text; None when it has none, or there is no such property."""
-        if name == "log.dirs":
-            return str(self.data_dir) if self.data_dir is not None else None
         found = self._given.get(name)
+        if name == "log.dirs":
+            if self.data_dir is None:
+                return None
+            found = found or self._given.get("log.dir")
+            return str(self.data_dir) if found is None else found.text  # as given, as on Kafka
         if found is not None:
             return found.text
         prop = BROKER.get(name) or MUSTER.get(name)

@@ -247,8 +247,8 @@ def _data_dir(given: Mapping[str, Given]) -> Path:
             continue
         if len(found.value) > 1:
             raise ConfigError(f"{name}: '{found.text}' names {len(found.value)} directories, but one is used; name one")
-        return Path(found.value[0])
-    return Path(DEFAULT_DATA_DIR)
+        return Path(found.value[0]).absolute()
+    return Path(DEFAULT_DATA_DIR).absolute()
 
 
 def _notes(ignored: Sequence[str], skipped: Sequence[str], given: Mapping[str, Given]) -> Iterator[str]:

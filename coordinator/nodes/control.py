@@ -27,6 +27,11 @@ MOST_BYTES: Final = 1_000
 """Of a line that asks."""
 
 
+def _shortest(path: Path) -> str:
+    """The path as such or from here on: that of a socket may have some 100 bytes."""
+    return min(str(path), os.path.relpath(path), key=len)
+
+
 class Control:
     """See the module."""
 
@@ -43,7 +48,7 @@ class Control:
             bound = socket.socket(socket.AF_UNIX)
             before = os.umask(0o177)
             try:
-                bound.bind(str(self._path))
+                bound.bind(_shortest(self._path))
             finally:
                 os.umask(before)
             self._server = await asyncio.start_unix_server(self._asked, sock=bound, limit=MOST_BYTES)

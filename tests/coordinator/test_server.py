@@ -24,7 +24,9 @@ from muster.protocol import frames
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
+from muster.protocol.messages.describe_cluster import DescribeClusterRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.incremental_alter_configs import (
@@ -33,6 +35,7 @@ from muster.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from muster.protocol.messages.metadata import MetadataRequest
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -367,3 +370,52 @@ def test_connections_and_logs_never_have_more_files_than_there_are(allowed: int,
     assert connections + logs <= allowed - shares.kept_back
     assert shares.connections(0) >= allowed // 2
     assert shares.logs(allowed) > 0
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+async def test_a_host_that_listeners_names_is_what_clients_are_told(nodes: int) -> None:
+    properties = {"listeners": "PLAINTEXT://localhost:0", "muster.nodes": str(nodes)}
+    async with running(properties) as server:
+        ports = {number: bound.port for number, bound in enumerate(server.bound, 1)}
+        places = {(number, "localhost", port) for number, port in ports.items()}
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.bound[0].port)
+        client = Client(reader, writer, "test")
+        metadata = await client.ask(MetadataRequest([]))
+        assert {(one.node_id, one.host, one.port) for one in metadata.brokers} == places
+        found = (await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]))).coordinators[0]
+        assert (found.node_id, found.host, found.port) in places
+        cluster = await client.ask(DescribeClusterRequest())
+        assert {(one.broker_id, one.host, one.port) for one in cluster.brokers} == places
+        writer.close()
+
+
+async def test_members_whose_requests_are_there_together_make_one_generation() -> None:
+    """Without an initial delay too: what has come is handled before the first generation begins, as Kafka handles what
+    is queued before the timer of its purgatory.
+    """
+    async with running() as server, connected(server) as first, connected(server) as second:
+        for number in range(10):
+            group = f"g{number}"
+            ids = [(await client.ask(join(group), 9)).member_id for client in (first, second)]
+            # the server's event loop is this one: it reads neither before both are sent
+            asked = [client.send(join(group, one), 9) for client, one in zip((first, second), ids, strict=True)]
+            answers = [await client.receive(one) for client, one in zip((first, second), asked, strict=True)]
+            assert [(one.error_code, one.generation_id) for one in answers] == [(0, 1), (0, 1)]
+            assert sorted(len(one.members) for one in answers) == [0, 2]
+
+
+async def test_the_data_directory_is_told_as_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with capture_logs() as logs:
+        async with running(data_dir=Path("data"), topics=["t:1"]) as server, connected(server) as client:
+            (answer,) = (await client.ask(DescribeLogDirsRequest(None))).results
+    assert answer.log_dir == str(tmp_path / "data")
+    assert answer.total_bytes > 0
+    said = [value for line in logs for name, value in line.items() if name in ("directory", "path")]
+    assert said == [value for value in said if value.startswith(str(tmp_path))]
+
+
+async def test_in_memory_there_is_no_data_directory(muster_server: Server) -> None:
+    async with connected(muster_server) as client:
+        (answer,) = (await client.ask(DescribeLogDirsRequest(None))).results
+    assert (answer.log_dir, answer.total_bytes) == ("memory", -1)

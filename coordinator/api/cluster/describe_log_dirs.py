@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable
 
 from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.log import FileStorage, Storage
+from muster.coordinator.log import FileStorage, MemoryStorage, Storage
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.slices import Job
 from muster.protocol.errors import ErrorCode
@@ -54,8 +55,9 @@ def handle_describe_log_dirs(
             yield room.pause()
         yield None
     topics = [DescribeLogDirsTopic(name, list(rows.values())) for name, rows in found.items()]
-    path = node.config.text("log.dirs") or IN_MEMORY
-    total, usable = _space(node.topics.logs.storage)
+    storage = node.topics.logs.storage
+    path = IN_MEMORY if storage.root == MemoryStorage.root else os.path.abspath(storage.root)
+    total, usable = _space(storage)
     result = DescribeLogDirsResult(log_dir=path, topics=topics, total_bytes=total, usable_bytes=usable)
     return DescribeLogDirsResponse(results=[result])
 

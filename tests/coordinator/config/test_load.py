@@ -20,7 +20,7 @@ def refused(**options: Any) -> str:
 def test_nothing_given() -> None:
     config = load()
     assert config.listeners == (Listener("PLAINTEXT", "", 9092),)
-    assert config.data_dir == Path("muster-data")
+    assert config.data_dir == Path.cwd() / "muster-data"
     assert (config.node_id, config.cluster_id, config.rack, config.topics, config.notes) == (1, None, None, (), ())
     assert config.given == {}
     assert config.text("num.partitions") == "1"
@@ -197,12 +197,13 @@ def test_cluster_id() -> None:
         ({"overrides": ["log.dir=/a"]}, "/a"),
         ({"overrides": ["log.dir=/a", "log.dirs=/b"]}, "/b"),
         ({"overrides": ["log.dirs=/b"], "data_dir": Path("/c")}, "/c"),
+        ({"data_dir": Path("there/is")}, "there/is"),
     ],
 )
 def test_data_dir(options: dict[str, Any], where: str) -> None:
     config = load(**options)
-    assert config.data_dir == Path(where)
-    assert config.text("log.dirs") == where
+    assert config.data_dir == Path.cwd() / where
+    assert config.text("log.dirs") == (where if options else str(Path.cwd() / where))
 
 
 def test_in_memory() -> None:
