@@ -132,6 +132,8 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
             continue
         if wanted.client.seen is not None:
             topics = yield from _seen(wanted.client.seen, topics)
+        if len(topics) > NAMES_AT_ONCE:
+            topics = yield Apart(partial(sorted, topics))
         found[text] = topics
     result: TopicsFound = import_module(_COMMANDS).TopicsFound(wanted, found)
     return result

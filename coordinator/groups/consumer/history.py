@@ -121,7 +121,8 @@ def bumped(
         reconciliation.bumped_ms = now_ms
         reconciliation.epochs += 1
         reconciliation.causes[cause] = reconciliation.causes.get(cause, 0) + 1
-    topics = [] if before is None else _changed_topics(group, before, step.state.image)
+    image = step.state.image
+    topics = [] if before is None or before is image.by_name else _changed_topics(group, before, image)
     step.event(
         events.EPOCH_BUMPED,
         group.group_id,

@@ -90,7 +90,8 @@ def found(step: Step, command: TopicsFound) -> None:
         made = records.regular_expression(group.group_id, pattern, resolved)
         if records.is_more_than_fits(step, [made]):
             continue
-        changed |= set(topics) != set(() if before is None else before.topics)
+        had = () if before is None else before.topics
+        changed |= topics != had and set(topics) != set(had)
         step.record(made)
     metadata_hash = group_hash(group, step.state.image, step.state.settings.broker_rack)
     if changed or metadata_hash != group.metadata_hash:

@@ -211,7 +211,9 @@ def replay_pattern(
         if group is not None:
             group.resolve(key.regular_expression, None)
         return
-    topics = tuple([state.shared.of(name) for name in value.topics])
+    topics = tuple(value.topics)
+    if len(topics) <= MOST_SHARED:
+        topics = tuple([state.shared.of(name) for name in topics])
     resolved = Resolved(topics, value.version, value.timestamp)
     _present(state, key.group_id).resolve(key.regular_expression, resolved)
 

@@ -31,7 +31,10 @@ def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -
     there = sorted([name for name in names if name in by_name])  # Java's order too: names of topics are ASCII
     if not there:
         return NO_TOPICS
-    hashes = pack(f"<{len(there)}q", *[of_topic(by_name[name], rack) for name in there])
+    known = [by_name[name].metadata_hash for name in there]
+    if None in known:
+        known = [of_topic(by_name[name], rack) for name in there]
+    hashes = pack(f"<{len(there)}q", *known)
     return _of_hashes(hashes) if len(there) <= MOST_KEPT else _signed(xxh3_64_intdigest(hashes))
 
 

@@ -252,3 +252,16 @@ def test_the_first_topics_that_have_changed_are_told() -> None:
     (told,) = [one.facts["topics"] for one in hall.events if one.kind == events.EPOCH_BUMPED]
     assert isinstance(told, list)
     assert len(told) == history.MOST_TOLD
+
+
+def test_a_pattern_that_stands_for_many_topics_looks_at_each_a_few_times() -> None:
+    names = [f"t{number:05}" for number in range(NAMES)]
+    hall = hall_of(names)
+    hall.enter("A", pattern="t.*")
+    wanted = next(one for one in hall.elsewhere if isinstance(one, TopicsWanted))
+    found = [Name(name) for name in names]
+    assert look_ups(lambda: hall.told(TopicsFound(wanted, {"t.*": found}))) < 8 * NAMES
+    assert look_ups(lambda: hall.told(TopicsFound(wanted, {"t.*": found}))) < 2 * NAMES
+    group = hall.consumers()
+    assert (len(group.names), group.resolved["t.*"].topics) == (NAMES, tuple(names))
+    assert hall.replayed(hall.records).names == group.names
