@@ -22,7 +22,10 @@ from tests.support.pasted_docs import ROOT, Block, blocks
 from tests.support.postgres import own_database
 from tests.support.servers import free_port_pair
 
-pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
+pytestmark = [
+    pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own"),
+    pytest.mark.timeout(300),
+]
 PAGE = "docs/cluster.md"
 MUSTER = Path(sys.executable).parent / "muster"
 URL = "postgresql://muster@localhost/muster"

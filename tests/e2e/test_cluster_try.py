@@ -23,11 +23,14 @@ from tests.e2e.aio import consuming
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.servers import free_port_pair
 
-pytestmark = pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own")
+pytestmark = [
+    pytest.mark.skipif(SERVER != "muster" or bool(BOOTSTRAP), reason="nodes of Muster's own"),
+    pytest.mark.timeout(300),
+]
 MUSTER = Path(sys.executable).parent / "muster"
 QUICK = ("--override", "group.initial.rebalance.delay.ms=0", "--override", "broker.session.timeout.ms=2000",
          "--override", "offsets.topic.num.partitions=6")  # fmt: skip
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 class Trial:
