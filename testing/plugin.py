@@ -60,6 +60,7 @@ _SESSION: Final = pytest.StashKey["Muster"]()
 _LAST: Final = pytest.StashKey["Used"]()
 _BEGAN_MS: Final = pytest.StashKey[int]()
 _RUN: Final = pytest.StashKey[str]()
+_LEFT: Final = pytest.StashKey[str]()
 _PID: Final = pytest.StashKey[int]()
 
 
@@ -126,17 +127,19 @@ def muster(request: pytest.FixtureRequest) -> Iterator[Muster]:
     if wanted.needs_own:
         if request.config.getoption("--muster-against"):
             pytest.skip("this test needs a server of its own, and runs on a cluster that is there (--muster-against)")
-        yield from _own(request.node, wanted)
+        yield from _own(request, wanted)
     else:
         yield from _of_session(request, wanted)
 
 
-def _own(item: pytest.Item, wanted: Wanted) -> Iterator[Muster]:
+def _own(request: pytest.FixtureRequest, wanted: Wanted) -> Iterator[Muster]:
     from muster.testing.reports import Used
     from muster.testing.server import Muster
 
+    item: pytest.Item = request.node
+    of_session: Mapping[str, Any] = request.getfixturevalue("muster_properties")
     server = Muster(
-        wanted.properties,
+        {**of_session, **(wanted.properties or {})},
         topics=wanted.topics,
         nodes=wanted.nodes,
         seed=wanted.seed,
@@ -176,13 +179,15 @@ def _of_session(request: pytest.FixtureRequest, wanted: Wanted) -> Iterator[Must
                 try:
                     server.raise_failure()
                 finally:
-                    _ready_for_the_next(server, used)
+                    _ready_for_the_next(server, used, request.node.stash.get(_LEFT, ""))
 
 
-def _ready_for_the_next(server: Muster, used: Used) -> None:
+def _ready_for_the_next(server: Muster, used: Used, left: str) -> None:
     if not server.is_running:
         used.keep()
         server.start()
+        if left in server.topics:
+            server.topic(left).delete()
         return
     server.tidy()
     if abs(server.portal.call(lambda: server.verbs().ahead_ms)) > MOST_AHEAD_MS:
@@ -194,8 +199,12 @@ def muster_topic(request: pytest.FixtureRequest, muster: Muster) -> Iterator[Top
     """A topic of this test alone, made for it and deleted after it."""
     topic = muster.topic(_name(request)).create(_wanted(request.node).partitions)
     yield topic
-    if not _is_forked(request.config) and muster.is_running and topic.name in muster.topics:
+    if _is_forked(request.config):
+        return
+    if muster.is_running and topic.name in muster.topics:
         topic.delete()
+    elif not muster.is_running:
+        request.node.stash[_LEFT] = topic.name  # it is deleted when the server runs again
 
 
 @pytest.fixture
@@ -293,7 +302,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         used = item.stash.get(_USED, None)
         try:
             found = yield
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit, pytest.skip.Exception):
+            raise
+        except BaseException as error:  # pytest.fail raises no Exception
             if used is not None:
                 used.muster.raise_failure(error)
             raise

@@ -299,6 +299,11 @@ def test_fails_anyway(muster):
     ask(muster)
     raise LookupError("of the test")
 
+def test_fails_by_pytest(muster):
+    muster.faults.add(Match(api="ListGroups"), Call(boom))
+    ask(muster)
+    pytest.fail("of pytest")
+
 def test_stopped():
     with pytest.raises(AssertionError):
         with Muster() as muster:
@@ -325,12 +330,50 @@ def test_after_it(muster):
 """
     )
     result = run(suite)
-    result.assert_outcomes(passed=4, failed=5, errors=1)
+    result.assert_outcomes(passed=4, failed=6, errors=1)
     text = result.stdout.str()
     assert text.count('assert request.api == "mine"') >= 4
     assert "by pytest" in text
     assert "LookupError: of the test" in text
     assert "and a function of a rule of faults raised AssertionError" in text
+
+
+def test_a_topic_of_a_test_that_kills_the_server(suite: pytest.Pytester) -> None:
+    suite.makepyfile(
+        """
+def test_kills(muster, muster_topic):
+    muster_topic.produce("x")
+    muster.kill()
+
+def test_after_it(muster):
+    assert muster.topics == []
+"""
+    )
+    run(suite).assert_outcomes(passed=2)
+
+
+def test_a_server_of_its_own_has_the_properties_of_the_session(suite: pytest.Pytester) -> None:
+    suite.makeconftest(
+        """
+import pytest
+
+@pytest.fixture(scope="session")
+def muster_properties():
+    return {"num.partitions": 7, "group.max.size": 2}
+"""
+    )
+    suite.makepyfile(
+        """
+import pytest
+
+@pytest.mark.muster(properties={"group.max.size": 5}, topics=["orders"])
+def test_it(muster):
+    assert len(muster.topic("orders").end_offsets()) == 7
+    config = muster.verbs().server.config
+    assert (config.text("group.max.size"), config.text("num.partitions")) == ("5", "7")
+"""
+    )
+    run(suite).assert_outcomes(passed=1)
 
 
 def test_a_test_that_forks_and_leaves_disturbs_nobody(suite: pytest.Pytester) -> None:
