@@ -12,6 +12,7 @@ TWO_WORDS = ("groups offsets reset", "groups offsets delete")
 """Commands whose last two words are one for `argparse`: `muster groups offsets GROUP` is a command too."""
 _WITH_VALUE = ("--bootstrap-server", "--command-config")
 _NUMBER = re.compile(r"invalid (int|float) value: '(.*)'", re.DOTALL)
+_NO_VALUE = re.compile(r"argument (--[a-z-]+): expected one argument")
 _NUMBERS = {"int": "whole number", "float": "number"}
 """How `argparse` says that a text is no number, and what is expected in words."""
 
@@ -24,6 +25,9 @@ class Parser(argparse.ArgumentParser):
         action = self.commands()
         if action is not None and message == f"the following arguments are required: {action.metavar}":
             message = f"a command was expected: {_or([*action.choices])}"
+        message = _NO_VALUE.sub(
+            r"argument \1: a value was expected; one that begins with - is written \1=VALUE", message
+        )
         message = _NUMBER.sub(lambda found: f"'{found[2]}' is no {_NUMBERS[found[1]]}", message)
         see = " See" if message.endswith("?") else "; see"
         self.exit(2, f"{self.prog}: {message}{see} {self.prog} --help\n")

@@ -243,6 +243,8 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], str]:
         (["groups", "describe", "--group", "g", "h"], "muster groups describe: unrecognized arguments: --group; a group"),
         (["groups", "offsets", "reset", "g", "--zzz"], "muster groups offsets reset: unrecognized arguments: --zzz; see"),
         (["serve", "--log-level", "infos"], "muster serve: argument --log-level: invalid choice: 'infos' (expected debug,"),
+        (["groups", "remove-member", "g", "--member-id", "-x"], "muster groups remove-member: argument --member-id: a value was expected; one that begins with - is written --member-id=VALUE; see muster"),
+        (["nodes", "stop", "two"], "muster nodes stop: argument ID: 'two' is no whole number; see muster nodes stop --help"),
         (["version", "x"], "muster version: unrecognized arguments: x; see muster version --help"),
     ],
 )  # fmt: skip
