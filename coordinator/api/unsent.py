@@ -23,9 +23,10 @@ SHORT_BELOW: Final = 8
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 10_000
 WAITED_FOR_MS: Final = 3_000
+NEXT_MS: Final = 1_000
 STALLED_BYTES: Final = 16 * 1024
-"""While memory is short: a connection that reads fewer bytes in `STALLED_MS` is closed; in `WAITED_FOR_MS` while others
-wait for it.
+"""While memory is short: a connection that reads fewer bytes in `STALLED_MS` is closed. While others wait for it, in
+`WAITED_FOR_MS`; in `NEXT_MS` when another one was just closed: there may be hundreds of them.
 """
 KEPT_BYTES: Final = 32 << 20
 """Answers that are not read leave so much, or half of the memory, to the next one that waits."""
@@ -126,6 +127,8 @@ class Unsent:
         self._waiting: dict[str, deque[tuple[int, Callable[[], bool]]]] = {}
         """By address: since when, and what to call. The address that was served last is the last."""
         self._short_since_ms: int | None = None
+        self._ended_ms = -STALLED_MS
+        """When a connection was closed the last time."""
         self._timer: Timer | None = None
         self._pause: Timer | None = None
 
@@ -237,7 +240,9 @@ class Unsent:
             self._short_since_ms = None
         if not (self._waiting or self._is_short or self._short_since_ms is not None):
             return
-        patience_ms = WAITED_FOR_MS if self._waiting and self._is_full else STALLED_MS
+        patience_ms = STALLED_MS
+        if self._waiting and self._is_full:
+            patience_ms = WAITED_FOR_MS if now_ms - self._ended_ms > WAITED_FOR_MS else NEXT_MS
         for reader, held in list(self._held.items()):
             unread = reader.unread_bytes
             if held.unread - unread >= STALLED_BYTES or unread > held.unread:
@@ -262,6 +267,7 @@ class Unsent:
         return (held.began_unread - reader.unread_bytes) / max(now_ms - held.began_ms, 1)
 
     def _end(self, reader: Reader) -> None:
+        self._ended_ms = self._clock.mono_ms()
         self.release(reader)
         reader.close_stalled()
 

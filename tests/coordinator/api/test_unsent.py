@@ -8,6 +8,7 @@ import pytest
 
 from muster.coordinator.api.unsent import (
     CHECK_EVERY_MS,
+    NEXT_MS,
     PAUSE_MS,
     SHARE,
     STALLED_BYTES,
@@ -108,6 +109,24 @@ class TestReaders:
             slow.read(STALLED_BYTES)
         assert (stalled.is_closed, slow.is_closed) == (True, False)
         assert done[0] <= WAITED_FOR_MS + 2 * CHECK_EVERY_MS
+
+    def test_many_that_read_nothing_do_not_each_take_as_long(self) -> None:
+        clock = ManualClock(0)
+        unsent = Unsent(clock, MOST)
+        done: list[int] = []
+        readers: list[Reader] = []
+
+        def next_evil() -> bool:
+            readers.extend(hold(unsent, 30 * MB))
+            return True
+
+        for _ in range(40):
+            unsent.wait("a", next_evil)
+        unsent.wait("a", lambda: not done.append(clock.mono_ms()))
+        while not done:
+            clock.advance(1_000)
+        # four are unread at a time; those after the first four get a second each, and are looked at once a second
+        assert done[0] <= WAITED_FOR_MS + 10 * (NEXT_MS + CHECK_EVERY_MS)
 
     def test_what_the_system_has_sent_counts_as_read(self) -> None:
         """It takes much before its buffer has space again: the connection sees nothing of that meanwhile."""
