@@ -44,14 +44,14 @@ class Against:
         self,
         bootstrap_servers: str,
         open_verbs: Callable[[Cluster], ClusterVerbs] | None = None,
-        why_not: Callable[[Exception], CannotBeDone | None] | None = None,
+        portal: Portal | None = None,
     ) -> None:
         """`bootstrap_servers`: HOST:PORT, with commas; one that answers is asked. `open_verbs`: what can be done.
-        `why_not`: what a failure means to a test, if something is known of it.
+        `portal`: of whoever starts the cluster again and again, and connects to it anew.
         """
         self._open: Callable[[Cluster], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
-        self.portal = Portal(refused if why_not is None else why_not)
+        self.portal = Portal(refused) if portal is None else portal
         self.lines = ServerLines()
         self._thread: LoopThread | None = None
         self._verbs: ClusterVerbs | None = None

@@ -50,7 +50,9 @@ class InProcess(Runner):
         self._lines = ServerLines()
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
-        self._against = Against("")
+        # one for all starts: topics and groups that a test has keep it
+        self._portal = Portal(self._why_not)
+        self._against = Against("", portal=self._portal)
         self._ports: list[int] = []
         self._control = ""
         self._life = Lifecycle()
@@ -60,7 +62,7 @@ class InProcess(Runner):
     @property
     def portal(self) -> Portal:
         """See `Runner`, as all below."""
-        return self._against.portal
+        return self._portal
 
     @property
     def lines(self) -> ServerLines:
@@ -129,7 +131,7 @@ class InProcess(Runner):
         rows = asked.ask("GET", "/v1/nodes")["nodes"]
         self._ports = ports_to_keep(self._config, [[_port(one) for one in row["addresses"]] for row in rows])
         where = asked.ask("GET", "/v1/server")["bootstrap_servers"]
-        self._against = Against(where, lambda cluster: ControlledVerbs(cluster, control), self._why_not)
+        self._against = Against(where, lambda cluster: ControlledVerbs(cluster, control), self._portal)
         self._against.start()
 
     def _words(self) -> list[str]:

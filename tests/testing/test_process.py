@@ -127,9 +127,11 @@ def test_all_nodes_are_named_and_keep_their_ports_and_data(monkeypatch: pytest.M
         before = server.bootstrap_servers
         assert before.split(",") == [node.describe().addresses[0] for node in server.nodes]
         assert server.topic("orders").end_offsets() == {0: 0}
-        server.topic("orders").produce("a")
+        topic, group, node, time_of_it = server.topic("orders"), server.group("g"), server.nodes[0], server.time
+        topic.produce("a")
         server.restart()
-        server.topic("orders").produce("b")
+        topic.produce("b")
+        assert (group.state, node.state, time_of_it.now().frozen) == ("Dead", "up", False)
         server.kill()
         assert server.bootstrap_servers == before
         server.start()
@@ -138,7 +140,7 @@ def test_all_nodes_are_named_and_keep_their_ports_and_data(monkeypatch: pytest.M
         directory = Path(server.runner._directory)
         assert directory.exists()
     assert directory.exists()
-    del server
+    del server, topic, group, node, time_of_it
     gc.collect()
     assert not directory.exists()
 
