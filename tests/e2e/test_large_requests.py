@@ -46,7 +46,8 @@ def test_others_are_served_while_a_large_request_is_worked_on(server: ServerProc
     if what == "DeleteGroups":
         reader.number("i")
         assert reader.number("i") == MANY
-        assert (reader.string(), reader.number("h")) == ("g0", GROUP_ID_NOT_FOUND)
+        assert reader.string().startswith("g")  # in the order of their coordinators
+        assert reader.number("h") == GROUP_ID_NOT_FOUND
     elif what.startswith("DescribeGroups"):
         assert reader.number("i") == MANY
     elif what.startswith("DescribeConfigs"):
