@@ -61,6 +61,15 @@ def test_a_reader_who_has_gone_is_no_failure(words: tuple[str, ...]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_output_that_is_closed_from_the_start_is_no_failure() -> None:
+    """As by `>&-` of a shell."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *COMMAND, "serve", "--check"], stderr=subprocess.PIPE, text=True,
+        timeout=START_S, env=environment(),
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 class Serving:
     """A running `muster serve`: waits for its one line, ends it by SIGTERM."""
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from muster.coordinator.cli.parser import Parser
+from muster.coordinator.cli.parser import Parser, folder
 from muster.pipeline.safe_path import leave_current_folder
 from muster.version import VERSION
 
@@ -52,12 +52,6 @@ _QUICK = ("serve", "health")
 """Commands that are to start at once: for them the options of all others, 20 ms of 250, are not made."""
 
 
-def _folder(text: str) -> Path:
-    if not text.strip():
-        raise argparse.ArgumentTypeError(f"'{text}' names no directory")
-    return Path(text)
-
-
 def build_parser(command: str | None = None) -> Parser:
     """The whole command line; or, for one of `_QUICK`, as much as that needs."""
     form = argparse.RawDescriptionHelpFormatter
@@ -84,7 +78,7 @@ def build_parser(command: str | None = None) -> Parser:
     )
     place = serve.add_mutually_exclusive_group()
     place.add_argument(
-        "--data-dir", type=_folder, metavar="DIR", help="where to keep the log (default: log.dirs, else ./muster-data)"
+        "--data-dir", type=folder, metavar="DIR", help="where to keep the log (default: log.dirs, else ./muster-data)"
     )
     place.add_argument("--in-memory", action="store_true", help="keep the log in memory; it is gone at the end")
     serve.add_argument(

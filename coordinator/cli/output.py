@@ -67,7 +67,8 @@ def printing(command: str, work: Callable[[], int]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = work()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed from the start, as by `>&-`
+            sys.stdout.flush()
         return status
     except BrokenPipeError:
         _write_no_more()

@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 TWO_WORDS = ("groups offsets reset", "groups offsets delete")
@@ -143,3 +144,10 @@ def _or(words: Sequence[str]) -> str:
 
 def _and(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def folder(text: str) -> Path:
+    """The type of an option that names a directory."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(f"'{text}' names no directory")
+    return Path(text)

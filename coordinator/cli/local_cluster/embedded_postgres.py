@@ -30,7 +30,7 @@ _PORT: Final = 5432
 """No port of the machine: a part of the name of the Unix socket."""
 _MOST_SOCKET_PATH: Final = 100
 """Bytes of the path of a Unix socket; Linux takes 107, macOS 103."""
-_FATAL: Final = re.compile(r"(?:FATAL|PANIC|ERROR): +(.*)")
+_FATAL: Final = re.compile(r"(?:FATAL|PANIC|ERROR|initdb: error): +(.*)")
 
 
 def find_binaries() -> Path:
@@ -169,8 +169,9 @@ class EmbeddedPostgres:
             await process.wait()
             raise
         if process.returncode:
-            lines = printed.decode(errors="replace").strip().splitlines() or [ended(process.returncode)]
-            raise Failed(f"PostgreSQL cannot make its data in {self.directory}: {' '.join(lines[-3:])}")
+            text = printed.decode(errors="replace").strip()
+            lines = _FATAL.findall(text) or text.splitlines() or [ended(process.returncode)]
+            raise Failed(f"PostgreSQL cannot make its data in {self.directory}: {lines[-1].strip()}")
         half.rename(self.directory)
 
     async def _wait_for_predecessor(self) -> None:

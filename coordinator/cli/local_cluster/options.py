@@ -8,6 +8,8 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
+from muster.coordinator.cli.parser import folder
+
 LISTEN: Final = "localhost:9092"
 """Where the first node listens when nothing says it: on this machine only."""
 ABOUT: Final = (
@@ -43,7 +45,7 @@ def add_parser(actions: Any) -> None:
     )
     parser.add_argument(
         "--data-dir",
-        type=Path,
+        type=folder,
         metavar="DIR",
         help="keep the database and the log lines there, and go on with what is there (default: a temporary directory)",
     )

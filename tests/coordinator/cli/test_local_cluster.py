@@ -61,6 +61,12 @@ def test_wrong_options(words: tuple[str, ...], sentence: str, capsys: pytest.Cap
     assert capsys.readouterr().err == f"muster cluster try: {sentence}\n"
 
 
+def test_a_directory_without_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["cluster", "try", "--data-dir", " "])
+    assert "--data-dir: ' ' names no directory" in capsys.readouterr().err
+
+
 def test_each_node_has_its_id_and_its_port() -> None:
     assert of_each(parsed("--nodes", "2")) == [
         ["node.id=1", "broker.id=1", "muster.nodes=1", "listeners=PLAINTEXT://localhost:9092"],
