@@ -85,3 +85,14 @@ def test_what_is_not_there(against: Muster) -> None:
         against.topic("orders").records(7)
     with pytest.raises(CannotBeDone, match="there is no partition orders-7"):
         against.topic("orders").produce("x", partition=7)
+
+
+def test_a_node_that_stands_still(cluster: Muster, against: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.coordinator.cli.cluster.FIRST_TIMEOUT_S", 0.3)
+    each_verb(against, 0)
+    for number, node in enumerate(cluster.nodes, 1):
+        node.pause()
+        gone = f"node {node.id} does not lead or coordinate any more"
+        cluster.group("nobody").wait_until(lambda _, node=node: not node.describe().leads, what=gone)
+        each_verb(against, 6 * number)
+        node.resume()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import socket
 import subprocess
 import sys
@@ -183,6 +184,11 @@ def test_verbs_go_on_whichever_node_is_gone(server: Muster, how: str) -> None:
     server.topic(name).grow(3)
     server.topic(name).delete()
     assert name not in server.topics
+
+
+def test_ctrl_c_in_a_terminal_is_for_the_test_alone(server: Muster) -> None:
+    """A terminal sends SIGINT to all processes of the session in front."""
+    assert os.getsid(server.runner.pid) != os.getsid(0)
 
 
 def test_records_are_what_was_produced(server: Muster) -> None:
