@@ -41,6 +41,11 @@ def watch_log(path: Path) -> None:
     _logs[path] = path.stat().st_size if path.exists() else 0
 
 
+def note(text: str) -> None:
+    """A fault was seen elsewhere."""
+    _reported.append(text)
+
+
 def take() -> list[str]:
     """What was found since the last call, as text."""
     found = _reported[:]

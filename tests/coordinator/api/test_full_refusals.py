@@ -16,6 +16,7 @@ import pytest
 import structlog
 
 from muster.coordinator.api import dispatch, registry
+from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import Exchange
 from muster.coordinator.api.intercept import Intercept
@@ -47,6 +48,11 @@ WRITERS = frozenset((
     "Produce", "OffsetCommit", "CreateTopics", "CreatePartitions", "DeleteTopics", "AlterConfigs",
     "IncrementalAlterConfigs", "AlterClientQuotas", "AlterUserScramCredentials", "InitProducerId",
 ))  # fmt: skip
+OF_LIMITED_SIZE = frozenset((
+    "OffsetFetch", "DescribeGroups", "DescribeConfigs", "DescribeQuorum", "DescribeProducers", "DescribeTransactions",
+    "ConsumerGroupDescribe", "DescribeUserScramCredentials", "DescribeDelegationToken", "DescribeAcls",
+))  # fmt: skip
+"""Those that name what they are asked for. Lists of what there is are too large as a whole."""
 KAFKAS = kafkas()
 
 
@@ -204,6 +210,17 @@ async def test_when_the_disk_takes_nothing_more() -> None:
 
         found = await refused(server, WRITERS, before=break_disk)  # what had failed is opened again
     check(found, WRITERS)
+
+
+async def test_when_nothing_fits_into_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(room: AnswerSize, _: int) -> bool:
+        room.is_used_up = room.left < NO_LIMIT // 2
+        return not room.is_used_up
+
+    monkeypatch.setattr(AnswerSize, "take", full)
+    async with serving() as server:
+        found = await refused(server, OF_LIMITED_SIZE)
+    check(found, OF_LIMITED_SIZE)
 
 
 async def test_when_no_time_is_left() -> None:
