@@ -416,6 +416,7 @@ class Traffic:
         for _ in range(4 * len(self.contents) + 4):
             for event in ("others give", "caught up", "answer", "data"):
                 self.does(event, 1)
+            self.bench.clock.advance(1)  # those that wait for memory are served in a turn of its own
             await turn()
         if not self.has_ended:
             assert self.echo.seen == self.contents
