@@ -15,6 +15,8 @@ _TRACEBACK: Final = b"Traceback (most recent call last)"
 _SHOWN: Final = 4_000
 """Bytes of a log that are shown from its traceback on."""
 
+_VIRTUAL: Final = "muster.simulation"
+"""Worlds in virtual time have handlers of their own: a process that dies raises through its loop, and is no fault."""
 _OF_CLIENTS: Final = "aiokafka"
 """A client that is fenced leaves its error in a future of its own that it asks no more. Muster raises no such error."""
 
@@ -61,6 +63,9 @@ def take() -> list[str]:
 def _noting(report: Any) -> Any:
     def call_exception_handler(loop: Any, context: dict[str, Any]) -> None:
         error = context.get("exception")
+        if type(loop).__module__.startswith(_VIRTUAL):
+            report(loop, context)
+            return
         if "never retrieved" in str(context.get("message")) and type(error).__module__.startswith(_OF_CLIENTS):
             report(loop, context)
             return
