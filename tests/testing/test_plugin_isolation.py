@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from muster.testing import Muster
 from muster.testing.against import Against
+from muster.testing.marked_topics import on_cluster
 
 ASK = """
 import pytest
@@ -100,11 +103,33 @@ def test_the_same_cluster_twice(suite: pytest.Pytester, cluster: Muster) -> None
     assert all(name.startswith("remember-test_it-") for name in cluster.topics)
 
 
-def test_workers_take_turns_with_a_topic_of_a_cluster(suite: pytest.Pytester, cluster: Muster) -> None:
-    suite.makepyfile(NAMES)
-    against = f"--muster-against={cluster.bootstrap_servers}"
-    result = suite.runpytest_subprocess("-p", "no:cacheprovider", "-n", "2", against)
-    result.assert_outcomes(passed=3)
+def test_workers_take_turns_with_a_topic_of_a_cluster(cluster: Muster) -> None:
+    """Each of them is a process with a connection of its own, as the threads here have one."""
+    entered: list[str] = []
+    others = threading.Event()
+
+    def use(name: str) -> None:
+        with (
+            Muster(runner=Against(cluster.bootstrap_servers)) as server,
+            on_cluster(server, {"orders": 2, "more": None}),
+        ):
+            assert server.topic("orders").records() == []
+            entered.append(name)
+            server.topic("orders").produce(name)
+            if len(entered) == 1:
+                others.wait(30)
+            assert [record.text for record in server.topic("orders").records()] == [name]
+            entered.append(name)
+
+    with ThreadPoolExecutor(3) as threads:
+        uses = [threads.submit(use, name) for name in ("a", "b", "c")]
+        while not entered:
+            assert not any(one.done() for one in uses)
+        others.set()
+        for one in uses:
+            one.result(30)
+    assert entered == [name for name in dict.fromkeys(entered) for _ in range(2)]
+    assert cluster.topics == []
 
 
 def test_a_topic_of_a_cluster_that_no_test_has_made(suite: pytest.Pytester, cluster: Muster) -> None:
@@ -392,8 +417,10 @@ def test_after_it(muster, muster_topic):
     assert muster_topic.produce("x")
 """
     )
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--tb=no", str(suite.path)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "--tb=no"]
+    done = subprocess.run(
+        [*command, str(suite.path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout.decode()
 
 
