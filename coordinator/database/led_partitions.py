@@ -31,6 +31,8 @@ MOST_LONG: Final = 8
 """Logs of which more than that has come are not counted among these, up to so many: others shall not wait until
 gigabytes have come. Each takes some 8 MB while it comes.
 """
+GATHER_MS: Final = 10
+"""Logs that are fetched within so long share one write to the database."""
 LOOKED_AT_ONCE: Final = 1_000
 """Partitions that are looked at in one step."""
 AGAIN_MS: Final = 250
@@ -101,6 +103,11 @@ class LedPartitions:
         self._tasks: set[asyncio.Task[None]] = set()
         self._long = 0
         """Those of them that fetch a log of which much has come."""
+        self._passing = 0
+        """Those of them whose log is here, and waits for the read barrier."""
+        self._passage: asyncio.Task[int] | None = None
+        """The next one through the barrier, which others may join."""
+        self._passages: set[asyncio.Task[int]] = set()
         self._wishes = self._seen = 0
         """How often it was asked to look, and how many of these are done."""
         topics.left = self._left
@@ -137,10 +144,15 @@ class LedPartitions:
             self._begin()
 
     def _begin(self) -> None:
-        while self._waiting and len(self._tasks) - self._long < AT_ONCE and not self._shipper.has_ended:
+        while self._waiting and self._busy < AT_ONCE and not self._shipper.has_ended:
             task = self._loop.create_task(self._fetch_some())
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    @property
+    def _busy(self) -> int:
+        """How many logs come now, without those that are long."""
+        return len(self._tasks) - self._long - self._passing
 
     def _is_new(self, topic: TopicState, index: int) -> bool:
         """Whether a partition is to be fetched, and is not on its way. It is from now on."""
@@ -174,7 +186,7 @@ class LedPartitions:
         self._shipper.leave(partition.topic_id, partition.index)
 
     async def _fetch_some(self) -> None:
-        while self._waiting and not self._shipper.has_ended:
+        while self._waiting and not self._shipper.has_ended and self._busy <= AT_ONCE:
             wanted, since_ms = self._waiting.pop(0), self._clock.mono_ms()
             try:
                 is_here = await self._fetch(wanted)
@@ -213,10 +225,9 @@ class LedPartitions:
         """Whether it is here. Raises the errors of the store and of the log, and OSError."""
         key = (wanted.topic_id, wanted.partition)
         while True:
-            barrier = self._shipper.barrier
-            session = barrier.session
+            session = self._shipper.barrier.session
             found = await self._copy(wanted)
-            if not await barrier.passed(session):
+            if found.row is not None and await self._passed() != session:
                 self._remove(wanted)
                 continue
             if found.leader_epoch > wanted.leader_epoch:
@@ -250,6 +261,33 @@ class LedPartitions:
             self._slices.run(_loading(partition), lambda _: None, self)
         return True
 
+    async def _passed(self) -> int:
+        """Pass the read barrier, together with all logs that are fetched in the same moment: the session that passed.
+        Meanwhile others are fetched. Raises the errors of the store.
+        """
+        if self._passage is None:
+            self._passage = self._loop.create_task(self._pass())
+            self._passages.add(self._passage)
+            self._passage.add_done_callback(self._has_passed)
+        self._passing += 1
+        self._begin()
+        try:
+            return await asyncio.shield(self._passage)
+        finally:
+            self._passing -= 1
+
+    def _has_passed(self, passage: asyncio.Task[int]) -> None:
+        self._passages.discard(passage)
+        if not passage.cancelled():
+            passage.exception()  # those who wait for it hear of it, if there still are any
+
+    async def _pass(self) -> int:
+        await pause(self._clock, GATHER_MS)
+        self._passage = None
+        barrier = self._shipper.barrier
+        session = barrier.session
+        return session if await barrier.passed(session) else -1
+
     def _remove(self, wanted: _Wanted) -> None:
         folder = f"{wanted.topic}-{wanted.partition}"
         if self._topics.logs.get(wanted.topic, wanted.partition) is None and self._storage.is_directory(folder):
@@ -278,3 +316,4 @@ class LedPartitions:
         """Fetch no more."""
         self._waiting.clear()
         await cancel_all(self._tasks)
+        await cancel_all(self._passages)

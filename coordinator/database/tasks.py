@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from typing import Any
 
 from muster.coordinator.clock import Clock
 
@@ -23,7 +24,7 @@ async def pause(clock: Clock, after_ms: int = 0) -> None:
     await over
 
 
-async def cancel_all(tasks: Collection[asyncio.Task[None]]) -> None:
+async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancel all of them, and wait until they have ended. They may take themselves out of `tasks` then."""
     some = list(tasks)
     for task in some:

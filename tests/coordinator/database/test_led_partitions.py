@@ -55,6 +55,58 @@ async def test_a_seat_that_is_lost_while_logs_are_fetched() -> None:
     assert not arrived
 
 
+async def test_logs_that_come_in_the_same_moment_share_a_write() -> None:
+    store, count = table_store(World(Random(1))), 40
+    names = [bytes([number]) * 16 for number in range(count)]
+    for number, name in enumerate(names):
+        store.tables.logs[number] = LogRow(number, f"t{number}", 0, name, 0)
+    topics_by_id: dict[bytes, Any] = {
+        name: SimpleNamespace(
+            name=f"t{number}", topic_id=name, leader_epoch=lambda _: 0, partitions=[SimpleNamespace(leader=1)]
+        )
+        for number, name in enumerate(names)
+    }
+    topics: Any = SimpleNamespace(
+        state=SimpleNamespace(topics={one.name: one for one in topics_by_id.values()}, topics_by_id=topics_by_id),
+        open=SimpleNamespace(partition=lambda *_: None, arrive=lambda *_: None),
+        logs=SimpleNamespace(get=lambda *_: None, note_copy=lambda *_: None),
+    )
+    barrier, passed, arrived = passing(), list[int](), list[object]()
+
+    async def passes(session: int) -> bool:
+        passed.append(session)
+        return True
+
+    barrier.passed = passes  # type: ignore[method-assign]
+    shipper: Any = SimpleNamespace(has_ended=False, barrier=barrier, lead=lambda *_: None)
+    clock = LoopClock(asyncio.get_running_loop())
+
+    async def follow() -> None:
+        raise AssertionError("nobody has led it since")
+
+    held = LedPartitions(
+        1, store, MemoryStorage(), shipper, clock, topics, lambda *what: arrived.append(what), follow, Slices(clock)
+    )
+    copy, copying, most = held._copy, 0, 0
+
+    async def counting(wanted: Any) -> Any:
+        nonlocal copying, most
+        copying += 1
+        most = max(most, copying)
+        await asyncio.sleep(0)
+        found = await copy(wanted)
+        copying -= 1
+        return found
+
+    held._copy = counting  # type: ignore[method-assign]
+    held.look()
+    await until(lambda: len(arrived) == count)
+    await held.stop()
+    assert most == AT_ONCE
+    assert 1 <= len(passed) < count // 2
+    assert held.missing == held._passing == 0
+
+
 async def test_logs_of_gigabytes_do_not_keep_the_others_waiting() -> None:
     asked: list[bytes] = []
     most = AT_ONCE + MOST_LONG + 1
