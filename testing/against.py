@@ -15,7 +15,7 @@ from muster.coordinator.cli.cluster import Cluster
 from muster.coordinator.cli.connection import AskingFailed
 from muster.coordinator.config.listeners import parse_address, show
 from muster.coordinator.rehearsal import expected
-from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, names
+from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, names, stable_words
 from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
 from muster.coordinator.rehearsal.nodes import NodeView
 from muster.coordinator.rehearsal.views import DEAD, GroupView, Offsets, others
@@ -185,7 +185,7 @@ class AdminGroups:
         """The group is stable, with so many members, and somebody owns each partition of these topics."""
         topics = names(partitions)
         expected.whole_or_none("members", members)
-        what = f"is stable with {'members' if members is None else f'{members} members'}, owning {', '.join(topics)}"
+        what = stable_words(members, topics)
 
         def holds(group: GroupView) -> bool:
             counts = {name: len(self._topics.end_offsets(name)) for name in topics} if group.is_stable else {}

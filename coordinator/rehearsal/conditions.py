@@ -24,15 +24,21 @@ def names(topics: str | Iterable[str] | None) -> tuple[str, ...]:
     return expected.texts("topics", topics)
 
 
-def stable(server: Server, members: int | None, topics: Collection[str]) -> Condition:
-    """The group is stable, with so many members, and each partition of these topics has an owner. Raises WrongValue."""
-    expected.whole_or_none("members", members, most=expected.MOST_COUNT)
+def stable_words(members: int | None, topics: Collection[str]) -> str:
+    """What is waited for, in words."""
     what = "is stable"
     if members is not None:
         what += f" with {members} {many('member', members)}"
     if topics:
         what += f", and each partition of {', '.join(topics)} has an owner"
-        what += _not_there([name for name in topics if name not in server.topics.by_name])
+    return what
+
+
+def stable(server: Server, members: int | None, topics: Collection[str]) -> Condition:
+    """The group is stable, with so many members, and each partition of these topics has an owner. Raises WrongValue."""
+    expected.whole_or_none("members", members, most=expected.MOST_COUNT)
+    missing = [name for name in topics if name not in server.topics.by_name]
+    what = stable_words(members, topics) + _not_there(missing)
 
     def holds(group: GroupView) -> bool:
         return is_stable(group, members, {name: _count(server, name) for name in topics})

@@ -30,7 +30,7 @@ def each_verb(against: Muster, records: int) -> None:
     assert sum(topic.end_offsets().values()) == len(topic.records()) == records + 6
     group = against.group("g")
     assert group.describe().state in ("Dead", "Empty")
-    with pytest.raises(WaitFailed):
+    with pytest.raises(WaitFailed, match="is stable with 1 member\n"):
         group.wait_stable(members=1, timeout=0.05)
     group.reset_offsets("latest", "orders")
     assert group.lag == {"orders": dict.fromkeys(range(6), 0)}
