@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import islice
 from typing import Any, Final, TypeVar
 
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.node import Node
 from muster.coordinator.slices import Job, Later
 from muster.protocol.message import Message
 
@@ -17,6 +19,9 @@ what waits takes little memory.
 
 ROWS_AT_ONCE: Final = 500
 """Rows of a request that one shard looks at in one go: some milliseconds."""
+
+NAMES_AT_ONCE: Final = 100
+"""Names that the authorizer is asked about in one step: with many entries each takes some microseconds."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -46,6 +51,21 @@ def ask_each(
             later_still = pause()
             if later_still is not None:
                 yield later_still
+
+
+def allowed_names(
+    node: Node, context: RequestContext, operation: int, resource_type: int, names: Sequence[str]
+) -> Job[Container[str]]:
+    """Those of the names for which the authorizer allows the operation. It is asked about some at a time."""
+    if len(names) <= NAMES_AT_ONCE:
+        return node.authorizer.allowed(context, operation, resource_type, names)
+    allowed = set[str]()
+    for start in range(0, len(names), NAMES_AT_ONCE):
+        some = names[start : start + NAMES_AT_ONCE]
+        part = node.authorizer.allowed(context, operation, resource_type, some)
+        allowed.update(name for name in some if name in part)
+        yield None
+    return allowed
 
 
 def distinct(things: Iterable[T]) -> Iterator[T]:

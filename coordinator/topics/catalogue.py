@@ -119,6 +119,7 @@ class Catalogue:
         for state in touched:
             if state is not None:
                 self.open.open(state, made)
+                state.as_image()  # now: many topics may change before the next image of all is made
         self.pending.changed(topics=touched != {None: None})
 
     def making(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:

@@ -54,6 +54,7 @@ def handle_create_partitions(
         yield None
     for topic in allowed:
         rows.append((yield from _grow(node, context, topic, request.validate_only)))
+        yield None
     if not request.validate_only:
         yield from until_durable(node, [row for row in rows if not row.error_code])
     return CreatePartitionsResponse(results=rows)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ask_each
+from muster.coordinator.api.gather import allowed_names, ask_each
 from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.api.version_rules import add_partitions_comes_from_broker, transaction_version
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -57,8 +57,9 @@ def handle_add_partitions_to_txn(
         elif not transaction.transactional_id:
             found[place] = yield from _refused(transaction, partitions, ErrorCode.INVALID_REQUEST)
         else:
-            transaction.topics = [AddPartitionsToTxnTopic(name, list(rows)) for name, rows in partitions.items()]
+            transaction.topics = yield from _topics(partitions)
             wanted.append((place, transaction))
+        yield None
     version = transaction_version(by_broker)
 
     def ask(one: tuple[int, AddPartitionsToTxnTransaction], token: Later) -> None:
@@ -77,10 +78,22 @@ def _partitions_of(transaction: AddPartitionsToTxnTransaction) -> Job[_Partition
     partitions: _Partitions = {}
     for topic in transaction.topics:
         rows = partitions.setdefault(topic.name, {})
+        if not topic.partitions:
+            yield None
         for start in range(0, len(topic.partitions), _AT_ONCE):
             rows.update(dict.fromkeys(topic.partitions[start : start + _AT_ONCE], ErrorCode.NONE))
             yield None
     return partitions
+
+
+def _topics(partitions: _Partitions) -> Job[list[AddPartitionsToTxnTopic]]:
+    """The same as rows of a request."""
+    topics: list[AddPartitionsToTxnTopic] = []
+    for name, rows in partitions.items():
+        topics.append(AddPartitionsToTxnTopic(name, list(rows)))
+        if not len(topics) % _AT_ONCE:
+            yield None
+    return topics
 
 
 def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, by_broker: bool) -> Job[bool]:
@@ -88,7 +101,9 @@ def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, 
     is_some_refused = False
     # internal topics are for brokers only
     names = [name for name in partitions if by_broker or name not in INTERNAL_TOPICS]
-    allowed: Any = names if by_broker else node.authorizer.allowed(context, Operation.WRITE, ResourceType.TOPIC, names)
+    allowed: Any = names
+    if not by_broker:
+        allowed = yield from allowed_names(node, context, Operation.WRITE, ResourceType.TOPIC, names)
     topics = node.topics.image.by_name
     for name, rows in partitions.items():
         there = topics.get(name)
@@ -103,6 +118,8 @@ def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, 
                 is_some_refused = True
             if not looked_at % _AT_ONCE:
                 yield None
+        if not rows:
+            yield None
     return is_some_refused
 
 

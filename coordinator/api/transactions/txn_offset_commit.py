@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from muster.coordinator.api.context import RequestContext
-from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, ask_each, in_pieces
+from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, allowed_names, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.api.transactions.verification import Knows, Wanted, verifying
 from muster.coordinator.api.version_rules import txn_commit_adds_partitions, txn_commit_knows_abortable
@@ -159,7 +159,8 @@ def _sort_out(
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: _Topics = {}
     image = node.topics.image
-    allowed = node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, [topic.name for topic in topics])
+    names = [topic.name for topic in topics]
+    allowed = yield from allowed_names(node, context, Operation.READ, ResourceType.TOPIC, names)
     for topic in _in_parts(topics):
         yield None
         found = image.by_name.get(topic.name)

@@ -1,0 +1,211 @@
+"""No request that the limits admit holds the event loop for long, over no state that clients may have made before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pytest
+import re2
+import structlog
+
+from muster.coordinator import patterns
+from muster.coordinator.api.registry import SERVED
+from muster.coordinator.groups.consumer import target
+from muster.coordinator.observe import pending_rows, schema
+from muster.coordinator.slices import matching
+from muster.protocol.api import api, api_named
+from muster.protocol.frames import request_frame
+from muster.protocol.message import Message, ProtocolError, UnrepresentableField
+from tests.worst.cases import CASES, KNOWN, Case, arrays, most_rows, versions
+from tests.worst.judging import MOST, SIZES, Verdict, judge, scaled_limits
+from tests.worst.meter import Meter
+from tests.worst.node import WorstNode, without_collections
+from tests.worst.state import State, made
+
+NEVER: Final = 1 << 60
+NAMES = [api(key).name for key in SERVED]
+
+
+class States:
+    """Nodes with states of several sizes, each made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, State] = {}
+
+    def __call__(self, size: int) -> State:
+        if size not in self._made:
+            self._made[size] = made(WorstNode(Meter()), size)
+        return self._made[size]
+
+    def close(self) -> None:
+        for state in self._made.values():
+            state.node.close()
+
+
+@pytest.fixture(scope="module")
+def states() -> Iterator[States]:
+    before = structlog.get_config()
+    structlog.configure(processors=[_drop], wrapper_class=structlog.make_filtering_bound_logger(20))
+    states = States()
+    states(SIZES[0])  # all modules with limits are imported then
+    try:
+        with without_collections(), scaled_limits():
+            yield states
+    finally:
+        states.close()
+        structlog.configure(**before)
+
+
+def _drop(*_: object) -> str:
+    raise structlog.DropEvent
+
+
+def fitting(request: Message, version: int) -> Message:
+    """The request without what the version has not."""
+    served = api_named(type(request).__name__.removesuffix("Request"))
+    for _ in type(request).__slots__:
+        try:
+            request_frame(served, version, 1, request, "worst")
+        except UnrepresentableField as error:
+            field = re.fullmatch(r"\w+\.(\w+)", error.path)
+            if field is None:
+                raise
+            setattr(request, field[1], getattr(type(request)(), field[1]))
+        else:
+            break
+    return request
+
+
+def measured(state: State, name: str, version: int, requests: Iterable[Message]) -> int:
+    """The longest piece of those requests that are of this API; the others only prepare them."""
+    worst = 0
+    for request in requests:
+        if type(request).__name__ == f"{name}Request":
+            worst = max(worst, state.node.measure([(fitting(request, version), version)]))
+        else:
+            key = api_named(type(request).__name__.removesuffix("Request")).key
+            state.node.ask(fitting(request, SERVED[key].max_version))
+    return worst
+
+
+def verdict_on(states: States, name: str, case: Case, version: int, sizes: Sequence[int] = SIZES) -> Verdict:
+    """What one case needs in one version."""
+    return judge(
+        lambda state: measured(state, name, version, case.make(state, state.size)), states, case.most, sizes, case.known
+    )
+
+
+def explained(states: States, name: str, case: Case, version: int, verdict: Verdict) -> str:
+    """Which functions take most of the worst piece."""
+    state = states(verdict.tries[-1][0])
+    meter, worst = state.node.meter, ""
+    meter.explains, longest = True, 0
+    try:
+        for request in case.make(state, state.size):
+            count = measured(state, name, version, [request])
+            if count > longest:
+                longest = count
+                worst = ", ".join(f"{where} {share}" for share, where in meter.where)
+    finally:
+        meter.explains = False
+    return f"{case.rows}, version {version}: {verdict.needs:,} instructions in one piece {verdict.tries}: {worst}"
+
+
+def test_each_api_has_its_cases() -> None:
+    assert sorted(CASES) == sorted(NAMES)
+    for name, cases in CASES.items():
+        assert cases, name
+        assert len({case.rows for case in cases}) == len(cases), name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_largest_requests_over_the_largest_state(states: States, name: str) -> None:
+    served = SERVED[api_named(name).key]
+    for case in CASES[name]:
+        seen = 0
+        for version in sorted(versions(served.key, case)):
+            verdict = verdict_on(states, name, case, version)
+            assert verdict.tries[-1][1] > 0, f"{case.rows}: nothing was asked in version {version}"
+            assert not verdict.is_too_long, explained(states, name, case, version, verdict)
+            seen += 1
+        assert seen
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_array_of_a_request_may_be_as_long_as_it_may(states: States, name: str) -> None:
+    served = SERVED[api_named(name).key]
+    for path, filled in arrays(served.key):
+        version = served.max_version
+        try:
+            fitting(filled(1), version)
+        except (ProtocolError, TypeError, AttributeError, ValueError):
+            continue  # what the newest version has not, or what is of a kind that it has not
+
+        # the kind of a resource is a byte: there are no more of these
+        most = 127 if path == "resource_types" else max(SIZES)
+
+        def measure(state: State, make: Callable[[int], Message] = filled, most: int = most) -> int:
+            return measured(state, name, served.max_version, [make(min(state.size, most))])
+
+        verdict = judge(measure, states, most_rows(served.key), known=KNOWN.get((name, path), 0))
+        assert not verdict.is_too_long, f"{path}: {verdict.needs:,} instructions in one piece {verdict.tries}"
+
+
+# ---- the proof: three faults that a trial with hostile requests once found, when their mends are taken out again. Each
+# was one legal request that held the event loop for a tenth of a second up to a minute.
+
+FEW: Final = SIZES[:2]
+
+
+def case_of(name: str, rows: str) -> Case:
+    (found,) = [case for case in CASES[name] if case.rows == rows]
+    return found
+
+
+def capturing(pattern: str) -> Any:
+    """As patterns were once read: their groups capture, which costs time for each group at each character."""
+    options = re2.Options()
+    options.max_mem = patterns.MOST_MEMORY
+    options.log_errors = False
+    return re2.compile(pattern, options)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [("ConsumerGroupHeartbeat", "topics by a pattern"), ("ListTransactions", "transactions by a pattern")],
+)
+def test_patterns_that_capture_on_the_event_loop_are_found(
+    states: States, name: str, rows: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = case_of(name, rows)
+    version = case.oldest or 0
+    assert not verdict_on(states, name, case, version, FEW).is_too_long
+    monkeypatch.setattr(patterns, "_compiled", capturing)
+    for limit in ("A_STEP", "DEAR"):
+        monkeypatch.setattr(matching, limit, NEVER)
+    monkeypatch.setattr(matching.Budget.__init__, "__defaults__", (NEVER,))
+    assert verdict_on(states, name, case, version, FEW).is_too_long
+
+
+def test_events_with_all_of_the_metadata_of_members_are_found(states: States, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of("LeaveGroup", "kilobytes of metadata")
+    assert not verdict_on(states, "LeaveGroup", case, 5, FEW).is_too_long
+    protocols = schema._long_protocols
+    monkeypatch.setattr(schema, "_long_protocols", lambda rows, most=0: protocols(rows, NEVER))
+    for module, limit in (
+        (schema, "MOST_METADATA_OF_ALL"), (schema, "MOST_BYTES"),
+        (pending_rows, "PIECES_AT_ONCE"), (pending_rows, "BYTES_AS_A_PIECE"),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, limit, NEVER)
+    assert verdict_on(states, "LeaveGroup", case, 5, FEW).is_too_long
+
+
+def test_targets_for_many_names_on_the_event_loop_are_found(states: States, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of("ConsumerGroupHeartbeat", "names of each member")
+    mended = verdict_on(states, "ConsumerGroupHeartbeat", case, 1)
+    assert not mended.is_too_long
+    monkeypatch.setattr(target, "AT_ONCE", NEVER)
+    # it was twice as long as the limit; what was mended beside has halved that
+    assert verdict_on(states, "ConsumerGroupHeartbeat", case, 1).needs > max(0.9 * MOST, 1.5 * mended.needs)
