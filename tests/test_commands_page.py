@@ -17,7 +17,7 @@ from muster.coordinator.cli.completion.tree import tree_of
 from muster.coordinator.cli.parser import Parser, walk
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]
 TREE = tree_of(build_parser())
 BY_PATH = {(): build_parser(), **{tuple(path.split()[1:]): one for path, one in walk(build_parser())}}
 WORD = re.compile(r"[a-z][a-z-]*")

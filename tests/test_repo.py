@@ -25,6 +25,7 @@ from muster.version import VERSION
 from tools.prose import __main__ as prose
 
 ROOT = Path(__file__).resolve().parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 # Package registries and mirrors are chosen by whoever installs, never by a file of the project
 REGISTRIES = (
@@ -91,27 +92,28 @@ def test_the_configuration_page_names_all_of_musters_own_properties() -> None:
 
 
 def test_links_in_the_documents_lead_somewhere() -> None:
-    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    for document in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)[)#]", document.read_text(encoding="utf-8")):
             assert (document.parent / target).exists(), (document.name, target)
 
 
 def test_links_to_a_heading_lead_to_one() -> None:
-    pages = {
-        path.name: path.read_text(encoding="utf-8") for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    }
     anchors = {
-        name: {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"(?m)^#+ (.*)$", text)}
-        for name, text in pages.items()
+        path: {
+            re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+            for title in re.findall(r"(?m)^#+ (.*)$", path.read_text(encoding="utf-8"))
+        }
+        for path in PAGES
     }
-    for name, text in pages.items():
-        for target, anchor in re.findall(r"\]\(([\w.-]*)#([\w-]+)\)", text):
-            assert anchor in anchors[target or name], (name, target, anchor)
+    for path in PAGES:
+        for target, anchor in re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", path.read_text(encoding="utf-8")):
+            page = (path.parent / target).resolve() if target else path
+            assert anchor in anchors[page], (path.name, target, anchor)
 
 
 def test_the_targets_of_make_that_pages_name_are_there() -> None:
     targets = set(re.findall(r"(?m)^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8")))
-    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    for document in PAGES:
         named = re.findall(r"(?m)(?:^|`|\$ )make ([a-z][a-z-]*)", document.read_text(encoding="utf-8"))
         assert {*named} <= targets, document.name
 

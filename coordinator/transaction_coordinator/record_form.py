@@ -1,6 +1,6 @@
 """The record of a transactional id as bytes, in one go: what `core.record_bytes.pack` makes of it field by field.
 
-Each transaction has four of these records. Together with the other short ways it is worth it (docs/decisions.md); a
+Each transaction has four of these records. Together with the other short ways it is worth it (docs/dev/decisions.md); a
 property test holds both equal. What is not as Kafka 4.3 writes it usually is left to `pack`.
 """
 
