@@ -114,7 +114,7 @@ pipeline: $(VENV)/.spark ## tell from a group log what the groups did (SOURCE=mu
 	@test "$(SOURCE)" != $(SAMPLE) -o -d $(SAMPLE) || { rm -rf $(SAMPLE).new && $(BIN)/muster log sample $(SAMPLE).new && mv $(SAMPLE).new $(SAMPLE); }
 	@exec $(BIN)/muster analyze $(SOURCE) $(ARGS)
 
-score: venv ## how much of what the pipeline tells is so, of kept logs with a known truth (ARGS='one --misses'; docs/pipeline-scores.md)
+score: venv ## how much of what the pipeline tells is so, of kept logs with a known truth (ARGS='one --misses'; docs/dev/pipeline-scores.md)
 	@$(BIN)/python -m tests.pipeline.scores $(ARGS)
 
 record-truth: venv ## record such a log of a real Kafka: some 20 groups of four client libraries (ARGS='DIR --seed 7 --keep FILE.tar.xz')

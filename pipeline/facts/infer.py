@@ -1,7 +1,7 @@
 """Why a group rebalanced, from its records and commits alone: a pure function of two states in a row.
 
 The offsets log does not say why. It says who was there before and after, what each member subscribed to and was given,
-when the join phase ended, when the assignment was there, and who committed when. docs/pipeline-inference.md has the
+when the join phase ended, when the assignment was there, and who committed when. docs/dev/pipeline-inference.md has the
 rules, and how sure each one is. Knows nothing of Spark, nor of how states are read.
 """
 

@@ -4,7 +4,7 @@ size however many there were.
 Members hear of a rebalance by the answer to their next heartbeat. How far those are apart is in no record, but it
 shows: in a rebalance whose beginning is seen, all were back within one interval; and because members begin to count
 anew when they get their partitions, the end of a join phase lies a whole number of intervals after the one before.
-Each interval that people configure is weighed by both. docs/pipeline-inference.md has the rules.
+Each interval that people configure is weighed by both. docs/dev/pipeline-inference.md has the rules.
 """
 
 from __future__ import annotations

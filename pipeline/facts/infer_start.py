@@ -3,7 +3,7 @@ likeliest. Pure.
 
 The end of the join phase is in the log. Before it, each member that stayed had to come back, and came with its next
 heartbeat (`infer_hearing` learns how far those are apart). Who caused the rebalance may have committed just before, or
-have been silent for its whole session. docs/pipeline-inference.md has the rules.
+have been silent for its whole session. docs/dev/pipeline-inference.md has the rules.
 """
 
 from __future__ import annotations

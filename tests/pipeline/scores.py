@@ -1,7 +1,7 @@
 """How much of what the pipeline tells is so: its tables of kept logs of real Kafkas, against what is known of each.
 
 `python -m tests.pipeline.scores [NAME...] [--misses] [--rows DIR]` (`make score`): works from tests/data/recorded, or
-from those of its archives that are named; docs/pipeline-scores.md tells what the figures are. It needs neither Kafka
+from those of its archives that are named; docs/dev/pipeline-scores.md explains the figures. It needs neither Kafka
 nor network. `--misses` prints each thing that was told wrong (not of the logs that are held out), `--rows` keeps the
 tables as lines of JSON.
 """

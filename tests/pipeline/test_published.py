@@ -47,7 +47,7 @@ def test_times_stand_as_timestamps_beside_and_the_group_under_a_name_for_sql(
     (found,) = parquet.read_table(file).select(["group_id", "start_time", "end_time"]).to_pylist()
     assert (found["group_id"], found["end_time"]) == ("g", None)
     assert found["start_time"].astimezone(UTC) == datetime(2025, 6, 15, 15, 6, 40, 123_000, UTC)
-    assert table.schema["start_time"].metadata == {"comment": "when it began (UTC)"}
+    assert table.schema["start_time"].metadata == {"comment": "when its record was logged (UTC)"}
     assert MOMENTS.keys() >= {"from_ms", "until_ms"}
 
 

@@ -20,7 +20,7 @@ PAGES: dict[str, Parts] = {
     "commands.md": commands.PARTS,
     "connections.md": connections.PARTS,
     "groups.md": groups.PARTS,
-    "pipeline-reference.md": tables.PARTS,
+    "pipeline-tables.md": tables.PARTS,
     "transactions.md": transactions.PARTS,
 }
 """Page -> the parts of it that are drawn."""

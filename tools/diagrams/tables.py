@@ -1,39 +1,78 @@
-"""The page of reference of the pipeline's tables, from their schema and the comments of their columns."""
+"""The columns of each table on docs/pipeline-tables.md, from the schema and the comments."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import groupby
+
 import pyarrow as pa
 
-from muster.pipeline.facts.comments import comment
+from muster.pipeline.facts.comments import SHARED, comment, is_shared
 from muster.pipeline.facts.schema import TABLES
-from muster.pipeline.published import GROUP_ID, MOMENTS, is_sure
+from muster.pipeline.published import MOMENTS, is_sure
+from muster.pipeline.schema import UNKNOWN
 from tools.diagrams.pages import Parts
 
 _TYPES = {"int64": "long", "int32": "int", "int16": "short", "bool": "boolean"}
+_BEFORE = "_before"
+_AFTER = "_after"
+_LINK = "[shared](#shared-columns)"
 
 
-def reference() -> str:
-    """Every table with its columns."""
-    return "\n\n".join(f"## `{name}`\n\n{_table(name, schema)}" for name, schema in TABLES.items())
+def shared() -> str:
+    """The columns that mean the same in all tables."""
+    return _table("column", "meaning", rows=((f"`{name}`", words) for name, words in SHARED.items()))
 
 
-def _table(name: str, schema: pa.Schema) -> str:
-    lines = ["| column | type | always | meaning |", "|---|---|---|---|"]
-    for field in schema:
-        also = MOMENTS.get(field.name) or (GROUP_ID if field.name == "group" else None)
-        names = f"`{field.name}`" + (f", `{also}`" if also else "")
-        kind = _type(field.type) + (", timestamp" if field.name in MOMENTS else "")
-        sure = "yes" if is_sure(name, field.name) else ""
-        lines.append(f"| {names} | {kind} | {sure} | {comment(name, field.name) or ''} |")
-    return "\n".join(lines)
+def columns(name: str) -> str:
+    """The columns of one table. The page says once that a table has `group`, and what `actual_…` means."""
+    fields = [field for field in TABLES[name] if not _stands_elsewhere(name, field.name)]
+    rows = []
+    for (has_shared_meaning, is_not_null), together in groupby(
+        fields, lambda field: (is_shared(name, field.name), is_sure(name, field.name))
+    ):
+        merged = list(together)
+        for some in [merged] if has_shared_meaning else [[field] for field in merged]:
+            names = ", ".join(f"`{one}`" for field in some for one in _names(name, field.name))
+            kinds = ", ".join(dict.fromkeys(_type(field.type) for field in some))
+            words = _LINK if has_shared_meaning else _meaning(name, some[0].name)
+            rows.append((names, kinds + (" not null" if is_not_null else ""), words))
+    return _table("column", "type", "meaning", rows=rows)
+
+
+def _stands_elsewhere(table: str, column: str) -> bool:
+    """Whether the page has the column already, in its first lines or in another row."""
+    is_group = column == "group" and is_sure(table, column)
+    return is_group or column.startswith("actual_") or (table == "comparison" and column.endswith(_AFTER))
+
+
+def _names(table: str, column: str) -> Iterator[str]:
+    yield column
+    if column in MOMENTS:
+        yield MOMENTS[column]
+    if table == "comparison" and column.endswith(_BEFORE):
+        yield column.removesuffix(_BEFORE) + _AFTER
+
+
+def _meaning(table: str, column: str) -> str:
+    words = comment(table, column) or ""
+    return words.removesuffix(", before the change") if table == "comparison" else words
 
 
 def _type(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         return f"array of {_type(kind.value_type)}"
     if pa.types.is_struct(kind):
-        return f"struct of {', '.join(kind.field(at).name for at in range(kind.num_fields))}"
+        return f"({', '.join(kind.field(at).name for at in range(kind.num_fields))})"
     return _TYPES.get(str(kind), str(kind))
 
 
-PARTS: Parts = {"tables": reference}
+def _table(*head: str, rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [" | ".join(cells) for cells in (head, *rows)]
+    lines = [f"| {line} |" for line in lines]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])
+
+
+PARTS: Parts = {"shared": shared} | {name: partial(columns, name) for name in TABLES if name != UNKNOWN}
+"""The drawn parts of the page. `unknown` has no part, because it has the columns of `malformed`."""
