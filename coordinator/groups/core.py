@@ -22,7 +22,7 @@ from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import NO_LIMIT, Step
 from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, MEMBER_REQUESTS, REQUESTS, TOLD, UNLOADED
-from muster.coordinator.groups.offsets import commit_template, deletion, retention
+from muster.coordinator.groups.offsets import commit_template, retention, topic_deletion
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.groups.offsets.retention import Retention
 from muster.protocol.message import Message
@@ -210,7 +210,7 @@ class GroupCore:
         rebalances.
         """
         step = Step(self._state, now)
-        deletion.delete_offsets_of_deleted_topics(step)
+        topic_deletion.delete_offsets_of_deleted_topics(step)
         retention.start(step, self._retention)
         for group in self._state.groups.values():
             LOADED[type(group)](step, group)

@@ -30,7 +30,7 @@ from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.foreign import ForeignGroup
-from muster.coordinator.groups.offsets import commit, deletion, fetch, retention
+from muster.coordinator.groups.offsets import commit, deletion, fetch, retention, topic_deletion
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -150,6 +150,7 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = Rows(
         pending_members.PENDING: pending_members.on_pending_deadline,
         parked_requests.ORPHAN: parked_requests.on_orphan_deadline,
         retention.RETENTION: retention.on_deadline,
+        topic_deletion.TOPIC_DELETION: topic_deletion.on_deadline,
     },
 )
 """By the deadline's kind: function(step, group, deadline); the group is None when the deadline is of none."""
@@ -175,7 +176,7 @@ UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = Rows(
 TOLD: Final[Mapping[type, Callable[[Step, Any], None]]] = Rows(
     "told",
     {
-        TopicsChanged: deletion.change_topics,
+        TopicsChanged: topic_deletion.change_topics,
         GroupConfigured: lambda step, told: step.state.configs.take(told),
         IntervalConfigured: lambda step, told: step.state.configs.take(told),
     },

@@ -762,10 +762,6 @@ NEW: Final = {"Metadata": 10_000, "CreateTopics": 10_000, "CreatePartitions": 10
 """How many topics or partitions one request makes at most; a larger one is refused as a whole."""
 
 
-KNOWN: Final = {("AddPartitionsToTxn", "transactions.topics"): 13_000_000}
-"""Arrays that need more than `judging.MOST`: topics without partitions go to the core in one piece."""
-
-
 def most_rows(key: int) -> int:
     """How many rows with long names a request may have."""
     return NEW.get(api(key).name, BYTES // 220)

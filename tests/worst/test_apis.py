@@ -18,7 +18,7 @@ from muster.coordinator.slices import matching
 from muster.protocol.api import api, api_named
 from muster.protocol.frames import request_frame
 from muster.protocol.message import Message, ProtocolError, UnrepresentableField
-from tests.worst.cases import CASES, KNOWN, Case, arrays, most_rows, versions
+from tests.worst.cases import CASES, Case, arrays, most_rows, versions
 from tests.worst.judging import MOST, SIZES, Verdict, judge, scaled_limits
 from tests.worst.meter import Meter
 from tests.worst.node import WorstNode, without_collections
@@ -149,7 +149,7 @@ def test_each_array_of_a_request_may_be_as_long_as_it_may(states: States, name: 
         def measure(state: State, make: Callable[[int], Message] = filled, most: int = most) -> int:
             return measured(state, name, served.max_version, [make(min(state.size, most))])
 
-        verdict = judge(measure, states, most_rows(served.key), known=KNOWN.get((name, path), 0))
+        verdict = judge(measure, states, most_rows(served.key))
         assert not verdict.is_too_long, f"{path}: {verdict.needs:,} instructions in one piece {verdict.tries}"
 
 

@@ -1,7 +1,9 @@
 """AddPartitionsToTxn (key 24) and AddOffsetsToTxn (key 25): what a producer is about to write to becomes part of its
 transaction. Brokers of a cluster send the former for many transactions at once.
 
-A partition that is not there, or may not be written to, refuses its whole transaction; then the shard is not asked.
+A partition that is not there, or may not be written to, refuses its whole transaction. Then the shard is not asked.
+The shard is never asked about topics without partitions. As on Kafka an answer names them only where it has one error
+for the whole transaction.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ def handle_add_partitions_to_txn(
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     found: dict[int, AddPartitionsToTxnResult] = {}
     wanted: list[tuple[int, AddPartitionsToTxnTransaction]] = []
+    asked: dict[int, _Partitions] = {}
     for place, transaction in enumerate(request.transactions):
         partitions = yield from _partitions_of(transaction)
         if not by_broker and not node.authorizer.allows(
@@ -53,11 +56,15 @@ def handle_add_partitions_to_txn(
             error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             found[place] = yield from _refused(transaction, partitions, error)
         elif (yield from _refuses_some(node, context, partitions, by_broker)):
+            partitions = yield from _of_some(partitions)
             found[place] = yield from _refused(transaction, partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
         elif not transaction.transactional_id:
             found[place] = yield from _refused(transaction, partitions, ErrorCode.INVALID_REQUEST)
         else:
-            transaction.topics = yield from _topics(partitions)
+            of_some = yield from _of_some(partitions)
+            if len(of_some) < len(partitions) and not transaction.verify_only:
+                asked[place] = partitions
+            transaction.topics = yield from _topics(of_some)
             wanted.append((place, transaction))
         yield None
     version = transaction_version(by_broker)
@@ -70,6 +77,8 @@ def handle_add_partitions_to_txn(
         (found[one[0]],) = response.results_by_transaction
 
     yield from ask_each(wanted, ask, take)
+    for place, partitions in asked.items():
+        found[place].topic_results = yield from _with_empty(partitions, found[place])
     return AddPartitionsToTxnResponse(results_by_transaction=[found[place] for place in sorted(found)])
 
 
@@ -84,6 +93,27 @@ def _partitions_of(transaction: AddPartitionsToTxnTransaction) -> Job[_Partition
             rows.update(dict.fromkeys(topic.partitions[start : start + _AT_ONCE], ErrorCode.NONE))
             yield None
     return partitions
+
+
+def _of_some(partitions: _Partitions) -> Job[_Partitions]:
+    """Without topics that have no partitions in the request."""
+    of_some: _Partitions = {}
+    for looked_at, (name, rows) in enumerate(partitions.items()):
+        if rows:
+            of_some[name] = rows
+        if not looked_at % _AT_ONCE:
+            yield None
+    return of_some
+
+
+def _with_empty(partitions: _Partitions, found: AddPartitionsToTxnResult) -> Job[list[AddPartitionsToTxnTopicResult]]:
+    """The rows that the shard has answered, and those of topics without partitions, in the order of the request."""
+    answered = iter(found.topic_results)
+    topics = []
+    for name, rows in partitions.items():
+        topics.append(next(answered) if rows else AddPartitionsToTxnTopicResult(name, []))
+        yield None  # as many rows are to be encoded
+    return topics
 
 
 def _topics(partitions: _Partitions) -> Job[list[AddPartitionsToTxnTopic]]:

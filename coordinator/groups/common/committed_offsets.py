@@ -119,6 +119,10 @@ class Offsets:
         """(group id, its committed offsets) of every group that has any."""
         return self._groups.items()
 
+    def group_ids(self) -> dict[str, None]:
+        """Every group that has any, be it in a transaction that is open."""
+        return dict.fromkeys(chain(self._groups, self._pending_of))
+
     def put_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, value: OffsetCommitValue
     ) -> None:

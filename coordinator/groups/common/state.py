@@ -27,6 +27,7 @@ class State:
     __slots__ = (
         "_replay", "_replay_other", "_replay_transactional", "configs", "deadlines", "downgrade", "groups", "helpers",
         "image", "offsets", "orphans", "settings", "shared",
+        "topic_deletion",
     )  # fmt: skip
 
     def __init__(
@@ -55,6 +56,8 @@ class State:
         self.offsets = Offsets()
         self.deadlines = Deadlines()
         self.shared = SharedValues()
+        self.topic_deletion: Any = None
+        """The walk over all groups for offsets of deleted topics (`offsets.topic_deletion`); None: there is none."""
         self.orphans: dict[Due, Reply] = {}
         """Parked requests that no client waits for: when each is answered, and what (`classic.parked_requests`)."""
 

@@ -1,17 +1,13 @@
-"""What is deleted, of groups of all types: OffsetDelete, DeleteGroups, and the offsets of topics that were deleted."""
+"""What clients delete, of groups of all types: OffsetDelete and DeleteGroups."""
 
 from __future__ import annotations
-
-from collections.abc import Collection, Mapping
 
 from muster.coordinator.core.interface import Command, Record
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.batch_size import is_too_large
-from muster.coordinator.groups.common.committed_offsets import Offsets, Packed, topic_id_of
-from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.common.committed_offsets import Offsets
 from muster.coordinator.groups.common.step import Step
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -95,57 +91,3 @@ def _delete_group(step: Step, made: list[Record], group_id: str) -> int:
 
 def _texts(offsets: Offsets, group_id: str) -> int:
     return len(group_id) + sum(len(group_id) + len(topic) for topic, _ in offsets.places(group_id))
-
-
-def change_topics(step: Step, command: TopicsChanged) -> None:
-    """Take over the next image; offsets of deleted topics are deleted, also if a new topic has the name."""
-    state = step.state
-    gone = command.image.gone_since(state.image)
-    state.image = command.image
-    if gone:
-        _delete_topics_offsets(step, gone, frozenset(gone.values()))
-
-
-def delete_offsets_of_deleted_topics(step: Step) -> None:
-    """The groups are loaded: delete the offsets of deleted topics if the tombstones were not written then.
-
-    Only of topics that are known to have been deleted: a log that was copied here from another cluster has offsets of
-    topics that this server does not know.
-    """
-    image = step.state.image
-    if image.deleted:
-        _delete_topics_offsets(step, image.deleted, frozenset(image.deleted.values()) - image.by_name.keys())
-
-
-def _delete_topics_offsets(step: Step, gone: Mapping[bytes, str], names: Collection[str]) -> None:
-    """Delete what was committed for the topics of these ids, and under these names without an id (as Kafka's
-    onTopicsDeleted does): also what was committed in transactions that are open, which never have an id.
-    """
-    offsets = step.state.offsets
-    touched = frozenset(gone.values())
-
-    def is_doomed(topic: str, value: Packed) -> bool:
-        topic_id = topic_id_of(value)
-        return topic_id in gone if topic_id != ZERO_UUID else topic in names
-
-    for group_id, topics in list(offsets.groups()):
-        for topic in [name for name in topics if name in touched]:
-            doomed = [partition for partition, value in topics[topic].items() if is_doomed(topic, value)]
-            _delete(step, group_id, topic, doomed)
-    # those that are committed too have gone with them
-    for group_id in list(offsets.pending.producers):
-        doomed_of: dict[str, list[int]] = {}
-        for topic, partition in list(offsets.pending.producers[group_id]):
-            pending = offsets.pending_at(group_id, topic, partition) if topic in touched else ()
-            if any(is_doomed(topic, one) for one in pending):
-                doomed_of.setdefault(topic, []).append(partition)
-        for topic, doomed in doomed_of.items():
-            _delete(step, group_id, topic, doomed)
-
-
-def _delete(step: Step, group_id: str, topic: str, partitions: list[int]) -> None:
-    for partition in partitions:
-        step.record(records.offset_tombstone(group_id, topic, partition))
-    if partitions:
-        deleted = {topic: sorted(partitions)}
-        step.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)

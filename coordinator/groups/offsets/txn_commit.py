@@ -50,6 +50,10 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
     if error:
         _refuse(step, command, request, error)
         return
+    deletion = step.state.topic_deletion
+    if deletion is not None and deletion.refuses(group_id, (topic.name for topic in request.topics)):
+        _refuse(step, command, request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return
     max_metadata, wall_ms = step.state.settings.offset_metadata_max_bytes, step.now.wall_ms
     made: list[Record] = []
     topics: list[TxnOffsetCommitResponseTopic] = []

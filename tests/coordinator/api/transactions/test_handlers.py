@@ -183,6 +183,32 @@ class TestAddPartitions:
         (row,) = ask(begun, DescribeTransactionsRequest(["x"])).transaction_states
         assert row.transaction_state == "Empty"
 
+    def test_topics_without_partitions_are_named_where_the_transaction_has_one_error(
+        self, begun: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        producer = init(begun)
+        asked: list[Any] = []
+        submit = type(begun.transactions).submit
+
+        def spying(transactions: Any, key: str, command: Any) -> None:
+            asked.extend(command.request.transactions[0].topics)
+            submit(transactions, key, command)
+
+        monkeypatch.setattr(type(begun.transactions), "submit", spying)
+
+        def names(topics: Topics, *, verify_only: bool = False) -> list[str]:
+            wanted = transaction(producer, topics)
+            wanted.verify_only = verify_only
+            answer = ask(begun, AddPartitionsToTxnRequest([wanted]), 5)
+            return [topic.name for topic in answer.results_by_transaction[0].topic_results]
+
+        some: Topics = (("a", []), ("t", [0]), ("b", []))
+        assert names(some) == ["a", "t", "b"]
+        assert names(some, verify_only=True) == ["t"]
+        assert names((*some, ("t", [7]))) == ["t"]
+        assert [topic.name for topic in asked] == ["t", "t"]
+        assert names((("a", []),)) == ["a"]
+
     def test_internal_topics_are_for_brokers(self, begun: Node) -> None:
         at_once(begun.topics.ensuring("__consumer_offsets"))
         producer = init(begun)

@@ -1,0 +1,188 @@
+"""The offsets of topics that were deleted: they go with their topic, as in Kafka's `onTopicsDeleted`.
+
+All groups are looked at, a slice at a time, so that requests need not wait. The first slice is part of the command
+that says which topics are gone. Until a group was looked at, its old offsets are still shown, as Kafka's coordinator
+too learns of deleted topics later than its clients. A topic may have such a name again. Until a group was looked at,
+its transactional commits to that topic are refused. They have no topic id, so they would be taken for old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from muster.coordinator.core.deadlines import Due
+from muster.coordinator.groups.common import events, records
+from muster.coordinator.groups.common.committed_offsets import Packed, topic_id_of
+from muster.coordinator.groups.common.image import TopicsChanged
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.groups.common.step import Step
+from muster.protocol.message import ZERO_UUID
+
+TOPIC_DELETION: Final = "topic deletion"
+"""Kind of the deadline of the next slice."""
+SLICE: Final = 500
+"""Work of one slice, half a millisecond: each group, and each offset that is looked at, counts 1. A node has many
+shards, and each of them does one.
+"""
+REMOVE: Final = 10
+"""Each record that is written counts this much more."""
+CHUNK: Final = 50
+"""Offsets of one topic that are looked at together."""
+SLICE_AFTER_MS: Final = 1
+
+
+class _Gone:
+    """Topics that were deleted: `topics`, name by id, and `names`, under which what has no id is gone too."""
+
+    __slots__ = ("names", "topics", "touched")
+
+    def __init__(self, topics: Mapping[bytes, str], names: Collection[str]) -> None:
+        self.topics = topics
+        self.names = frozenset(names)
+        self.touched = frozenset(topics.values())
+
+    def has(self, topic: str, value: Packed) -> bool:
+        """Whether the offset was committed for one of them."""
+        topic_id = topic_id_of(value)
+        return topic_id in self.topics if topic_id != ZERO_UUID else topic in self.names
+
+
+class _Some(NamedTuple):
+    """Some offsets to look at. `topic` None: all of the group were looked at. `is_pending`: of open transactions."""
+
+    group_id: str
+    topic: str | None = None
+    partitions: Sequence[int] = ()
+    is_pending: bool = False
+
+
+class TopicDeletion(Due):
+    """How far the groups were looked at, and the deadline of the next slice. Not persisted: a load begins anew."""
+
+    __slots__ = ("gone", "next", "waiting", "walk")
+
+    kind = TOPIC_DELETION
+
+    def __init__(self, state: State, gone: _Gone) -> None:
+        super().__init__("")
+        self.next: _Gone | None = None
+        """Topics that were deleted since this began: all groups are looked at again for them."""
+        self.begin(state, gone)
+
+    def begin(self, state: State, gone: _Gone) -> None:
+        """Look for the offsets of these topics in all groups."""
+        self.gone = gone
+        self.waiting = state.offsets.group_ids()
+        """The groups that were not looked at yet."""
+        self.walk = _walk(state, gone, list(self.waiting))
+
+    def refuses(self, group_id: str, topics: Iterable[str]) -> bool:
+        """Whether the group may still have old offsets without an id under one of these names."""
+        names: Collection[str] = self.gone.names if group_id in self.waiting else ()
+        later: Collection[str] = self.next.names if self.next is not None else ()
+        return any(topic in names or topic in later for topic in topics)
+
+
+def change_topics(step: Step, command: TopicsChanged) -> None:
+    """Take over the next image; offsets of deleted topics are deleted, also if a new topic has the name."""
+    state = step.state
+    gone = command.image.gone_since(state.image)
+    state.image = command.image
+    if gone:
+        _begin(step, _Gone(gone, gone.values()))
+
+
+def delete_offsets_of_deleted_topics(step: Step) -> None:
+    """The groups are loaded: delete the offsets of deleted topics if the tombstones were not written then.
+
+    Only topics count that are known to be deleted. A log that was copied here from another cluster has offsets of
+    topics that this server does not know.
+    """
+    image = step.state.image
+    if image.deleted:
+        _begin(step, _Gone(image.deleted, frozenset(image.deleted.values()) - image.by_name.keys()))
+
+
+def on_deadline(step: Step, _: object, deletion: TopicDeletion) -> None:
+    """Go on."""
+    _slice(step, deletion)
+
+
+def _begin(step: Step, gone: _Gone) -> None:
+    deletion: TopicDeletion | None = step.state.topic_deletion
+    if deletion is None:
+        deletion = step.state.topic_deletion = TopicDeletion(step.state, gone)
+        _slice(step, deletion)
+    else:
+        before = deletion.next
+        deletion.next = gone if before is None else _Gone({**before.topics, **gone.topics}, before.names | gone.names)
+
+
+def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
+    """All that may be gone. What is pending is first: when its transaction ends, it is committed, and is
+    found there.
+    """
+    offsets, touched = state.offsets, gone.touched
+    for group_id in group_ids:
+        places = iter(list(offsets.pending.producers.get(group_id, ())))
+        while some := [*islice(places, CHUNK)]:
+            yield _Some(group_id, "")  # to look at them is work
+            of_topic: dict[str, list[int]] = {}
+            for topic, partition in some:
+                if topic in touched:
+                    of_topic.setdefault(topic, []).append(partition)
+            for topic, partitions in of_topic.items():
+                yield _Some(group_id, topic, partitions, is_pending=True)
+        topics = offsets.topics(group_id)
+        names = touched if len(touched) < len(topics) else list(topics)
+        for name in names:
+            known = list(offsets.partitions(group_id, name)) if name in touched else ()
+            for at in range(0, len(known) or 1, CHUNK):
+                yield _Some(group_id, name, known[at : at + CHUNK])
+        yield _Some(group_id)
+
+
+def _slice(step: Step, deletion: TopicDeletion) -> None:
+    """Look at some groups; the next ones follow soon."""
+    budget, doomed, group_id = SLICE, dict[str, list[int]](), ""
+    for some in deletion.walk:
+        group_id, before = some.group_id, len(step.records)
+        if some.topic is not None:
+            _delete_some(step, deletion.gone, some, doomed)
+        else:
+            del deletion.waiting[group_id]
+            _report(step, group_id, doomed)
+        budget -= 1 + len(some.partitions) + REMOVE * (len(step.records) - before)
+        if budget <= 0:
+            break
+    else:
+        if deletion.next is None:
+            step.state.topic_deletion = None
+            return
+        deletion.begin(step.state, deletion.next)
+        deletion.next = None
+    _report(step, group_id, doomed)
+    step.state.deadlines.set(deletion, step.now.mono_ms + SLICE_AFTER_MS)
+
+
+def _delete_some(step: Step, gone: _Gone, some: _Some, doomed: dict[str, list[int]]) -> None:
+    """Delete those of these offsets that are gone, and note them in `doomed`."""
+    offsets, group_id, topic = step.state.offsets, some.group_id, some.topic or ""
+    for partition in some.partitions:
+        if some.is_pending:
+            is_gone = any(gone.has(topic, one) for one in offsets.pending_at(group_id, topic, partition))
+        else:
+            value = offsets.partitions(group_id, topic).get(partition)
+            is_gone = value is not None and gone.has(topic, value)
+        if is_gone:
+            step.record(records.offset_tombstone(group_id, topic, partition))
+            doomed.setdefault(topic, []).append(partition)
+
+
+def _report(step: Step, group_id: str, doomed: dict[str, list[int]]) -> None:
+    for topic, partitions in doomed.items():
+        deleted = {topic: sorted(partitions)}
+        step.event(events.OFFSETS_DELETED, group_id, cause=events.TOPIC_DELETED, topics=deleted)
+    doomed.clear()
