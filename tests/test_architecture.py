@@ -10,7 +10,7 @@ import pytest
 from tools.diagrams import rooms
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("architecture.md", "connections.md", "contributing.md", "dev/decisions.md")
+PAGES = ("architecture.md", "contributing.md", "dev/connections.md", "dev/decisions.md")
 BELOW = (
     "",
     "docs",

@@ -1,4 +1,4 @@
-"""docs/transactions.md says what the transaction core decides by."""
+"""docs/dev/transactions.md says what the transaction core decides by."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from muster.coordinator.transactions.end_txn import ABORT, COMMIT, NEW_CLIENT, OLD_CLIENT
-from muster.coordinator.transactions.states import STATES, TRANSITIONS
+from muster.coordinator.transactions.states import TRANSITIONS
 from tools.diagrams import draw, transactions
 
 CORE = Path(__file__).resolve().parents[1] / "coordinator" / "transactions"
@@ -21,11 +21,7 @@ def test_the_diagram_has_every_arrow() -> None:
     assert sorted(arrows) == sorted(f"    {state} --> {after}: {what}" for (state, what), after in TRANSITIONS.items())
 
 
-def test_the_tables_have_every_cell() -> None:
-    head, _, *transitions = rows(transactions.transition_table())
-    assert head[1:] == list(STATES)
-    told = {(state, row[0]): cell for row in transitions for state, cell in zip(STATES, row[1:], strict=True)}
-    assert {pair: cell for pair, cell in told.items() if cell != "-"} == TRANSITIONS
+def test_the_table_has_every_cell() -> None:
     head, _, *ends = rows(transactions.end_table())
     states = head[1:]
     assert [row[1:] for row in ends] == [
@@ -36,7 +32,7 @@ def test_the_tables_have_every_cell() -> None:
 
 
 def test_the_page_names_every_module_that_decides() -> None:
-    page = (draw.DOCS / "transactions.md").read_text(encoding="utf-8")
+    page = (draw.DOCS / "dev" / "transactions.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(?:coordinator/transactions/)?(\w+\.py)`", page))
     there = {path.name for path in CORE.glob("*.py")}
     assert there - named == {"__init__.py", "commands.py", "settings.py"}

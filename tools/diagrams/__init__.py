@@ -1,1 +1,1 @@
-"""Draws the tables of the core into docs/groups.md, so that what is documented is what is decided."""
+"""Draws the tables of the core into docs/, so that what is documented is what is decided."""

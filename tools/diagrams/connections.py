@@ -1,24 +1,12 @@
-"""What docs/connections.md shows of a connection and of its authentication: their states and transitions."""
+"""What docs/dev/connections.md shows of a connection and of its authentication: their states and transitions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from muster.coordinator.net.connection_core import CLOSED, CLOSING, LOST, STATES, TRANSITIONS, WAITING
+from muster.coordinator.net.connection_core import STATES, TRANSITIONS
 from muster.coordinator.security import authentication
 from tools.diagrams.pages import Parts, table
-
-
-def connection_diagram() -> str:
-    """The states of a connection and what leads from each to the next; its end, possible in each, is left out."""
-    lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {WAITING}"]
-    for event, targets in TRANSITIONS.items():
-        lines += [
-            f"    {state} --> {target}: {event}"
-            for state, target in targets.items()
-            if target is not CLOSING and target is not CLOSED
-        ]
-    return "\n".join([*lines, f"    {CLOSING} --> {CLOSED}: {LOST}", f"    {CLOSED} --> [*]", "```"])
 
 
 def transition_table(states: Sequence[str], transitions: Mapping[str, Mapping[str, str]]) -> str:
@@ -28,7 +16,6 @@ def transition_table(states: Sequence[str], transitions: Mapping[str, Mapping[st
 
 
 PARTS: Parts = {
-    "connection_diagram": connection_diagram,
     "connection_table": lambda: transition_table(STATES, TRANSITIONS),
     "authentication_table": lambda: transition_table(authentication.STATES, authentication.TRANSITIONS),
 }

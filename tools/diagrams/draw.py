@@ -18,10 +18,10 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES: dict[str, Parts] = {
     "architecture.md": rooms.PARTS,
     "commands.md": commands.PARTS,
-    "connections.md": connections.PARTS,
-    "groups.md": groups.PARTS,
+    "dev/connections.md": connections.PARTS,
+    "dev/groups.md": groups.PARTS,
     "pipeline-tables.md": tables.PARTS,
-    "transactions.md": transactions.PARTS,
+    "dev/transactions.md": transactions.PARTS,
 }
 """Page -> the parts of it that are drawn."""
 

@@ -1,9 +1,9 @@
-"""What docs/groups.md shows of the core: its states, transitions and what a JoinGroup brings about."""
+"""What docs/dev/groups.md shows of the core: its states, transitions and what a JoinGroup brings about."""
 
 from __future__ import annotations
 
 from muster.coordinator.groups.classic.join import DECISIONS, IMPOSSIBLE, SENDERS
-from muster.coordinator.groups.classic.states import DEAD, EMPTY, STATES, TRANSITIONS
+from muster.coordinator.groups.classic.states import DEAD, EMPTY, TRANSITIONS
 from tools.diagrams.pages import Parts, table
 
 
@@ -14,13 +14,6 @@ def state_diagram() -> str:
         lines.append(f"    {state} --> {target}: {event}")
     lines += [f"    {DEAD} --> [*]", "```"]
     return "\n".join(lines)
-
-
-def transition_table() -> str:
-    """The same as a table: a row for each event, a column for each state; a cell without a target raises."""
-    events = dict.fromkeys(event for _, event in TRANSITIONS)
-    rows = [(event, *(TRANSITIONS.get((state, event), "-") for state in STATES)) for event in events]
-    return table(("what happens", *STATES), rows)
 
 
 def decision_table() -> str:
@@ -36,6 +29,5 @@ def _cell(decision: str) -> str:
 
 PARTS: Parts = {
     "state_diagram": state_diagram,
-    "transition_table": transition_table,
     "decision_table": decision_table,
 }

@@ -1,9 +1,9 @@
-"""What docs/transactions.md shows of the core: states, transitions, and what an EndTxn brings about."""
+"""What docs/dev/transactions.md shows of the core: states, transitions, and what an EndTxn brings about."""
 
 from __future__ import annotations
 
 from muster.coordinator.transactions.end_txn import ABORT, COMMIT, NEW_CLIENT, OLD_CLIENT
-from muster.coordinator.transactions.states import DEAD, EMPTY, EVENTS, STATES, TRANSITIONS
+from muster.coordinator.transactions.states import DEAD, EMPTY, TRANSITIONS
 from tools.diagrams.pages import Parts, table
 
 _ENDS = {COMMIT: "commit", ABORT: "abort"}
@@ -16,12 +16,6 @@ def state_diagram() -> str:
         lines.append(f"    {state} --> {target}: {event}")
     lines += [f"    {DEAD} --> [*]", "```"]
     return "\n".join(lines)
-
-
-def transition_table() -> str:
-    """The same as a table: a row for each event, a column for each state; a cell without a target raises."""
-    rows = [(event, *(TRANSITIONS.get((state, event), "-") for state in STATES)) for event in EVENTS]
-    return table(("what happens", *STATES), rows)
 
 
 def end_table() -> str:
@@ -41,6 +35,5 @@ def end_table() -> str:
 
 PARTS: Parts = {
     "transaction_diagram": state_diagram,
-    "transaction_table": transition_table,
     "end_table": end_table,
 }
