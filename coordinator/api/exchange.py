@@ -72,7 +72,7 @@ class Exchange:
         if response is not None and (
             slices.is_large
             or requests.channel.large_answer is not None
-            or (type(response) is JoinGroupResponse and _has_large_members(response))
+            or (self.route.may_be_large and _is_large(response))
         ):
             self._answer_apart(response)
             return
@@ -227,6 +227,11 @@ def _has_many_rows(response: Message) -> bool:
     return count > MANY_ROWS
 
 
-def _has_large_members(response: JoinGroupResponse) -> bool:
-    """Whether this is the answer to the leader of members with much metadata: as large as all theirs."""
-    return sum([len(one.metadata) for one in response.members]) > LARGE_BYTES
+def _is_large(response: Any) -> bool:
+    """Whether this is the answer to the leader of members with much metadata: as large as all theirs. Or a heartbeat's
+    answer that names thousands of topics to its member.
+    """
+    if type(response) is JoinGroupResponse:
+        return sum([len(one.metadata) for one in response.members]) > LARGE_BYTES
+    assignment = response.assignment
+    return assignment is not None and len(assignment.topic_partitions) > MANY_ROWS

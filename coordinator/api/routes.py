@@ -29,6 +29,9 @@ RECORDS_LARGE_BYTES: Final = 1024 * 1024
 _KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
 """Requests of which the group keeps parts."""
 
+GROUP_ANSWERS: Final = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+"""Small requests whose answers may be large."""
+
 ONLY_READS: Final = frozenset(
     {
         ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FETCH, ApiKey.FIND_COORDINATOR, ApiKey.DESCRIBE_GROUPS,
@@ -67,6 +70,7 @@ class Route:
         "large_bytes",
         "lets_go",
         "lowers",
+        "may_be_large",
         "most_bytes",
         "only_reads",
         "version",
@@ -92,6 +96,7 @@ class Route:
         """decode(data, body, end, most elements): the request in its newest shape; raises `wire.REFUSALS`."""
         self.encode = served.response_encoder(version)
         self.lets_go = served.key not in _KEPT
+        self.may_be_large = served.key in GROUP_ANSWERS
         self.only_reads = served.key in ONLY_READS
         """See `ONLY_READS`."""
         carries_records = served.request_has_parts

@@ -187,16 +187,22 @@ class ConsumerGroup:
             # a live step takes over, as they are, the rows of topics of which nothing has changed
             known = set(map(id, before))
             stays = known.intersection(map(id, after)) if known else known
-            for row in before:
-                if id(row) not in stays:
-                    self._let_go(member_id, row[0], row[1])
-            for row in after:
-                if id(row) not in stays:
-                    of_topic = holders.get(row[0])
-                    if of_topic is None:
-                        holders[row[0]] = dict.fromkeys(row[1], member_id)
-                    else:
-                        of_topic.update(dict.fromkeys(row[1], member_id))
+            gone = [row for row in before if id(row) not in stays] if stays else before
+            new = [row for row in after if id(row) not in stays] if stays else after
+            for topic_id, partitions, _ in gone:
+                of_topic = holders.get(topic_id)
+                if of_topic is not None and len(partitions) == len(of_topic) == 1 and partitions[0] in of_topic:
+                    # most topics that a member has by the thousand have one partition
+                    if of_topic[partitions[0]] == member_id:
+                        del holders[topic_id]
+                else:
+                    self._let_go(member_id, topic_id, partitions)
+            for topic_id, partitions, _ in new:
+                of_topic = holders.get(topic_id)
+                if of_topic is None:
+                    holders[topic_id] = dict.fromkeys(partitions, member_id)
+                else:
+                    of_topic.update(dict.fromkeys(partitions, member_id))
         member.at = at
         self._reconciled += member.is_reconciled_to(self.assignment_epoch)
 

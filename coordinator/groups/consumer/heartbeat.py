@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from sys import intern
 from typing import Final, NamedTuple
@@ -27,6 +27,7 @@ from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.existing import among, existing, group_hash
 from muster.coordinator.groups.consumer.group import ConsumerGroup
+from muster.coordinator.groups.consumer.large_records import FEW_TOPICS, LaterRows
 from muster.coordinator.groups.consumer.member import (
     LEAVING,
     NOBODY,
@@ -193,10 +194,19 @@ def response_to(
     )
     assignment = None
     if not request.member_epoch or is_full or not same_partitions(had, at.assigned):
-        rows = [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], row[1]) for row in at.assigned]
-        assignment = Assignment(rows)
+        assignment = Assignment(_rows(at.assigned))
     interval_ms = step.state.configs.of(request.group_id).heartbeat_interval_ms
     return ConsumerGroupHeartbeatResponse(0, 0, None, member.member_id, at.epoch, interval_ms, assignment)
+
+
+def _rows(held: Held) -> Sequence[ConsumerGroupHeartbeatResponseTopicPartitions]:
+    if len(held) > FEW_TOPICS:  # they are made where they are encoded
+        return LaterRows(_row, held)
+    return [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], row[1]) for row in held]
+
+
+def _row(topic_id: bytes, partitions: Sequence[int], _: object) -> ConsumerGroupHeartbeatResponseTopicPartitions:
+    return ConsumerGroupHeartbeatResponseTopicPartitions(topic_id, partitions)
 
 
 def _group(present: Group | None, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:

@@ -3,17 +3,26 @@ tables. It counts for nothing but the bytes of the log.
 
 Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. How large such a table is depends
 on how it came about: copied, grown, or made for a number. Members and patterns stand in Kafka's own TimelineHashMap.
-Not reproduced: two topics in one bucket, which stand as they came.
+Not reproduced: two topics in one bucket, which stand as they came; the topics of a member that has thousands.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from struct import Struct
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.assignors.java_order import DEFAULT_CAPACITY, capacity_for, capacity_of_copy, spread, uuid_hash, walked
+from muster.assignors.java_order import (
+    DEFAULT_CAPACITY,
+    capacity_for,
+    capacity_of_copy,
+    grown,
+    spread,
+    uuid_hash,
+    walked,
+)
 from muster.coordinator.groups.consumer.partitions import Held, Share
 from muster.protocol.hashing import java_string_hash
 
@@ -21,11 +30,17 @@ MOST: Final = 200
 """Names that are put in the order of a TimelineHashMap: some ms when all have to be hashed. Of more the order is that
 in which they came.
 """
+MOST_TOPICS: Final = 4_000
+"""Topics of a record that are put in the order of Kafka's tables: some 5 ms. More of them ascend by their ids."""
 KEPT: Final = 20_000
 """Topic ids whose hash is kept, for all groups: that takes some 4 MB."""
+FEW_IDS: Final = 500
+"""Topic ids of one record whose hashes are kept."""
 LEAST_SLOTS: Final = 2
 _FACTOR: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
+_four_words: Final = Struct(">4I").iter_unpack
+"""Topic ids behind each other, each as four numbers."""
 
 
 class Tables(NamedTuple):
@@ -56,24 +71,23 @@ def map_capacity_of_copy(size: int) -> int:
 
 def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
     """Indices of topic ids in the order of the table of topics."""
-    if len(topic_ids) < 2:
+    if len(topic_ids) < 2 or len(topic_ids) > MOST_TOPICS:
         return list(range(len(topic_ids)))
+    hashes = _hashes_of(topic_ids)
     if not (tables.computes and tables.there):
-        return _filled([_hash_of(one) for one in topic_ids], tables)
-    index = {topic_id: row for row, topic_id in enumerate(topic_ids)}
-    hashes = dict(zip(topic_ids, map(_hash_of, topic_ids), strict=True))
-    capacity, there = tables.of_topics, frozenset(tables.there)
+        return _filled(hashes, tables)
+    row_of = dict(zip(topic_ids, range(len(topic_ids)), strict=True))
+    capacity, walk = tables.of_topics, [row for one in tables.there if (row := row_of.get(one)) is not None]
     # a table grows when more than three quarters are taken
     while len(tables.there) > capacity * 3 // 4:
         capacity *= 2
-    walk = [topic_id for topic_id in tables.there if topic_id in index]
-    new = _in_table([topic_id for topic_id in topic_ids if topic_id not in there], hashes, DEFAULT_CAPACITY)
+    there = frozenset(tables.there)
+    new = [row for row, topic_id in enumerate(topic_ids) if topic_id not in there]
     # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
-    for size in range(len(walk), len(walk) + len(new)):
-        if size > capacity * 3 // 4:
-            capacity *= 2
-    walk = [*reversed(new), *walk]
-    return [index[topic_id] for topic_id in sorted(walk, key=lambda one: hashes[one] & capacity - 1)]
+    while new and len(walk) + len(new) - 1 > capacity * 3 // 4:
+        capacity *= 2
+    walk = [*_heads(new, [hashes[row] for row in new], capacity), *walk]
+    return _by_bucket(walk, hashes, capacity)
 
 
 def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
@@ -83,21 +97,36 @@ def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
         # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
         while len(hashes) - 1 > capacity * 3 // 4:
             capacity *= 2
-        rows = walked(hashes, DEFAULT_CAPACITY)[::-1]
-    else:
-        while len(hashes) > capacity * 3 // 4:
-            capacity *= 2
+        return _by_bucket(_heads(rows, hashes, capacity), hashes, capacity)
+    while len(hashes) > capacity * 3 // 4:
+        capacity *= 2
+    return _by_bucket(rows, hashes, capacity)
+
+
+def _heads(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
+    """Rows of a new table in its order, the other way round. Each is put at the head of its bucket. They go into a
+    table of this capacity. Where that is no smaller, the rows of one bucket stood in one bucket of the new table too.
+    """
+    if capacity >= grown(hashes, DEFAULT_CAPACITY):
+        return [*reversed(rows)]
+    return [rows[place] for place in reversed(walked(hashes, DEFAULT_CAPACITY))]
+
+
+def _by_bucket(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
     buckets = [one & capacity - 1 for one in hashes]
     return sorted(rows, key=buckets.__getitem__)
+
+
+def _hashes_of(topic_ids: Sequence[bytes]) -> list[int]:
+    """The spread hashes of topic ids. Those of many topics are made anew: to keep them would cost others theirs."""
+    if len(topic_ids) <= FEW_IDS:
+        return [_hash_of(one) for one in topic_ids]
+    return [(h := a ^ b ^ c ^ d) ^ h >> 16 for a, b, c, d in _four_words(b"".join(topic_ids))]
 
 
 @lru_cache(KEPT)
 def _hash_of(topic_id: bytes) -> int:
     return spread(uuid_hash(topic_id))
-
-
-def _in_table(topic_ids: Sequence[bytes], hashes: Mapping[bytes, int], capacity: int) -> list[bytes]:
-    return [topic_ids[row] for row in walked([hashes[one] for one in topic_ids], capacity)]
 
 
 def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> list[int]:
@@ -119,6 +148,8 @@ def copied(share: Share) -> Tables:
 
 def changed(before: Share) -> Tables:
     """A target assignment that was made of the one before, as the uniform assignor does it."""
+    if len(before) > MOST_TOPICS:
+        return NEW
     sizes = {topic_id: capacity_of_copy(len(its)) for topic_id, its in before}
     there = tuple([before[row][0] for row in topics([one[0] for one in before])])
     return Tables(capacity_for(len(before)), sizes, computes=True, there=there)
@@ -131,7 +162,7 @@ def ranges(subscribed: int) -> Tables:
 
 def stepped(before: Held, after: Held) -> Tables:
     """What a member has after a step to its target: made of what it had, where anything of a topic is left."""
-    if not before:
+    if not before or not after or len(after) > MOST_TOPICS:
         return _FROM_NOTHING
     had = {row[0]: row[1] for row in before}
     sizes = {

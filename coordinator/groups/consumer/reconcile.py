@@ -20,7 +20,6 @@ from muster.coordinator.groups.consumer.partitions import (
     all_since,
     epochs_of,
     held_of,
-    partition_sets,
     row_of,
 )
 from muster.coordinator.groups.consumer.states import (
@@ -82,15 +81,29 @@ def still_owns(owned: Owned, revoking: Held) -> bool:
     """Whether a member has, for all that it says, any of these partitions; one that says nothing may."""
     if owned is None:
         return True
-    given_up = partition_sets(revoking) if owned else {}
-    return any(not given_up[one.topic_id].isdisjoint(one.partitions) for one in owned if one.topic_id in given_up)
+    given_up = {topic_id: partitions for topic_id, partitions, _ in revoking} if owned else {}
+    sets: dict[bytes, frozenset[int]] = {}
+    for one in owned:
+        its = given_up.get(one.topic_id)
+        if its is None:
+            continue
+        if len(its) == 1:
+            if its[0] in one.partitions:
+                return True
+            continue
+        among = sets.get(one.topic_id)
+        if among is None:
+            among = sets[one.topic_id] = frozenset(its)
+        if not among.isdisjoint(one.partitions):
+            return True
+    return False
 
 
 def _step(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned) -> Position:
     """Compare what a member has with its target. Kafka: computeNextAssignment."""
     # a member may have 10,000 topics: a row that stays the same is taken over as it is
     subscribed = aim.subscribed
-    targets = {row[0]: row[1] for row in aim.target if row[0] in subscribed}
+    targets = {topic_id: its for topic_id, its in aim.target if topic_id in subscribed}
     if not at.assigned and group.holders.keys().isdisjoint(targets):  # most members begin so
         return _at(at, aim, ALL_FREE if targets else COMPLETE, all_held(tuple(targets.items()), aim.epoch), NOTHING)
     assigned: dict[bytes, Row] = {}
@@ -106,12 +119,17 @@ def _step(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned) -> Positio
     if revoking and still_owns(owned, tuple(revoking)):
         return _at(at, aim, TO_REVOKE, tuple(assigned.values()), tuple(revoking))
     has_new = has_unreleased = False
+    holders = group.holders
     made: list[Row] = []
     for topic_id, target in targets.items():
         had = assigned.get(topic_id)
         if had is not None and had[1] == target:
             # one tuple for both, as far as that is so: it is kept as long as the member
             made.append(had if had[1] is target else (topic_id, target, had[2]))
+            continue
+        if had is None and topic_id not in holders:
+            has_new = True
+            made.append((topic_id, target, all_since(aim.epoch, len(target))))
             continue
         its = _lacking(target, had)
         free = free_partitions(group, topic_id, its, aim.member_id)

@@ -79,16 +79,26 @@ class ReconciliationFacts:
         """A member does not have any more what is not in `after`, and has what was not in `before`."""
         if (not before and not self.freed) or same_partitions(before, after):
             return
-        freed, had = self.freed, {row[0]: row[1] for row in before}
+        freed = self.freed
+        known = set(map(id, before)).intersection(map(id, after))
+        if known:  # nothing has changed of these
+            before = tuple([row for row in before if id(row) not in known])
+            after = tuple([row for row in after if id(row) not in known])
+        had = {topic_id: partitions for topic_id, partitions, _ in before}
         for topic_id, partitions, _ in after:
             mine = had.pop(topic_id, ())
             if mine != partitions:
-                for partition in set(partitions).difference(mine):
+                for partition in set(partitions).difference(mine) if mine else partitions:
                     since_ms = freed.pop((topic_id, partition), None)
-                    self.paused_ms += 0 if since_ms is None else now_ms - since_ms
-                _free(freed, topic_id, set(mine).difference(partitions), now_ms)
+                    if since_ms is not None:
+                        self.paused_ms += now_ms - since_ms
+                if mine:
+                    _free(freed, topic_id, set(mine).difference(partitions), now_ms)
         for topic_id, mine in had.items():
-            _free(freed, topic_id, mine, now_ms)
+            if len(freed) >= MOST_FREED:
+                break
+            for partition in mine:
+                freed[topic_id, partition] = now_ms
 
     def note(
         self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember, before: Position, now_ms: int

@@ -5,17 +5,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from struct import Struct
 from typing import Final
 
 from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.batch_size import is_too_large
-from muster.coordinator.groups.common.records import tombstone
+from muster.coordinator.groups.common.records import PackedRecord, tombstone
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import kafka_order, replay
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved
 from muster.coordinator.groups.consumer.kafka_order import Tables
+from muster.coordinator.groups.consumer.large_records import (
+    FEW_TOPICS,
+    NO_TAGS,
+    LaterRows,
+    packed,
+    rows_with_epochs,
+    rows_without_epochs,
+)
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.partitions import Held, Share
+from muster.coordinator.groups.consumer.partitions import Held, Row, Share
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -48,6 +57,8 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 
+_put_head: Final = Struct(">iib").pack
+"""The epoch of a member, the one before, and its state."""
 _VERSION: Final = 0
 """Of each of these values."""
 A_TOPIC: Final = 22
@@ -88,15 +99,19 @@ def target(group_id: str, member_id: str, share: Share, tables: Tables | None = 
     """What a member is to own. `tables`: what Kafka would have it in; None: sets that were copied."""
     tables = tables or kafka_order.copied(share)
     sizes, others = tables.of_partitions, tables.of_others
-    rows = []
-    for row in kafka_order.topics([one[0] for one in share], tables):
-        topic_id, partitions = share[row]
-        capacity = sizes.get(topic_id, others)
-        if len(partitions) > 1 and not kafka_order.is_ascending(partitions, capacity):
-            partitions = _picked(partitions, kafka_order.partitions(partitions, capacity))
-        rows.append(TopicPartition(topic_id, partitions))
+    rows = [share[row] for row in kafka_order.topics([one[0] for one in share], tables)]
+    for number, (topic_id, partitions) in enumerate(rows):
+        if len(partitions) > 1:
+            capacity = sizes.get(topic_id, others)
+            if not kafka_order.is_ascending(partitions, capacity):
+                rows[number] = topic_id, _picked(partitions, kafka_order.partitions(partitions, capacity))
     key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
-    return Record(key, ConsumerGroupTargetAssignmentMemberValue(rows), _VERSION)
+    if len(rows) > FEW_TOPICS:
+        later: LaterRows[TopicPartition] = LaterRows(TopicPartition, rows)
+        parts = rows_without_epochs(rows)
+        return packed(key, ConsumerGroupTargetAssignmentMemberValue(later), [*parts, NO_TAGS])
+    made = [TopicPartition(*row) for row in rows]
+    return Record(key, ConsumerGroupTargetAssignmentMemberValue(made), _VERSION)
 
 
 def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
@@ -109,22 +124,35 @@ def current(
     group_id: str, member_id: str, at: Position, assigned: Tables = kafka_order.NEW, revoking: Tables = kafka_order.NEW
 ) -> Record:
     """Where a member is on its way to its target. `assigned` and `revoking`: what Kafka would have these in."""
+    has, gives_up = _rows(at.assigned, assigned), _rows(at.revoking, revoking)
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id)
+    if len(has) + len(gives_up) > FEW_TOPICS:
+        later: list[LaterRows[TopicPartitions]] = [LaterRows(TopicPartitions, rows) for rows in (has, gives_up)]
+        head = _put_head(at.epoch, at.previous_epoch, at.state)
+        parts = [head, *rows_with_epochs(has), *rows_with_epochs(gives_up), NO_TAGS]
+        return packed(
+            key, ConsumerGroupCurrentMemberAssignmentValue(at.epoch, at.previous_epoch, at.state, *later), parts
+        )
     value = ConsumerGroupCurrentMemberAssignmentValue(
-        at.epoch, at.previous_epoch, at.state, _rows(at.assigned, assigned), _rows(at.revoking, revoking)
+        at.epoch,
+        at.previous_epoch,
+        at.state,
+        [TopicPartitions(*row) for row in has],
+        [TopicPartitions(*row) for row in gives_up],
     )
-    return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value, _VERSION)
+    return Record(key, value, _VERSION)
 
 
-def _rows(held: Held, tables: Tables) -> list[TopicPartitions]:
+def _rows(held: Held, tables: Tables) -> list[Row]:
+    """In the order of these tables, with the partitions of each."""
     sizes, others = tables.of_partitions, tables.of_others
-    rows = []
-    for row in kafka_order.topics([one[0] for one in held], tables):
-        topic_id, partitions, epochs = held[row]
-        capacity = sizes.get(topic_id, others)
-        if len(partitions) > 1 and not kafka_order.is_ascending(partitions, capacity):
-            order = kafka_order.partitions(partitions, capacity)
-            partitions, epochs = _picked(partitions, order), _picked(epochs, order)
-        rows.append(TopicPartitions(topic_id, partitions, epochs))
+    rows = [held[row] for row in kafka_order.topics([one[0] for one in held], tables)]
+    for number, (topic_id, partitions, epochs) in enumerate(rows):
+        if len(partitions) > 1:
+            capacity = sizes.get(topic_id, others)
+            if not kafka_order.is_ascending(partitions, capacity):
+                order = kafka_order.partitions(partitions, capacity)
+                rows[number] = topic_id, _picked(partitions, order), _picked(epochs, order)
     return rows
 
 
@@ -165,6 +193,8 @@ def is_more_than_fits(step: Step, made: list[Record], times: int = 1) -> bool:
 
 def _most_bytes(record: Record) -> int:
     """Bytes of what a record of a member says, or some more: packing 10,000 topics only to count them takes 15 ms."""
+    if type(record) is PackedRecord:
+        return len(record.row)
     key, value = record.key, record.value
     count = _most_of_texts((getattr(key, "group_id", ""), getattr(key, "member_id", "")))
     if isinstance(value, ConsumerGroupMemberMetadataValue):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.api import dispatch, registry, routes
+from muster.coordinator.api import dispatch, exchange, registry, routes
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
@@ -21,6 +21,12 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.api_versions import ApiVersionsRequest
+from muster.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    ConsumerGroupHeartbeatResponseTopicPartitions,
+)
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -514,6 +520,28 @@ def test_the_answer_to_the_leader_of_members_with_much_metadata_is_encoded_in_th
     if extra:
         elsewhere.do()
     assert connection.response(ApiKey.JOIN_GROUP, 9) == (7, response)
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_the_answer_to_a_member_that_gets_many_topics_is_encoded_in_the_thread(
+    extra: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Any] = []
+    monkeypatch.setitem(registry._loaded, ApiKey.CONSUMER_GROUP_HEARTBEAT, lambda *of: kept.append(of[3]))
+    connection, elsewhere = with_thread()
+    request = ConsumerGroupHeartbeatRequest("g", "m", 0)
+    connection.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request, correlation_id=7)
+    rows = [
+        ConsumerGroupHeartbeatResponseTopicPartitions(number.to_bytes(16), [0])
+        for number in range(exchange.MANY_ROWS + extra)
+    ]
+    response = ConsumerGroupHeartbeatResponse(member_id="m", assignment=Assignment([*rows]))
+    kept[0](response)
+    assert (len(elsewhere.waiting), len(connection.answers)) == ((1, 0) if extra else (0, 1))
+    if extra:
+        elsewhere.do()
+    correlation_id, answer = connection.response(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1)
+    assert (correlation_id, answer.assignment.topic_partitions) == (7, rows)
 
 
 def test_a_large_answer_that_cannot_be_said_costs_its_connection(seen: Seen) -> None:
