@@ -1,5 +1,6 @@
-"""Records of members with thousands of topics: their bytes are made with a few instructions for each topic, and the
-messages only when somebody looks at them.
+"""Records of members with thousands of topics.
+
+Their bytes are made with a few instructions for each topic. Rows become messages only when somebody looks at them.
 """
 
 from __future__ import annotations
