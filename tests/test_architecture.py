@@ -56,9 +56,22 @@ def test_what_a_page_names_is_there(page: str) -> None:
     assert len(named) > 5
     missing = [path for path, _ in named if not any((ROOT / room / path).exists() for room in BELOW)]
     assert missing == []
-    undefined = [
+    assert undefined(named) == []
+
+
+def undefined(named: list[tuple[str, str]]) -> list[str]:
+    """The names that their modules do not define, of pairs of a path and a name, which may be empty."""
+    return [
         f"{path}: {name}"
         for path, name in named
         if name and not re.search(rf"(?m)^\s*(?:def|class|async def) {name}\b|^{name}\b", (ROOT / path).read_text())
     ]
-    assert undefined == []
+
+
+def test_what_the_page_of_the_pipeline_says_is_decided_somewhere_is_decided_there() -> None:
+    page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    rows = page.partition("## Where is it decided?")[2].partition("\n## ")[0]
+    named = re.findall(r"`(pipeline/[\w/]+\.py)(?:: (\w+))?`", rows)
+    assert len(named) > 20
+    assert [path for path, _ in named if not (ROOT / path).exists()] == []
+    assert undefined(named) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 
@@ -28,17 +28,14 @@ def shared() -> str:
 def columns(name: str) -> str:
     """The columns of one table. The page says once that a table has `group`, and what `actual_…` means."""
     fields = [field for field in TABLES[name] if not _stands_elsewhere(name, field.name)]
-    rows = []
-    for (has_shared_meaning, is_not_null), together in groupby(
-        fields, lambda field: (is_shared(name, field.name), is_sure(name, field.name))
-    ):
+    rows: list[tuple[str, ...]] = []
+    for has_shared_meaning, together in groupby(fields, lambda field: is_shared(name, field.name)):
         merged = list(together)
-        for some in [merged] if has_shared_meaning else [[field] for field in merged]:
-            names = ", ".join(f"`{one}`" for field in some for one in _names(name, field.name))
-            kinds = ", ".join(dict.fromkeys(_type(field.type) for field in some))
-            words = _LINK if has_shared_meaning else _meaning(name, some[0].name)
-            rows.append((names, kinds + (" not null" if is_not_null else ""), words))
-    return _table("column", "type", "meaning", rows=rows)
+        if has_shared_meaning:
+            rows.append((", ".join(_typed(name, field) for field in merged), _LINK))
+        else:
+            rows.extend((_typed(name, field), _meaning(name, field.name)) for field in merged)
+    return _table("column", "meaning", rows=rows)
 
 
 def _stands_elsewhere(table: str, column: str) -> bool:
@@ -47,12 +44,13 @@ def _stands_elsewhere(table: str, column: str) -> bool:
     return is_group or column.startswith("actual_") or (table == "comparison" and column.endswith(_AFTER))
 
 
-def _names(table: str, column: str) -> Iterator[str]:
-    yield column
-    if column in MOMENTS:
-        yield MOMENTS[column]
-    if table == "comparison" and column.endswith(_BEFORE):
-        yield column.removesuffix(_BEFORE) + _AFTER
+def _typed(table: str, field: pa.Field) -> str:
+    """The name of a column with its type, which is bold if the column is never null."""
+    names = [field.name]
+    if table == "comparison" and field.name.endswith(_BEFORE):
+        names.append(field.name.removesuffix(_BEFORE) + _AFTER)
+    kind = "time" if field.name in MOMENTS else _type(field.type)
+    return f"{', '.join(f'`{name}`' for name in names)} {f'**{kind}**' if is_sure(table, field.name) else kind}"
 
 
 def _meaning(table: str, column: str) -> str:
