@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from binascii import b2a_base64
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from heapq import nsmallest
 from itertools import islice
@@ -49,7 +49,6 @@ BYTES_A_PIECE: Final = 8 * 1024
 ENTRIES_A_PIECE: Final = 200
 LEAST_MEMBER_BYTES: Final = 200
 """The text of a member without names, metadata and assignment."""
-_NONE: Final[Set[int]] = frozenset()
 PARTITIONS_A_PIECE: Final = 2_000
 """That are looked at in one piece, in targets: some half a millisecond."""
 MOST_TOPICS: Final = 20
@@ -177,25 +176,21 @@ def _target(facts: dict[str, Any]) -> Iterator[str | None]:
             old, new = had.get(topic_id, ()), has.get(topic_id, ())
             weight += len(old) + len(new) + 1
             if old != new:
-                # most topics are new to their member, or gone
-                if new:
-                    given.setdefault(topic_id, set()).update(set(new).difference(old) if old else new)
-                if old:
-                    taken.setdefault(topic_id, set()).update(set(old).difference(new) if new else old)
+                given.setdefault(topic_id, set()).update(set(new).difference(old))
+                taken.setdefault(topic_id, set()).update(set(old).difference(new))
             if weight > PARTITIONS_A_PIECE:
                 weight = 0
                 yield None
     rows, sums = [], [0, 0, 0]
     for topic_id in given.keys() | taken.keys():
-        new, old = given.get(topic_id, _NONE), taken.get(topic_id, _NONE)
-        moved = len(new & old) if new and old else 0
+        new, old = given.get(topic_id, set()), taken.get(topic_id, set())
+        moved = len(new & old)
         if new or old:
             topic = image.by_id.get(topic_id)
             name = image.deleted.get(topic_id) if topic is None else topic.name
             row = (name, moved, len(new) - moved, len(old) - moved)
             rows.append(row)
-            for place in (0, 1, 2):
-                sums[place] += row[place + 1]
+            sums = [before + more for before, more in zip(sums, row[1:], strict=True)]
         weight += len(old) + len(new) + 1
         if weight > PARTITIONS_A_PIECE:
             weight = 0

@@ -6,7 +6,6 @@ Their bytes are made with a few instructions for each topic. Rows become message
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.core import record_bytes
@@ -18,8 +17,6 @@ from muster.protocol.wire import put_many, uv
 
 FEW_TOPICS: Final = 500
 """Topics of a record that is made as any other."""
-ONE_BYTE: Final = 127
-"""The length of a shorter text is written as one byte."""
 NO_TAGS: Final = b"\0"
 _EPOCHS_TAG: Final = b"\x01\0"
 """One tagged field follows: the first one, the epochs."""
@@ -83,16 +80,6 @@ def rows_without_epochs(share: Sequence[tuple[bytes, tuple[int, ...]]]) -> list[
             end = ends[partitions] = _numbers(partitions) + NO_TAGS
         parts += (topic_id, end)
     return parts
-
-
-def texts(names: Sequence[str]) -> bytes | None:
-    """The bytes of an array of names, as flexible versions have it. None: a name is not short, or not ASCII."""
-    sizes = list(map(len, names))
-    if max(sizes, default=0) >= ONE_BYTE or not all(map(str.isascii, names)):
-        return None
-    heads = [chr(size + 1) for size in range(ONE_BYTE)]
-    joined = "".join(chain.from_iterable(zip(map(heads.__getitem__, sizes), names, strict=True)))
-    return uv(len(names) + 1) + joined.encode("ascii")
 
 
 def _numbers(numbers: Sequence[int]) -> bytes:

@@ -91,7 +91,7 @@ def found(step: Step, command: TopicsFound) -> None:
         if records.is_more_than_fits(step, [made]):
             continue
         had = () if before is None else before.topics
-        changed |= topics != had and (not had or set(topics) != set(had))
+        changed |= topics != had and set(topics) != set(had)
         step.record(made)
     metadata_hash = group_hash(group, step.state.image, step.state.settings.broker_rack)
     if changed or metadata_hash != group.metadata_hash:

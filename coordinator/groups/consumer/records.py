@@ -18,12 +18,10 @@ from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.large_records import (
     FEW_TOPICS,
     NO_TAGS,
-    ONE_BYTE,
     LaterRows,
     packed,
     rows_with_epochs,
     rows_without_epochs,
-    texts,
 )
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
 from muster.coordinator.groups.consumer.partitions import Held, Row, Share
@@ -61,12 +59,12 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 
 _put_head: Final = Struct(">iib").pack
 """The epoch of a member, the one before, and its state."""
-_put_version: Final = Struct(">qq").pack
-"""The version of the topics of a pattern, and when they were found."""
 _VERSION: Final = 0
 """Of each of these values."""
 A_TOPIC: Final = 22
 """Most bytes of a topic in a target besides its partitions: its id, their number, no tags."""
+ONE_BYTE: Final = 127
+"""The length of a shorter text is written as one byte."""
 A_TOPIC_WITH_EPOCHS: Final = 34
 """The same of what a member has: the epochs stand in a tag."""
 
@@ -164,13 +162,8 @@ def _picked(numbers: tuple[int, ...], order: Sequence[int]) -> tuple[int, ...]:
 
 def regular_expression(group_id: str, pattern: str, resolved: Resolved) -> Record:
     """The topics that a pattern stands for."""
-    topics = resolved.topics
-    key = ConsumerGroupRegularExpressionKey(group_id, pattern)
-    value = ConsumerGroupRegularExpressionValue(topics, resolved.version, resolved.timestamp_ms)
-    names = texts(topics) if len(topics) > FEW_TOPICS else None
-    if names is None:
-        return Record(key, value, _VERSION)
-    return packed(key, value, [names, _put_version(resolved.version, resolved.timestamp_ms), NO_TAGS])
+    value = ConsumerGroupRegularExpressionValue(list(resolved.topics), resolved.version, resolved.timestamp_ms)
+    return Record(ConsumerGroupRegularExpressionKey(group_id, pattern), value, _VERSION)
 
 
 def pattern_forgotten(group_id: str, pattern: str) -> Record:

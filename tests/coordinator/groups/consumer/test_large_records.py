@@ -17,7 +17,7 @@ from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, To
 from muster.coordinator.groups.common.records import PackedRecord, pack
 from muster.coordinator.groups.consumer import kafka_order, large_records, records, worked_out
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
-from muster.coordinator.groups.consumer.group import Resolved, free_partitions
+from muster.coordinator.groups.consumer.group import free_partitions
 from muster.coordinator.groups.consumer.large_records import LaterRows
 from muster.coordinator.groups.consumer.member import Position
 from muster.coordinator.groups.consumer.partitions import NOTHING, Held
@@ -56,19 +56,6 @@ def test_a_record_of_many_topics_has_the_bytes_of_any_other(
         (one.key, one.value, one.value_version) for one in plain
     ]
     assert [one.value for one in plain] == [one.value for one in large]
-
-
-@given(st.lists(st.one_of(st.text(max_size=8), st.text("az._-", max_size=140)), max_size=8))
-def test_the_record_of_a_pattern_for_many_topics_has_the_bytes_of_any_other(names: list[str]) -> None:
-    resolved = Resolved(tuple(names), 1 << 40, -1)
-    plain = records.regular_expression("g", "p.*", resolved)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(records, "FEW_TOPICS", -1)
-        large = records.regular_expression("g", "p.*", resolved)
-    assert pack(large) == pack(plain)
-    assert large == plain
-    is_short = all(len(name) < large_records.ONE_BYTE and name.isascii() for name in names)
-    assert (type(large) is PackedRecord) == is_short
 
 
 def test_a_row_without_epochs_says_none() -> None:
