@@ -155,7 +155,7 @@ INNER = {
     "groups/consumer/kafka_order.KEPT",
     "groups/consumer/kafka_order.FEW_IDS",
     "groups/consumer/kafka_order.MOST",
-    "groups/consumer/kafka_order.MOST_TOPICS",
+    "groups/consumer/kafka_order.FEW_TOPICS",
     "groups/consumer/large_records.FEW_TOPICS",
     "groups/consumer/lifetime.TOPICS_AT_ONCE",
     "groups/consumer/partitions.FEW",

@@ -564,6 +564,29 @@ def subscribed_together(s: State, n: int) -> Iterator[Message]:
         yield beating(group, f"m{member}", [f"T{i:015}" for i in range(n)])
 
 
+def followed(s: State, n: int) -> Iterator[Message]:
+    """Members follow their targets over all topics that there are: each step names them all, or what is left of them."""
+    group, names = f"topics-{fresh(1)[0]}", [topic_name(i) for i in range(min(n, s.size))]
+    epochs, owned = {"a": 0, "b": 0}, dict[str, list[Any]]()
+    rows = [config(32, group, "consumer.assignment.interval.ms", "0")]
+    yield iac.IncrementalAlterConfigsRequest(rows)
+    for member in ("a", "a", "b", "a", "a", "b", "b"):
+        joins = member not in owned
+        request = beating(group, member, names if joins else None)
+        if not joins:
+            request.member_epoch, request.rebalance_timeout_ms = epochs[member], -1
+            request.topic_partitions = owned[member]
+        yield request
+        answer = s.node.link.answers[-1]
+        epochs[member] = answer.member_epoch
+        owned.setdefault(member, [])
+        if answer.assignment is not None:
+            owned[member] = [
+                cgh.ConsumerGroupHeartbeatRequestTopicPartitions(row.topic_id, row.partitions)
+                for row in answer.assignment.topic_partitions
+            ]
+
+
 def subscribed_by_pattern(s: State, n: int) -> Iterator[Message]:
     group = f"pattern-{fresh(1)[0]}"
     yield cgh.ConsumerGroupHeartbeatRequest(group, "m", 0, None, None, 60_000, None, CAPTURES, None, [])
@@ -744,7 +767,7 @@ CASES: Final[dict[str, tuple[Case, ...]]] = {
     ),
     "ConsumerGroupHeartbeat": (
         Case("names", 20_000, subscribed, known=8_000_000), Case("names of each member", 20_000, subscribed_together),
-        Case("topics by a pattern", MANY, subscribed_by_pattern, 1),
+        Case("topics of each member", 20_000, followed), Case("topics by a pattern", MANY, subscribed_by_pattern, 1),
         Case("partitions", ELEMENTS, beaten_by_consumer),
     ),
     "ConsumerGroupDescribe": (

@@ -30,7 +30,7 @@ MOST: Final = 200
 """Names that are put in the order of a TimelineHashMap: some ms when all have to be hashed. Of more the order is that
 in which they came.
 """
-MOST_TOPICS: Final = 4_000
+FEW_TOPICS: Final = 4_000
 """Topics of a record that are put in the order of Kafka's tables: some 5 ms. More of them ascend by their ids."""
 KEPT: Final = 20_000
 """Topic ids whose hash is kept, for all groups: that takes some 4 MB."""
@@ -71,7 +71,7 @@ def map_capacity_of_copy(size: int) -> int:
 
 def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
     """Indices of topic ids in the order of the table of topics."""
-    if len(topic_ids) < 2 or len(topic_ids) > MOST_TOPICS:
+    if len(topic_ids) < 2 or len(topic_ids) > FEW_TOPICS:
         return list(range(len(topic_ids)))
     hashes = _hashes_of(topic_ids)
     if not (tables.computes and tables.there):
@@ -148,7 +148,7 @@ def copied(share: Share) -> Tables:
 
 def changed(before: Share) -> Tables:
     """A target assignment that was made of the one before, as the uniform assignor does it."""
-    if len(before) > MOST_TOPICS:
+    if len(before) > FEW_TOPICS:
         return NEW
     sizes = {topic_id: capacity_of_copy(len(its)) for topic_id, its in before}
     there = tuple([before[row][0] for row in topics([one[0] for one in before])])
@@ -162,7 +162,7 @@ def ranges(subscribed: int) -> Tables:
 
 def stepped(before: Held, after: Held) -> Tables:
     """What a member has after a step to its target: made of what it had, where anything of a topic is left."""
-    if not before or not after or len(after) > MOST_TOPICS:
+    if not before or not after or len(after) > FEW_TOPICS:
         return _FROM_NOTHING
     had = {row[0]: row[1] for row in before}
     sizes = {

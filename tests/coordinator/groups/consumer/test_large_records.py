@@ -87,7 +87,7 @@ def test_topics_of_a_large_record_ascend(monkeypatch: pytest.MonkeyPatch) -> Non
     held = tuple([(one, (0,), (3,)) for one in ids])
     assert kafka_order.changed(before).there
     assert kafka_order.stepped(held, held).there
-    monkeypatch.setattr(kafka_order, "MOST_TOPICS", 29)
+    monkeypatch.setattr(kafka_order, "FEW_TOPICS", 29)
     for tables in (kafka_order.changed(before), kafka_order.stepped(held, held), kafka_order.ranges(30)):
         assert kafka_order.topics(ids, tables) == [*range(30)]
 
