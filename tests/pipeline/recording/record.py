@@ -3,7 +3,7 @@ which is a process, to which happens what the pipeline is to tell (`scripts`).
 
 `python -m tests.pipeline.recording.record DIR [--cast consumer] [--seed N] [--delay-ms N] [--trouble NAME]
 [--keep FILE]`: `--cast consumer` plays KIP-848 groups and what else classic ones do not have (`scripts_epochs`). It
-runs Kafka in DIR and leaves there its data (DIR/data/logs), `truth.jsonl` (its form: docs/dev/pipeline-scores.md) and
+runs Kafka in DIR and leaves there its data (DIR/data/logs), `truth.jsonl` (its form: `truths`) and
 `journal.jsonl` (what each client said, by its own clock, and what was done to it); `--keep` packs them. It takes two
 cores for some five minutes.
 """

@@ -1,5 +1,25 @@
 """The truth of a recording put together: what its script did (script.jsonl), what the broker says in its log of
 every rebalance, and which commits of the log went back while a script made them do so.
+
+Times are ms since 1970. The lines of `truth.jsonl`, by their `kind`:
+
+* `group`: `group`, `topic`, `partitions`, and the settings of its clients: `client`, `assignor`, `session_ms`,
+  `heartbeat_ms`, `commit_ms`, `commits` (`auto`, `hand`), `max_poll_ms`, `static`, `protocol` (`classic`, `consumer`),
+  `server_assignor` (of groups that are of KIP-848 at some time).
+* `rebalance`: `group`, `generation` (the one it led to), `cause`, `trigger` (`client_id`), `acted` (when it began) and
+  `settled` (when the assignment was complete), both by the broker's own log; `length_known` (false of a KIP-848 group:
+  the broker does not log when the last member was ready); `died`: the members whose session ended in it, each with
+  `client_id`, `noticed` and `last_life` (its own last sign of life, or when it was killed).
+* `unsure`: `group`, `first`, `last`: generations that the broker does not explain (`last` null: to the end).
+* `episode`: `group` (null: several, see `groups`), `what`, `from`, `until`, `members` (client ids). `what`:
+  `formation`, `start` (again, after a whole stop), `rolling_restart` (with `static`), `scale_out`, `scale_in`,
+  `crash_loop`, `flapping`, `overlapping_deploy`, `slow_poller`, `deaths` (several at once), `whole_stop`,
+  `trouble` (with `how`).
+* `regression`: one incident: `group`, `cause` (`rewind`, `reset`, `second_application`; null: nobody meant it), `by`
+  (client id), `from`, `until`, `partitions` (topic and number), `commits` (how many went back).
+* `stall`: `group`, `topic`, `partitions`, `from`, `until`, `how` (`stick`: the same offset is committed again and
+  again; `pause`: no commits).
+* `no_stall`: `group`, `why`: what may look like a stall and is none.
 """
 
 from __future__ import annotations
