@@ -11,6 +11,7 @@ from typing import Protocol
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.decoded_requests import Decoded
 from muster.coordinator.api.unsent import Taken, Unsent
 from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.core.interface import Client
@@ -58,6 +59,7 @@ class Channel:
         "endpoint",
         "host",
         "large_answer",
+        "large_request",
         "listener",
         "peer",
         "software_name",
@@ -83,6 +85,8 @@ class Channel:
         """What counts its requests while there are quotas."""
         self.large_answer: Taken | None = None
         """The memory of the answer that is made, if it is large."""
+        self.large_request: Decoded | None = None
+        """The memory of its newest large request."""
         self.software_name = ""
         self.software_version = ""
         self._on_close: list[Callable[[], object]] = []
@@ -136,6 +140,9 @@ class Channel:
         self.closed = True
         self._end = _nothing
         self.release_answer()
+        request, self.large_request = self.large_request, None
+        if request is not None:
+            request.leave()
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
             callback()

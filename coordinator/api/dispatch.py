@@ -18,7 +18,8 @@ import structlog
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.cluster.api_versions import API_VERSIONS, unsupported_version
 from muster.coordinator.api.context import Channel, RequestContext
-from muster.coordinator.api.exchange import Exchange, NoteResponse
+from muster.coordinator.api.decoded_requests import Decoded
+from muster.coordinator.api.exchange import Exchange, LargeRequest, NoteResponse
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.observer import ObservedRequests, RequestObserver
@@ -133,7 +134,7 @@ class ConnectionRequests:
         try:
             request = route.decode(data, body, end, FEW_ELEMENTS)
         except TooMany:
-            self._read_apart(exchange, data, body, end)
+            self._read_apart(exchange, data, body, end, MOST_ELEMENTS)
             return None
         except REFUSALS:
             raise route.malformed(data, body, end) from None
@@ -177,25 +178,35 @@ class ConnectionRequests:
         self.current = self.sink = self.note_response = self.prepared = self._route = None
         self._routes.clear()
 
-    def _read_apart(self, exchange: Exchange, data: bytes, body: int, end: int) -> None:
-        """Decode a large request in the thread; its handler runs here as always. The next request waits, as always."""
+    def _read_apart(self, exchange: Exchange, data: bytes, body: int, end: int, most: int = 0) -> None:
+        """Decode a large request in the thread; its handler runs here as always. The next request waits, as always.
+
+        `most`: how many elements it may have; 0: of a request with records it is tried whether it has few.
+        """
         route = exchange.route
+        most = most or (FEW_ELEMENTS if route.carries_records else MOST_ELEMENTS)
+        decoded = self.channel.large_request = self._memory_for(route, end - body, most)
 
         def read() -> Any:
             if self.current is not exchange:
                 return None  # the connection has ended while others were read
             try:
-                return route.decode(data, body, end, MOST_ELEMENTS)
+                return route.decode(data, body, end, most)
+            except TooMany as refused:
+                return refused if most < MOST_ELEMENTS else route.malformed(data, body, end)
             except REFUSALS:
                 return route.malformed(data, body, end)
 
         def handle(request: Any, error: Exception | None) -> None:
+            if self.current is exchange and isinstance(request, TooMany):
+                self._read_apart(exchange, data, body, end, MOST_ELEMENTS)
+                return
             self.is_reading = False
             if self.current is not exchange:
                 return  # the connection has ended
             self.sink.was_read()
-            if route.lets_go and isinstance(request, Message):
-                exchange.large_request = request
+            if isinstance(request, Message):
+                exchange.large_request = LargeRequest(request if route.lets_go else None, decoded)
             if error is not None:
                 self._fault(route, error)
             elif isinstance(request, CloseConnection):
@@ -205,20 +216,34 @@ class ConnectionRequests:
                 self._run_intercepted(intercept, exchange, request)
             else:
                 self._run(route, request, exchange.of_many_rows)
+            if not route.lets_go:
+                decoded.give_back()  # the group has it by now
 
-        if end - body > route.most_bytes:
-            raise CloseConnection(
-                f"a request of {end - body} bytes, this API takes {route.most_bytes}", **route.facts()
-            )
         self.is_reading = True
         if route.only_reads:
-            # others of its kind wait until it is answered: read, each takes many times its bytes
-            taken = self.channel.answer_memory(self._node.unsent)
-            if self._node.unsent.growing is not None or self._node.unsent.must_wait:
-                taken.when_it_may(lambda: self.slices.worker.run(read, handle))
-                return
-            self._node.unsent.growing = taken
-        self.slices.worker.run(read, handle)
+            self._one_at_a_time(lambda: self.slices.worker.run(read, handle))
+        else:
+            decoded.when_there(lambda: self.slices.worker.run(read, handle))
+
+    def _memory_for(self, route: Route, size: int, most: int) -> Decoded:
+        """The memory of a request of `size` bytes and `most` elements, to wait for. `_one_at_a_time` has that of those
+        that only read.
+        """
+        if size > route.most_bytes:
+            raise CloseConnection(f"a request of {size} bytes, this API takes {route.most_bytes}", **route.facts())
+        requests, host = self._node.decoded_requests, self.channel.host
+        is_counted = most == MOST_ELEMENTS and not route.only_reads
+        return requests.take(size, host) if is_counted else Decoded(requests, 0, host)
+
+    def _one_at_a_time(self, begin: Callable[[], object]) -> None:
+        """Others of its kind wait until it is answered: read, each takes many times its bytes."""
+        unsent = self._node.unsent
+        taken = self.channel.answer_memory(unsent)
+        if unsent.growing is not None or unsent.must_wait:
+            taken.when_it_may(begin)
+        else:
+            unsent.growing = taken
+            begin()
 
     def _run(self, route: Route, request: Any, respond: Respond) -> None:
         try:

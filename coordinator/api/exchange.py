@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
+from muster.coordinator.api.decoded_requests import Decoded
 from muster.coordinator.api.routes import LARGE_BYTES, Route
 from muster.coordinator.api.sink import Answer
 from muster.coordinator.api.unsent import Unsent
@@ -47,6 +48,13 @@ class RequestingConnection(Protocol):
         """An answer came that nobody waits for."""
 
 
+class LargeRequest(NamedTuple):
+    """A request that was read in the thread. `message`: None when others keep parts of it."""
+
+    message: Message | None
+    decoded: Decoded
+
+
 class Exchange:
     """One request and its answer: the `Respond` that its handler is given."""
 
@@ -56,7 +64,7 @@ class Exchange:
         self._requests = requests
         self.route = route
         self.correlation = correlation
-        self.large_request: Message | None = None
+        self.large_request: LargeRequest | None = None
         """It was read in the thread, and is let go of there."""
 
     def __call__(self, response: Message | None) -> None:
@@ -67,6 +75,8 @@ class Exchange:
         requests = self._requests
         if requests.current is not self:
             requests.not_awaited(self.route)
+            if self.large_request is not None:
+                requests.slices.worker.run(self._let_go, _nothing)
             return
         slices = requests.slices
         if response is not None and (
@@ -162,9 +172,11 @@ class Exchange:
         return frame
 
     def _let_go(self) -> None:
-        request, self.large_request = self.large_request, None
-        if request is not None:
-            take_apart(request)
+        large, self.large_request = self.large_request, None
+        if large is not None:
+            if large.message is not None:
+                take_apart(large.message)
+            large.decoded.give_back()
 
     def _encoded(self, frame: Answer | None, error: Exception | None) -> None:
         """A large answer was encoded, or could not be."""

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import structlog
 
 from muster.coordinator import uuids
 from muster.coordinator.api.context import Channel, RequestContext
+from muster.coordinator.api.decoded_requests import DecodedRequests
 from muster.coordinator.api.unsent import Unsent
 from muster.coordinator.clock import Clock
 from muster.coordinator.cluster.image import ClusterImage
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from muster.coordinator.topics.topics import Topics
     from muster.coordinator.transaction_coordinator.transactions import Transactions
     from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
+
+log = structlog.get_logger("muster.api")
 
 Respond = Callable[[Message | None], None]
 """Sends the answer of one request, in the newest shape; None when no answer is owed (Produce with acks=0)."""
@@ -101,6 +106,23 @@ class _Staying:
         return self.channel.throttle
 
 
+class _Nobody:
+    """In place of a client, for what none waits for."""
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        """A fault of the program."""
+        log.error("work that nobody waits for failed", exc_info=error)
+
+
+_NOBODY: Final = _Nobody()
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
 class Node:
     """This node, as handlers see it."""
 
@@ -111,6 +133,7 @@ class Node:
         "cluster",
         "config",
         "controller",
+        "decoded_requests",
         "delegation_tokens",
         "draw_uuid",
         "draw_uuid_text",
@@ -160,6 +183,7 @@ class Node:
         self.cluster = cluster
         self.slices = slices or Slices(clock)
         self.unsent = unsent or Unsent(clock)
+        self.decoded_requests = DecodedRequests(clock)
         self.quotas: ClientQuotas | None = None
         """The quotas of users and client ids; None: there were none since the start."""
         self.serves_consumer_groups: bool | None = None
@@ -191,6 +215,10 @@ class Node:
         if self.controller is not None:
             yield from self.controller.catching_up()
         return (yield from job)
+
+    def run_behind(self, job: Job[None]) -> None:
+        """Do what no client waits for, a little in each iteration of the event loop."""
+        self.slices.run_behind(job, _nothing, _NOBODY)
 
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
         """`run` for a job that changes what others see: it is done whether its client waits for it or not."""

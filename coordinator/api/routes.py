@@ -59,6 +59,7 @@ class Route:
         "_put_head",
         "_response_header_size",
         "api",
+        "carries_records",
         "client_bytes",
         "client_id",
         "decode",
@@ -99,9 +100,9 @@ class Route:
         self.may_be_large = served.key in GROUP_ANSWERS
         self.only_reads = served.key in ONLY_READS
         """See `ONLY_READS`."""
-        carries_records = served.request_has_parts
-        self.large_bytes = RECORDS_LARGE_BYTES if carries_records else LARGE_BYTES
-        self.most_bytes = NO_LIMIT if carries_records else MOST_BYTES
+        self.carries_records = served.request_has_parts
+        self.large_bytes = RECORDS_LARGE_BYTES if self.carries_records else LARGE_BYTES
+        self.most_bytes = NO_LIMIT if self.carries_records else MOST_BYTES
 
     def _decode_and_raise(self, *where: Any) -> Any:
         return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))

@@ -19,10 +19,16 @@ WATCHED_AT_ONCE: Final = 100
 """Partitions that a reader begins to wait for in one step."""
 
 
+def do_at_once(job: Job[None]) -> None:
+    """Do all of it."""
+    for _ in job:
+        pass
+
+
 class FetchWait:
     """One parked reader. `ready` is called once: the reader then reads again and answers."""
 
-    __slots__ = ("_available", "_committed", "_min_bytes", "_ready", "_sizes", "_timer", "over")
+    __slots__ = ("_available", "_behind", "_committed", "_min_bytes", "_ready", "_sizes", "_timer", "over")
 
     def __init__(
         self,
@@ -33,8 +39,12 @@ class FetchWait:
         wait_ms: int,
         committed: bool,
         ready: Callable[[], object],
+        behind: Callable[[Job[None]], object] = do_at_once,
     ) -> None:
-        """`available`: bytes that could be read when it parked; more must come until there are `min_bytes`."""
+        """`available`: bytes that could be read when it parked; more must come until there are `min_bytes`. `behind`:
+        does work that nobody waits for.
+        """
+        self._behind = behind
         self._min_bytes = min_bytes
         self._available = available
         self._committed = committed
@@ -91,11 +101,20 @@ class FetchWait:
         if not self.over:
             self.over = True
             self._timer.cancel()
-            for partition in self._sizes:
-                partition.stop_waiting(self)
             # no circle stays of it
-            self._sizes = {}
+            sizes, self._sizes = self._sizes, {}
             self._ready = None
+            if len(sizes) <= WATCHED_AT_ONCE:
+                for partition in sizes:
+                    partition.stop_waiting(self)
+            else:
+                self._behind(self._leaving(sizes))
+
+    def _leaving(self, partitions: Iterable[Partition]) -> Job[None]:
+        """Many such readers may go at once, and each may have very many partitions."""
+        for partition in partitions:
+            partition.stop_waiting(self)
+            yield None
 
     def finish(self) -> None:
         """There may be more to read at once, for another reason than that the log grew; harmless when it is over."""

@@ -5,19 +5,19 @@ How a row is read stands in `fetch_rows`, sessions in `topics.fetch_sessions`. N
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.records.fetch_rows import MOVED, FetchTerms, RowsRead, read_rows
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.slices import Apart, Job, Later
 from muster.coordinator.topics.fetch_sessions import FetchContext, FetchRow, Key, may_have_session
 from muster.coordinator.topics.fetch_wait import WATCHED_AT_ONCE, FetchWait
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode
-from muster.protocol.message import Message
+from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -92,7 +92,16 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     later_ones: Sequence[Partition] = ()
     if len(partitions) > WATCHED_AT_ONCE:
         partitions, later_ones = partitions[:WATCHED_AT_ONCE], partitions[WATCHED_AT_ONCE:]
-    wait = FetchWait(node.clock.machine, partitions, min_bytes, available, max_wait_ms, committed, lambda: later(None))
+    wait = FetchWait(
+        node.clock.machine,
+        partitions,
+        min_bytes,
+        available,
+        max_wait_ms,
+        committed,
+        lambda: later(None),
+        node.run_behind,
+    )
 
     def give_up() -> None:
         wait.cancel()
@@ -100,9 +109,13 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
 
     forget = context.channel.on_close(give_up)
     brought = [log.bring(base_offset, lambda _: wait.finish()) for log, base_offset in absent]
+    if later_ones:
+        brought.append(_count(node, context, len(fetch.rows), wait))
     try:
         if later_ones:
             yield from wait.watching(later_ones)
+            if request.topics:
+                yield Apart(lambda: take_apart(request))  # `fetch` has its rows
         yield later
     finally:
         for no_more in brought:
@@ -112,6 +125,24 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
         return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     read = yield from read_rows(node, context, fetch.rows, terms, taken)
     return (yield from _answer(node, context, fetch, read, by_id))
+
+
+def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> Callable[[], object]:
+    """A Fetch with many rows waits: count their memory until what is returned is called. When others need it, the wait
+    ends early.
+    """
+    requests = node.decoded_requests
+    decoded = context.channel.large_request
+    if decoded is not None and decoded.bytes:
+        return requests.park(decoded, wait.finish)
+    counted = requests.count(rows, context.channel.host)
+    no_more = requests.park(counted, wait.finish)
+
+    def give_back() -> None:
+        no_more()
+        counted.give_back()
+
+    return give_back
 
 
 def _is_from_follower(request: FetchRequest) -> bool:

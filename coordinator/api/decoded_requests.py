@@ -1,0 +1,164 @@
+"""One memory for the large requests of all connections, from when they are decoded until they are answered. Decoded, a
+request takes many times its bytes: each of 250,000 elements is an object.
+
+Requests that do not fit wait, address by address, and are decoded when others were answered. Small ones are neither
+counted nor waited for. Nobody waits for a request that itself waits for other clients. JoinGroup and SyncGroup are
+counted until the group has them. A Fetch with many partitions that waits for records ends early when others need the
+memory. (Requests of `routes.ONLY_READS` are decoded one at a time; see `api.unsent`.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from muster.coordinator.clock import Clock
+
+MOST_BYTES: Final = 128 << 20
+"""What all of them may take. A request that is larger is decoded when there is no other."""
+FACTOR: Final = 56
+"""A decoded request takes at most so many times its bytes: 3 bytes may be an object and its lists. Most requests take
+10 times their bytes.
+"""
+MOST_OF_ONE: Final = 100 << 20
+"""And at most so much: that is what 250,000 elements take."""
+ROW_BYTES: Final = 400
+"""What a partition takes of a Fetch that waits."""
+PAUSE_MS: Final = 5
+"""While requests wait: how often it is checked whether there is memory."""
+AT_ONCE: Final = 10
+"""Requests that begin, and as many that end early, in one iteration of the event loop."""
+
+
+class Decoded:
+    """The memory of one request. It is given back at the latest when nothing refers to the request any more. That may
+    be long after its connection has ended, and in any thread.
+    """
+
+    __slots__ = ("_all", "_begin", "bytes", "host")
+
+    def __init__(self, decoded: DecodedRequests, size: int, host: str, *, waits: bool = False) -> None:
+        self._all = decoded
+        self._begin: Callable[[], object] | None = _nothing if waits else None
+        self.bytes = size
+        self.host = host
+
+    def give_back(self) -> None:
+        """It was answered, or is held elsewhere; harmless when that was said before."""
+        size, self.bytes = self.bytes, 0
+        if size and self._begin is None:
+            self._all.given_back.append(size)
+
+    def when_there(self, begin: Callable[[], object]) -> None:
+        """Call `begin` when there is memory, perhaps at once, unless `leave` comes before."""
+        if self._begin is None:
+            begin()
+        else:
+            self._begin = begin
+
+    def leave(self) -> None:
+        """The connection has ended. A request that waits is not decoded; others are given back by themselves."""
+        if self._begin is not None:
+            self._begin = _nothing
+            self.bytes = 0
+
+    def begin(self) -> None:
+        """There is memory."""
+        begin, self._begin = self._begin, None
+        if begin is not None:
+            begin()
+
+    def __del__(self) -> None:
+        self.give_back()
+
+
+class DecodedRequests:
+    """See the module. `bytes`: what is taken. `given_back`: sizes that are not subtracted from it yet."""
+
+    def __init__(self, clock: Clock, most_bytes: int = MOST_BYTES) -> None:
+        self._clock = clock
+        self._most = most_bytes
+        self.given_back: deque[int] = deque()
+        self._bytes = 0
+        self._waiting: dict[str, deque[Decoded]] = {}
+        """By address; the one that was served last is the last."""
+        self._parked: dict[Decoded, Callable[[], object]] = {}
+        """Requests that wait for others, the oldest first, and what ends that early."""
+        self._is_asked = False
+
+    @property
+    def bytes(self) -> int:
+        """See the class."""
+        while self.given_back:
+            self._bytes -= self.given_back.popleft()
+        return self._bytes
+
+    def take(self, size: int, host: str) -> Decoded:
+        """The memory of a request of `size` bytes; `when_there` says when it may be decoded."""
+        taken = min(size * FACTOR, MOST_OF_ONE, self._most)
+        if not self._waiting and self.bytes + taken <= self._most:
+            self._bytes += taken
+            return Decoded(self, taken, host)
+        decoded = Decoded(self, taken, host, waits=True)
+        self._waiting.setdefault(host, deque()).append(decoded)
+        self._ask()
+        return decoded
+
+    def count(self, rows: int, host: str) -> Decoded:
+        """Count the rows of a small request that begins to wait for others."""
+        decoded = Decoded(self, rows * ROW_BYTES, host)
+        self._bytes += decoded.bytes
+        return decoded
+
+    def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
+        """The request waits for others from now on. `end`, which ends that early, is called when memory is needed,
+        unless what is returned is called before.
+        """
+        self._parked[decoded] = end
+        if self._waiting or self.bytes > self._most:
+            self._ask()
+        return lambda: self._parked.pop(decoded, None)
+
+    def _ask(self) -> None:
+        if not self._is_asked:
+            self._is_asked = True
+            self._clock.call_soon(self._serve)
+
+    def _serve(self) -> None:
+        self._is_asked = False
+        for _ in range(AT_ONCE):
+            if not self._waiting or not self._begin_next():
+                break
+        if not self._waiting and self.bytes <= self._most:
+            return
+        missing = self.bytes - self._most
+        if self._waiting:
+            missing += self._waiting[next(iter(self._waiting))][0].bytes
+        for decoded in list(islice(self._parked, AT_ONCE)):
+            if missing <= 0:
+                break
+            missing -= decoded.bytes
+            self._parked.pop(decoded)()
+        if self._waiting or self._parked:
+            self._is_asked = True
+            self._clock.call_at(self._clock.mono_ms() + PAUSE_MS, self._serve)
+
+    def _begin_next(self) -> bool:
+        """False: the next one has to wait."""
+        host = next(iter(self._waiting))
+        queue = self._waiting[host]
+        if self.bytes + queue[0].bytes > self._most:
+            return False
+        del self._waiting[host]
+        decoded = queue.popleft()
+        if queue:
+            self._waiting[host] = queue  # behind the others
+        self._bytes += decoded.bytes
+        decoded.begin()
+        return True
+
+
+def _nothing() -> None:
+    pass
