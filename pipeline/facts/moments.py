@@ -1,5 +1,8 @@
 """Moments at which the coordinator or the network was in trouble: members of several groups were lost at once, or
 nobody could commit. All groups together, one after the other.
+
+A moment is when members were last heard of, not when they were removed. Session timeouts of groups differ, and
+sessions begin anew after a broker's restart.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """When members that go and come again are trouble, and what it is called: for the events of the server, and for the
-verdicts of the pipeline, so that both say the same.
+verdicts of the pipeline, so that both say the same. The server must not import the pipeline.
 """
 
 from __future__ import annotations

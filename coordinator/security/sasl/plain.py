@@ -16,7 +16,7 @@ _NOBODY: Final = hashlib.sha256(b"").digest()
 
 
 class PlainUsers:
-    """The users and their passwords, which are not kept as such."""
+    """The users and digests of their passwords. Digests have one length, so the time of a comparison is no hint."""
 
     __slots__ = ("_digests",)
 
