@@ -332,6 +332,25 @@ def test_health_says_no() -> None:
     assert result.stderr.startswith(f"muster health: 127.0.0.1:{port} does not answer: ")
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_health_says_it_by_its_exit_status_where_nobody_reads(serving: Callable[..., Serving], is_closed: bool) -> None:
+    server = serving("--in-memory", "--listen", "127.0.0.1:0")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        nobody = taken.getsockname()[1]
+    for port, status in ((server.port, 0), (nobody, 1)):
+        command = [*COMMAND, "health", f"127.0.0.1:{port}"]
+        if is_closed:
+            done = subprocess.run(
+                ["sh", "-c", 'exec "$@" >&- 2>&-', "sh", *command], timeout=START_S, env=environment()
+            )
+        else:
+            reads, writes = os.pipe()
+            os.close(reads)
+            with os.fdopen(writes, "wb") as gone:
+                done = subprocess.run(command, stdout=gone, stderr=gone, timeout=START_S, env=environment())
+        assert done.returncode == status
+
+
 def test_health_asks_the_first_listener_of_the_configuration(serving: Callable[..., Serving]) -> None:
     server = serving("--in-memory", "--listen", "127.0.0.1:0")
     env = {"KAFKA_LISTENERS": f"PLAINTEXT://:{server.port}"}

@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.config.listeners import WILDCARDS, Address, parse_address, show
@@ -30,18 +30,29 @@ def health(options: argparse.Namespace) -> int:
         address, with_tls = _address(options)
         context = _context(options, with_tls)
     except ConfigError as error:
-        print(f"muster health: {error}", file=sys.stderr)
+        _say(f"muster health: {error}", sys.stderr)
         return 2
     try:
         ask(address, context)
     except (OSError, EOFError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        print(
-            f"muster health: {show(*address)} does not answer: {why}{_hint(address, error, context)}", file=sys.stderr
-        )
+        _say(f"muster health: {show(*address)} does not answer: {why}{_hint(address, error, context)}", sys.stderr)
         return 1
-    print(f"muster health: {show(*address)} answers")
+    _say(f"muster health: {show(*address)} answers", sys.stdout)
     return 0
+
+
+def _say(line: str, to: TextIO | None) -> None:
+    """Print a line. The exit status is the answer, also where nobody can read the line. `to`: None when it was closed
+    from the start, as by `>&-`.
+    """
+    if to is None:
+        return
+    try:
+        print(line, file=to, flush=True)
+    except OSError:
+        # the interpreter would write it once more on its way out
+        os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
 
 
 def _hint(address: Address, error: Exception, context: SSLContext | None) -> str:

@@ -87,6 +87,8 @@ class CoordinatorShard(Generic[S]):
         self._term = 0
         """Changes with each load and each end of leadership: callbacks and steps of an earlier term do nothing."""
         self._failures = 0
+        self._logged = ("", "")
+        """What failed last, and why, as it was logged."""
 
     # ---- commands
 
@@ -287,8 +289,11 @@ class CoordinatorShard(Generic[S]):
         else:
             delay_ms = RETRY_MS[min(self._failures, len(RETRY_MS) - 1)]
             self._failures += 1
-            log.error(f"{what}; the {self._what} of this partition are built anew from their log",
-                      partition=self.partition, error=str(error), in_ms=delay_ms)  # fmt: skip
+            reason = what, str(error)
+            if self._failures == 1 or reason != self._logged:  # else each of its retries would log the same
+                self._logged = reason
+                log.error(f"{what}; the {self._what} of this partition are built anew from their log",
+                          partition=self.partition, error=str(error), in_ms=delay_ms)  # fmt: skip
         self._leave(ErrorCode.COORDINATOR_NOT_AVAILABLE, append_error(error), ErrorCode.NOT_COORDINATOR)
         term = self._term
         self._clock.machine.call_at(self._clock.machine.mono_ms() + delay_ms, lambda: self._reload(term))

@@ -44,6 +44,8 @@ class OfflineRetry:
         self._find = find
         self._apart = 1
         self._left = 1
+        self._reasons: dict[tuple[str, int], str] = {}
+        """Why each log stays offline, as it was logged: at each retry it would be the same line."""
 
     def start(self) -> None:
         """Look from now on."""
@@ -70,6 +72,8 @@ class OfflineRetry:
                     yield None
                 else:
                     waiting.append(one)
+            names = {(topic, partition) for topic, partition, _ in waiting}
+            self._reasons = {name: reason for name, reason in self._reasons.items() if name in names}
             for one in waiting:
                 failed |= self._fails(*one)
                 yield None
@@ -78,12 +82,15 @@ class OfflineRetry:
             self._left = self._apart
             self.start()
 
-    @staticmethod
-    def _fails(topic: str, partition: int, mend: Callable[[], object]) -> bool:
+    def _fails(self, topic: str, partition: int, mend: Callable[[], object]) -> bool:
         try:
             mend()
         except LogError as error:
-            _logger.error("a log stays offline", topic=topic, partition=partition, reason=str(error))
+            reason = str(error)
+            if self._reasons.get((topic, partition)) != reason:
+                self._reasons[topic, partition] = reason
+                _logger.error("a log stays offline", topic=topic, partition=partition, reason=reason)
             return True
+        self._reasons.pop((topic, partition), None)
         _logger.info("a log is online again", topic=topic, partition=partition)
         return False

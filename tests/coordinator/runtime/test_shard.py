@@ -205,6 +205,17 @@ class TestLoading:
         assert bench.shard.trouble is bench.open_error
         assert bench.ask(Look("a")) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
 
+    def test_why_it_cannot_be_opened_is_logged_once_and_when_that_changes(self) -> None:
+        bench = Bench()
+        bench.open_error = OSError("away")
+        with capture_logs() as logged:
+            bench.load()
+            bench.clock.advance(100_000)
+            assert [line["error"] for line in logged] == ["away"]
+            bench.open_error = OSError("no access")
+            bench.clock.advance(200_000)
+        assert [line["error"] for line in logged] == ["away", "no access"]
+
 
 class TestDeadlines:
     def test_ring_at_their_time_and_not_while_it_is_not_active(self, bench: Bench) -> None:
