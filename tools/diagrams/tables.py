@@ -28,13 +28,9 @@ def shared() -> str:
 def columns(name: str) -> str:
     """The columns of one table. The page says once that a table has `group`, and what `actual_…` means."""
     fields = [field for field in TABLES[name] if not _stands_elsewhere(name, field.name)]
-    rows: list[tuple[str, ...]] = []
-    for has_shared_meaning, together in groupby(fields, lambda field: is_shared(name, field.name)):
-        merged = list(together)
-        if has_shared_meaning:
-            rows.append((", ".join(_typed(name, field) for field in merged), _LINK))
-        else:
-            rows.extend((_typed(name, field), _meaning(name, field.name)) for field in merged)
+    rows = (
+        (_typed(name, together), words) for words, together in groupby(fields, lambda field: _meaning(name, field.name))
+    )
     return _table("column", "meaning", rows=rows)
 
 
@@ -44,16 +40,29 @@ def _stands_elsewhere(table: str, column: str) -> bool:
     return is_group or column.startswith("actual_") or (table == "comparison" and column.endswith(_AFTER))
 
 
-def _typed(table: str, field: pa.Field) -> str:
-    """The name of a column with its type, which is bold if the column is never null."""
-    names = [field.name]
-    if table == "comparison" and field.name.endswith(_BEFORE):
-        names.append(field.name.removesuffix(_BEFORE) + _AFTER)
+def _typed(table: str, fields: Iterable[pa.Field]) -> str:
+    """The names of columns with their types. The type of a column that is never null is bold."""
+    by_kind = groupby(fields, lambda field: _kind(table, field))
+    return ", ".join(
+        f"{', '.join(name for field in some for name in _names(table, field.name))} {kind}" for kind, some in by_kind
+    )
+
+
+def _names(table: str, column: str) -> list[str]:
+    names = [column]
+    if table == "comparison" and column.endswith(_BEFORE):
+        names.append(column.removesuffix(_BEFORE) + _AFTER)
+    return [f"`{name}`" for name in names]
+
+
+def _kind(table: str, field: pa.Field) -> str:
     kind = "time" if field.name in MOMENTS else _type(field.type)
-    return f"{', '.join(f'`{name}`' for name in names)} {f'**{kind}**' if is_sure(table, field.name) else kind}"
+    return f"**{kind}**" if is_sure(table, field.name) else kind
 
 
 def _meaning(table: str, column: str) -> str:
+    if is_shared(table, column):
+        return _LINK
     words = comment(table, column) or ""
     return words.removesuffix(", before the change") if table == "comparison" else words
 
