@@ -14,12 +14,13 @@ import datetime
 import heapq
 import itertools
 import time
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeVar
 
 from muster.coordinator.core.interface import Now
 
 UTC = datetime.UTC
+T = TypeVar("T")
 
 PROMPT_MS: Final = 2
 """A timer is in time up to this delay: loops count in whole ms."""
@@ -354,6 +355,16 @@ class ManualClock:
 def mono_ms() -> int:
     """Monotonic ms without a clock: for the limits of log lines, before there is an event loop."""
     return time.monotonic_ns() // 1_000_000
+
+
+async def pause_s(seconds: float) -> None:
+    """Let so much time pass: for commands, which have no `Clock`."""
+    await asyncio.sleep(seconds)
+
+
+async def within_s(seconds: float, awaited: Awaitable[T]) -> T:
+    """What is awaited, if it comes within so much time; else TimeoutError, and it is cancelled. For commands."""
+    return await asyncio.wait_for(awaited, seconds)
 
 
 def thread_cpu_s() -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from muster.coordinator.cli.ends import Partition
+from muster.coordinator.clock import read_wall
 from muster.coordinator.config.error import ConfigError
 
 _DURATION: Final = re.compile(
@@ -90,13 +90,12 @@ def time_ms(option: str, text: str) -> int:
     try:
         if "T" not in text:
             raise ValueError
-        found = datetime.fromisoformat(text)
+        return read_wall(text)
     except ValueError:
         raise ConfigError(
             f"{option} {text}: a time such as 2026-01-31T08:00:00.000, or with a zone 2026-01-31T08:00:00+02:00, was "
             "expected"
         ) from None
-    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def read_plan(file: Path) -> list[Planned]:

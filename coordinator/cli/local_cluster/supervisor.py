@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from muster.coordinator.cli.local_cluster.child import Failed, ended
 from muster.coordinator.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 from muster.coordinator.cli.local_cluster.node_process import NodeProcess
+from muster.coordinator.clock import pause_s
 
 
 class Supervisor:
@@ -88,7 +89,7 @@ class Supervisor:
                 )
                 return
             self._report(f"{what}{why}; it starts again in {self._restart_after_s:g} s")
-            await asyncio.sleep(self._restart_after_s)
+            await pause_s(self._restart_after_s)
             try:
                 await node.start()
             except Failed as error:
