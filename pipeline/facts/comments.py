@@ -104,7 +104,7 @@ _OF_TABLE: Final[Mapping[str, Mapping[str, str]]] = {
         "moved": "partitions with another owner",
         "gained": "partitions that had no owner before",
         "lost": "partitions that have no owner now",
-        "failed_attempts": "rebalances that began and were overtaken; inferred: missing generations",
+        "failed_attempts": "rebalances that began and were overtaken; inferred: missing or compacted generations",
         "paused_partition_ms": "how long it paused partitions, summed over partitions",
         "source": "events: exact; inferred: from the offsets log",
         "confidence": "how sure the cause is, from 0 to 1; events: 1",
