@@ -15,12 +15,12 @@ from random import Random
 from typing import Any, Final
 
 from bench.remember import Samples, resident_bytes
-from muster.coordinator.core.interface import Client, Now
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Client, Now
 from muster.protocol.api import api_named
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -11,13 +11,13 @@ from importlib import import_module
 from typing import Any
 
 from muster.coordinator.api.intercept import InterceptPoint
-from muster.coordinator.rehearsal.faults.actions import Error
-from muster.coordinator.rehearsal.faults.engine import Faults
-from muster.coordinator.rehearsal.faults.matching import Match
-from muster.coordinator.rehearsal.interceptors import Interceptors
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.testcontrol.faults.actions import Error
+from muster.testcontrol.faults.engine import Faults
+from muster.testcontrol.faults.matching import Match
+from muster.testcontrol.interceptors import Interceptors
 
 BEATS = 20_000
 ROUNDS = 15

@@ -16,8 +16,6 @@ from threading import Event
 
 import structlog
 
-from muster.coordinator.clock import LoopClock
-from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
@@ -26,7 +24,9 @@ from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.cleaning.compaction import Compaction
 from muster.coordinator.log.cleaning.log_to_clean import examine
 from muster.coordinator.log.cleaning.throttle import Throttle
+from muster.coordinator.runtime.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.runtime.loader import replay_chunk
+from muster.coordinator.system.clock import LoopClock
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from bench import measure
 from bench.load.frameload import FrameLoad
-from muster.coordinator.cli.nodes import ask
+from muster.cli.nodes import ask
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

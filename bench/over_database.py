@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from bench import measure, nodes
 from bench.load.frameload import FrameLoad
-from muster.coordinator.database import administration
-from muster.coordinator.database.store import Identity
+from muster.postgres import administration
+from muster.postgres.store import Identity
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.offset_commit import (
     OffsetCommitRequest,

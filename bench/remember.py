@@ -26,17 +26,17 @@ import structlog
 from bench import log as log_bench
 from bench import measure
 from bench.scenarios import Target
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.cli.events import Events
+from muster.client.event_reader import Events
+from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import Address
-from muster.coordinator.core.interface import Now, Respond
-from muster.coordinator.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log import FileStorage, LogManager, LogSettings, batches
+from muster.coordinator.runtime.group_coordinator.record_codec import RecordCodec
 from muster.coordinator.runtime.loader import replay_chunk
-from muster.coordinator.transaction_coordinator.record_codec import RecordCodec as TransactionRecordCodec
+from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec as TransactionRecordCodec
+from muster.coordinator.state_machine.interface import Now, Respond
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.consumer import encode_assignment, encode_subscription

@@ -31,7 +31,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are th
 from bench import measure
 from bench.load.frameload import FrameLoad
 from bench.scenarios import LONG_SESSION_MS, MEMBERS_EACH, Figures, Target
-from muster.coordinator.cli import sasl_login
+from muster.client import sasl_login
 from muster.protocol.api import ApiKey, api
 from muster.protocol.frames import decode_response_header, request_frame
 from muster.protocol.message import Message

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from muster.coordinator.core.interface import Client
+from muster.coordinator.state_machine.interface import Client
 
 Script = Generator[Any, Any, None]
 """What a client does. It yields a request and is sent the response (None: lost), or ms to sleep, or None to wait

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from muster.coordinator import uuids
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
-from muster.coordinator.clock import Clock
 from muster.coordinator.config import load
 from muster.coordinator.log import SharedSync, Storage
-from muster.coordinator.machine import Machine, Post
 from muster.coordinator.net.listener import Listener
 from muster.coordinator.server import Server
-from muster.coordinator.slices import Worker, outcome
+from muster.coordinator.server.machine import Machine, Post
+from muster.coordinator.system import uuids
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Worker, outcome
 from muster.simulation.faulty_storage import Died, FaultyStorage
 from muster.simulation.world import VirtualClock, World
 

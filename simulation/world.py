@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.coordinator.core.interface import Now
+from muster.coordinator.state_machine.interface import Now
 
 if TYPE_CHECKING:
     from muster.protocol.message import Message

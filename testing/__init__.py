@@ -17,10 +17,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed, WrongValue
-    from muster.coordinator.rehearsal.nodes import NodeView
-    from muster.coordinator.rehearsal.topics import NewRecord, Record
-    from muster.coordinator.rehearsal.views import GroupView, MemberView
+    from muster.testcontrol.errors import CannotBeDone, WaitFailed, WrongValue
+    from muster.testcontrol.nodes import NodeView
+    from muster.testcontrol.topics import NewRecord, Record
+    from muster.testcontrol.views import GroupView, MemberView
     from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
     from muster.testing.case import MusterTestCase
     from muster.testing.server import AsyncMuster, Muster
@@ -55,20 +55,20 @@ _WHERE: Final = {
     "AsyncMuster": "muster.testing.server",
     "AsyncNode": "muster.testing.aio",
     "AsyncTopic": "muster.testing.aio",
-    "CannotBeDone": "muster.coordinator.rehearsal.errors",
+    "CannotBeDone": "muster.testcontrol.errors",
     "Group": "muster.testing.sync",
-    "GroupView": "muster.coordinator.rehearsal.views",
+    "GroupView": "muster.testcontrol.views",
     "Line": "muster.testing.server_lines",
-    "MemberView": "muster.coordinator.rehearsal.views",
+    "MemberView": "muster.testcontrol.views",
     "Muster": "muster.testing.server",
     "MusterTestCase": "muster.testing.case",
-    "NewRecord": "muster.coordinator.rehearsal.topics",
+    "NewRecord": "muster.testcontrol.topics",
     "Node": "muster.testing.sync",
-    "NodeView": "muster.coordinator.rehearsal.nodes",
-    "Record": "muster.coordinator.rehearsal.topics",
+    "NodeView": "muster.testcontrol.nodes",
+    "Record": "muster.testcontrol.topics",
     "Topic": "muster.testing.sync",
-    "WaitFailed": "muster.coordinator.rehearsal.errors",
-    "WrongValue": "muster.coordinator.rehearsal.errors",
+    "WaitFailed": "muster.testcontrol.errors",
+    "WrongValue": "muster.testcontrol.errors",
 }
 
 

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.cli.connection import AskingFailed, Connection, sentence
+from muster.client.connection import AskingFailed, Connection, sentence
+from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import show
-from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.coordinator.rehearsal.look import read_assignment, read_subscription
-from muster.coordinator.rehearsal.views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -25,6 +22,9 @@ from muster.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.group_snapshots import read_assignment, read_subscription
+from muster.testcontrol.views import DEAD, GroupView, MemberView, Offsets, Owned, no_group
 from muster.testing.admin_topics import AdminTopics
 
 T = TypeVar("T")

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.cli.connection import AskingFailed, Connection, sentence
+from muster.client.connection import AskingFailed, Connection, sentence
+from muster.client.kafka_client import Cluster
 from muster.coordinator.log import batches
-from muster.coordinator.rehearsal import expected
-from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.coordinator.rehearsal.topics import NewRecord, Record
 from muster.protocol.api import ApiKey
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -26,6 +23,9 @@ from muster.protocol.messages.delete_topics import DeleteTopicsRequest
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from muster.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from muster.testcontrol import expected
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.topics import NewRecord, Record
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -11,18 +11,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.cli.connection import AskingFailed
+from muster.client.connection import AskingFailed
+from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import parse_address, show
-from muster.coordinator.rehearsal import expected
-from muster.coordinator.rehearsal.conditions import has_consumed, is_stable, names, stable_words
-from muster.coordinator.rehearsal.errors import CannotBeDone, WaitFailed
-from muster.coordinator.rehearsal.nodes import NodeView
-from muster.coordinator.rehearsal.views import DEAD, GroupView, Offsets, others
+from muster.testcontrol import expected
+from muster.testcontrol.conditions import has_consumed, is_stable, names, stable_words
+from muster.testcontrol.errors import CannotBeDone, WaitFailed
+from muster.testcontrol.nodes import NodeView
+from muster.testcontrol.views import DEAD, GroupView, Offsets, others
 from muster.testing.admin_groups import coordinator_of, describe, group_ids, remove_member, reset
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.lifecycle import Lifecycle
-from muster.testing.portal import FORKED, LoopThread, Portal
+from muster.testing.loop_bridge import FORKED, LoopBridge, LoopThread
 from muster.testing.server_lines import ServerLines
 from muster.testing.verbs import Topics
 
@@ -44,14 +44,14 @@ class Against:
         self,
         bootstrap_servers: str,
         open_verbs: Callable[[Cluster], ClusterVerbs] | None = None,
-        portal: Portal | None = None,
+        portal: LoopBridge | None = None,
     ) -> None:
         """`bootstrap_servers`: HOST:PORT, with commas; one that answers is asked. `open_verbs`: what can be done.
         `portal`: of whoever starts the cluster again and again, and connects to it anew.
         """
         self._open: Callable[[Cluster], ClusterVerbs] = ClusterVerbs if open_verbs is None else open_verbs
         self.bootstrap_servers = bootstrap_servers
-        self.portal = Portal(refused) if portal is None else portal
+        self.portal = LoopBridge(refused) if portal is None else portal
         self.lines = ServerLines()
         self._thread: LoopThread | None = None
         self._verbs: ClusterVerbs | None = None
@@ -120,17 +120,17 @@ class ClusterVerbs:
         self.nodes = AdminNodes(cluster)
 
     def meddling(self) -> list[str]:
-        """See `Rehearsal`."""
+        """See `ServerControl`."""
         return []
 
     def take_failure(self, rule_id: str | None = None) -> BaseException | None:
-        """See `Rehearsal`. No code of a test runs in another process."""
+        """See `ServerControl`. No code of a test runs in another process."""
         del rule_id
         return None
 
     @property
     def ahead_ms(self) -> int:
-        """See `Rehearsal`."""
+        """See `ServerControl`."""
         return 0
 
     def tidy(self) -> None:

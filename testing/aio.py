@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from muster.coordinator.rehearsal.expected import text
-from muster.coordinator.rehearsal.nodes import NodeView
-from muster.coordinator.rehearsal.topics import Record
-from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
-from muster.testing.portal import Portal
+from muster.testcontrol.expected import text
+from muster.testcontrol.nodes import NodeView
+from muster.testcontrol.topics import Record
+from muster.testcontrol.views import GroupView, MemberView, Offsets
+from muster.testing.loop_bridge import LoopBridge
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, name_of, records
 
 __tracebackhide__ = True
@@ -22,7 +22,7 @@ Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
 class AsyncTopic:
     """One topic by its name, be it there or not."""
 
-    def __init__(self, portal: Portal, behind: Behind, name: str) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind, name: str) -> None:
         self.name = text("the name of a topic", name)
         self._portal = portal
         self._behind = behind
@@ -78,7 +78,7 @@ class AsyncTopic:
 class AsyncGroup:
     """One group by its id, be it there or not."""
 
-    def __init__(self, portal: Portal, behind: Behind, group_id: str) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind, group_id: str) -> None:
         self.id = text("the id of a group", group_id)
         self._portal = portal
         self._behind = behind
@@ -196,7 +196,7 @@ class AsyncGroup:
 class AsyncNode:
     """One broker of the server by its id."""
 
-    def __init__(self, portal: Portal, behind: Behind, node_id: int) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind, node_id: int) -> None:
         self.id = node_id
         self._portal = portal
         self._behind = behind

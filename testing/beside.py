@@ -30,14 +30,14 @@ def _until_alone(alone: threading.Event) -> None:
 def _main(ports: str, directory: str) -> None:
     if ports != NONE:
         # imported here: a first start needs it later
-        from muster.coordinator.rehearsal.seeded import RehearsalMachine
+        from muster.testcontrol.seeded import ControlledMachine
 
-        RehearsalMachine.ports_of_before = tuple(map(int, ports.split(",")))
+        ControlledMachine.ports_of_before = tuple(map(int, ports.split(",")))
     alone = threading.Event()
     threading.Thread(target=_until_alone, args=(alone,), name="muster-alone", daemon=True).start()
     try:
         # by name: the command line knows the pipeline too, of which nothing is loaded here
-        runpy.run_module("muster.coordinator.cli", run_name="__main__", alter_sys=True)
+        runpy.run_module("muster.cli", run_name="__main__", alter_sys=True)
     finally:
         if alone.is_set() and directory != NONE:
             shutil.rmtree(directory, ignore_errors=True)

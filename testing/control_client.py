@@ -7,9 +7,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.coordinator.rehearsal.errors import CannotBeDone, WrongValue
-from muster.coordinator.rehearsal.faults.errors import NoSuchFault
-from muster.coordinator.rehearsal.virtual_time import RanInVain
+from muster.testcontrol.errors import CannotBeDone, WrongValue
+from muster.testcontrol.faults.errors import NoSuchFault
+from muster.testcontrol.virtual_time import RanInVain
 
 PATIENCE_S: Final = 60.0
 """How long an answer may take, besides what was asked to be waited for."""

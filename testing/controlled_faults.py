@@ -8,12 +8,12 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.coordinator.rehearsal.expected import whole
-from muster.coordinator.rehearsal.faults.actions import Call
-from muster.coordinator.rehearsal.faults.errors import NoSuchFault
-from muster.coordinator.rehearsal.faults.rule import Rule
-from muster.coordinator.rehearsal.virtual_time import TimeView
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.expected import whole
+from muster.testcontrol.faults.actions import Call
+from muster.testcontrol.faults.errors import NoSuchFault
+from muster.testcontrol.faults.rule import Rule
+from muster.testcontrol.virtual_time import TimeView
 from muster.testing.control_client import Control
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.rehearsal import expected, meddling
-from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.coordinator.rehearsal.faults.errors import NoSuchFault
-from muster.coordinator.rehearsal.nodes import NodeView
-from muster.coordinator.rehearsal.views import GroupView
+from muster.client.kafka_client import Cluster
+from muster.testcontrol import expected, interventions
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.faults.errors import NoSuchFault
+from muster.testcontrol.nodes import NodeView
+from muster.testcontrol.views import GroupView
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.against import AdminGroups, AdminNodes
 from muster.testing.control_client import Control
@@ -78,7 +78,7 @@ class ControlledGroups(AdminGroups):
     def meddling(self) -> list[str]:
         """What the test has done to the server."""
         time = self._control.ask("GET", "/v1/time")
-        return meddling.told(
+        return interventions.told(
             self._faults.after(),
             self._control.ask("GET", "/v1/scenarios")["running"],
             is_frozen=time["frozen"],

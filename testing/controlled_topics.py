@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.rehearsal import expected
-from muster.coordinator.rehearsal.topics import NewRecord, Record
+from muster.client.kafka_client import Cluster
+from muster.testcontrol import expected
+from muster.testcontrol.topics import NewRecord, Record
 from muster.testing.admin_topics import AdminTopics
 from muster.testing.control_client import Control
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.coordinator.rehearsal.virtual_time import TimeView
+from muster.client.kafka_client import Cluster
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.virtual_time import TimeView
 from muster.testing.against import ClusterVerbs
 from muster.testing.control_client import Control
 from muster.testing.controlled_faults import ControlledFaults, ControlledScenarios, ControlledTime
@@ -49,7 +49,7 @@ class ControlledVerbs(ClusterVerbs):
     async def run_until(  # type: ignore[override]
         self, group_id: str | None, members: int | None, partitions: Any, **limits: int
     ) -> TimeView:
-        """See `Rehearsal`."""
+        """See `ServerControl`."""
         if not (partitions is None or isinstance(partitions, str)):
             raise CannotBeDone("over HTTP time runs until one topic is owned, not several")
         body: dict[str, Any] = {"condition": "idle", **limits}
@@ -60,16 +60,16 @@ class ControlledVerbs(ClusterVerbs):
         return TimeView(**await asyncio.to_thread(ask, "POST", "/v1/time/run-until", body, waits_s=waits_s))
 
     def meddling(self) -> list[str]:
-        """See `Rehearsal`."""
+        """See `ServerControl`."""
         return self.groups.meddling()
 
     @property
     def ahead_ms(self) -> int:
-        """See `Rehearsal`."""
+        """See `ServerControl`."""
         return self._time.now().ahead_ms
 
     def tidy(self) -> None:
-        """See `Rehearsal`."""
+        """See `ServerControl`."""
         for group_id in self.groups.holding:
             self.groups.release(group_id)
         self._faults.clear()

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from muster.coordinator.rehearsal.faults.actions import (
+from muster.testcontrol.faults.actions import (
     Action,
     Call,
     Cut,
@@ -25,10 +25,10 @@ from muster.coordinator.rehearsal.faults.actions import (
     Throttle,
     Trickle,
 )
-from muster.coordinator.rehearsal.faults.errors import NoSuchFault, WrongFault
-from muster.coordinator.rehearsal.faults.matching import Match, Request
-from muster.coordinator.rehearsal.faults.older_broker import OlderBroker
-from muster.coordinator.rehearsal.faults.when import (
+from muster.testcontrol.faults.errors import NoSuchFault, WrongFault
+from muster.testcontrol.faults.matching import Match, Request
+from muster.testcontrol.faults.older_broker import OlderBroker
+from muster.testcontrol.faults.when import (
     When,
     every,
     on_call,
@@ -37,7 +37,7 @@ from muster.coordinator.rehearsal.faults.when import (
     until_released,
     with_probability,
 )
-from muster.testing.portal import Portal, raise_failure
+from muster.testing.loop_bridge import LoopBridge, raise_failure
 from muster.testing.verbs import Behind
 
 __all__ = [
@@ -83,7 +83,7 @@ AsyncFaultList = list["AsyncFault"]
 class Fault:
     """One rule that is or was in force. As a context manager it is taken away at the end of the block."""
 
-    def __init__(self, portal: Portal, behind: Behind, rule: Any) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind, rule: Any) -> None:
         self.id: str = rule.id
         self._portal = portal
         self._behind = behind
@@ -134,7 +134,7 @@ class Fault:
 class Faults:
     """All rules of a server."""
 
-    def __init__(self, portal: Portal, behind: Behind) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind) -> None:
         self._portal = portal
         self._behind = behind
 
@@ -171,7 +171,7 @@ class Faults:
 class AsyncFault:
     """One rule that is or was in force, for asynchronous tests."""
 
-    def __init__(self, fault: Fault, portal: Portal, behind: Behind) -> None:
+    def __init__(self, fault: Fault, portal: LoopBridge, behind: Behind) -> None:
         self.sync = fault
         self._portal = portal
         self._behind = behind
@@ -222,7 +222,7 @@ class AsyncFault:
 class AsyncFaults:
     """All rules of a server, for asynchronous tests."""
 
-    def __init__(self, portal: Portal, behind: Behind) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind) -> None:
         self._portal = portal
         self._behind = behind
 

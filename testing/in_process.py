@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import IO, Final
 
 from muster.coordinator.config.listeners import parse_address
-from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.testcontrol.errors import CannotBeDone
 from muster.testing import beside
 from muster.testing.against import Against, ClusterVerbs, refused
 from muster.testing.control_client import Control, NoAnswer
 from muster.testing.controlled_verbs import ControlledVerbs
 from muster.testing.lifecycle import Lifecycle
-from muster.testing.portal import Portal
+from muster.testing.loop_bridge import LoopBridge
 from muster.testing.server_lines import Line, ServerLines
 from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Runner
@@ -51,7 +51,7 @@ class InProcess(Runner):
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
         # one for all starts: topics and groups that a test has keep it
-        self._portal = Portal(self._why_not)
+        self._portal = LoopBridge(self._why_not)
         self._against = Against("", portal=self._portal)
         self._ports: list[int] = []
         self._control = ""
@@ -60,7 +60,7 @@ class InProcess(Runner):
         self._config = config_of(given, directory)
 
     @property
-    def portal(self) -> Portal:
+    def portal(self) -> LoopBridge:
         """See `Runner`, as all below."""
         return self._portal
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster.coordinator.config.listeners import show
-from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.coordinator.rehearsal.rehearsal import Rehearsal
-from muster.coordinator.rehearsal.seeded import RehearsalMachine
 from muster.coordinator.server import Server
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.seeded import ControlledMachine
+from muster.testcontrol.server_control import ServerControl
 from muster.testing import forked, server_lines
 from muster.testing.lifecycle import Lifecycle
-from muster.testing.portal import FORKED, LoopThread, Portal
+from muster.testing.loop_bridge import FORKED, LoopBridge, LoopThread
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, config_of, ports_to_keep
 from muster.testing.verbs import Verbs
@@ -28,13 +28,13 @@ class InThread:
 
     def __init__(self, given: Given, directory: Path | None, seed: int | None) -> None:
         """Raises ConfigError."""
-        self.portal = Portal()
+        self.portal = LoopBridge()
         self.lines = ServerLines()
         self.bootstrap_servers = ""
         self._given = given
         self._directory = directory
-        self._machine = RehearsalMachine(seed)
-        self._rehearsal: Rehearsal | None = None
+        self._machine = ControlledMachine(seed)
+        self._rehearsal: ServerControl | None = None
         self._thread: LoopThread | None = None
         self._ports: list[int] = []
         """Where it listened before, on ports that it took because any would do."""
@@ -56,7 +56,7 @@ class InThread:
                 raise CannotBeDone("the server runs already")
             config = config_of(self._given, self._directory)
             self._machine.ports = list(self._ports)
-            rehearsal = Rehearsal(config, machine=self._machine)
+            rehearsal = ServerControl(config, machine=self._machine)
             thread = self._thread = LoopThread(_loop_factory(), "muster")
             self.portal.open(thread.start(lambda: server_lines.keep(self.lines), server_lines.keep_no_more))
             try:
@@ -84,7 +84,7 @@ class InThread:
         with self._life.changing():
             self._finish(die)
 
-    def _finish(self, how: Callable[[Rehearsal], Any]) -> None:
+    def _finish(self, how: Callable[[ServerControl], Any]) -> None:
         rehearsal, thread = self._rehearsal, self._thread
         if rehearsal is None or thread is None:
             raise CannotBeDone("the server does not run")
@@ -120,14 +120,14 @@ class InThread:
         return self._rehearsal
 
 
-async def stop(rehearsal: Rehearsal) -> None:
+async def stop(rehearsal: ServerControl) -> None:
     """Stop a server in order."""
     await rehearsal.tidy()
     await rehearsal.server.stop()
     await _settled()
 
 
-async def die(rehearsal: Rehearsal) -> None:
+async def die(rehearsal: ServerControl) -> None:
     """End a server as `kill -9` does."""
     rehearsal.server.die()
     await _settled()

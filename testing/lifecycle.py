@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.testing.portal import FORKED
+from muster.testcontrol.errors import CannotBeDone
+from muster.testing.loop_bridge import FORKED
 
 
 class Lifecycle:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
-from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.testcontrol.errors import CannotBeDone
 from muster.testing.server import Muster
 
 Wanted = Mapping[str, int | None]

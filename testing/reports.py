@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.rehearsal.errors import CannotBeDone
+from muster.testcontrol.errors import CannotBeDone
 from muster.testing.server import Muster
 
 MOST_GROUPS: Final = 20

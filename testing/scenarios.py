@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Self
 
-from muster.testing.portal import Portal
+from muster.testing.loop_bridge import LoopBridge
 from muster.testing.verbs import Behind
 
 
 class Scenario:
     """One that was started. As a context manager, with or without `async`, it is ended at the end of the block."""
 
-    def __init__(self, portal: Portal, behind: Behind, told: dict[str, Any]) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind, told: dict[str, Any]) -> None:
         self.id: str = told["id"]
         self.name: str = told["name"]
         self._portal = portal
@@ -58,11 +58,11 @@ async def _started(behind: Behind, name: str, parameters: dict[str, Any]) -> dic
     return told
 
 
-def start(portal: Portal, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
+def start(portal: LoopBridge, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
     """Start one by its name. Raises NoSuchFault, WrongFault for a parameter, and CannotBeDone."""
     return Scenario(portal, behind, portal.call(lambda: _started(behind, name, parameters)))
 
 
-async def start_aio(portal: Portal, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
+async def start_aio(portal: LoopBridge, behind: Behind, name: str, parameters: dict[str, Any]) -> Scenario:
     """See `start`."""
     return Scenario(portal, behind, await portal.awaited(lambda: _started(behind, name, parameters)))

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from muster.coordinator.config.listeners import show
-from muster.coordinator.rehearsal import expected
-from muster.coordinator.rehearsal.errors import WrongValue
+from muster.testcontrol import expected
+from muster.testcontrol.errors import WrongValue
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic
-from muster.testing.portal import Portal, raise_failure
+from muster.testing.loop_bridge import LoopBridge, raise_failure
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, TopicsGiven, Value, merged
 from muster.testing.sync import Group, Node, Topic
@@ -165,7 +165,7 @@ class Muster:
         return self._runner.lines
 
     @property
-    def portal(self) -> Portal:
+    def portal(self) -> LoopBridge:
         """The way to the event loop on which its verbs run."""
         return self._runner.portal
 

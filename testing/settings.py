@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from muster.coordinator.config import Config, load
-from muster.coordinator.rehearsal import expected
+from muster.testcontrol import expected
 
 Value = str | int | float | bool
 TopicsGiven = Mapping[str, int] | Iterable[str]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster.coordinator.rehearsal.expected import text
-from muster.coordinator.rehearsal.nodes import NodeView
-from muster.coordinator.rehearsal.topics import Record
-from muster.coordinator.rehearsal.views import GroupView, MemberView, Offsets
+from muster.testcontrol.expected import text
+from muster.testcontrol.nodes import NodeView
+from muster.testcontrol.topics import Record
+from muster.testcontrol.views import GroupView, MemberView, Offsets
 from muster.testing.aio import AsyncGroup, AsyncNode, AsyncTopic, Reset
-from muster.testing.portal import Portal
+from muster.testing.loop_bridge import LoopBridge
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Content, Topics, name_of, records
 
 __tracebackhide__ = True
@@ -20,7 +20,7 @@ __tracebackhide__ = True
 class Topic:
     """One topic by its name, be it there or not."""
 
-    def __init__(self, portal: Portal, behind: Behind, name: str) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind, name: str) -> None:
         self.name = text("the name of a topic", name)
         self._portal = portal
         self._behind = behind
@@ -79,7 +79,7 @@ class Topic:
 class Group:
     """One group by its id, be it there or not."""
 
-    def __init__(self, portal: Portal, behind: Behind, group_id: str) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind, group_id: str) -> None:
         self.id = text("the id of a group", group_id)
         self._portal = portal
         self._behind = behind
@@ -232,7 +232,7 @@ class Group:
 class Node:
     """One broker of the server by its id."""
 
-    def __init__(self, portal: Portal, behind: Behind, node_id: int) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind, node_id: int) -> None:
         self.id = node_id
         self._portal = portal
         self._behind = behind

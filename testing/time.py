@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from muster.coordinator.rehearsal import expected
-from muster.coordinator.rehearsal.virtual_time import LIMIT_MS, SETTLE_MS, RanInVain, TimeView
-from muster.testing.portal import Portal
+from muster.testcontrol import expected
+from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, RanInVain, TimeView
+from muster.testing.loop_bridge import LoopBridge
 from muster.testing.verbs import DEFAULT_TIMEOUT, Behind, Topics
 
 __all__ = ["AsyncTime", "RanInVain", "Time", "TimeView"]
@@ -20,7 +20,7 @@ class Time:
     comes.
     """
 
-    def __init__(self, portal: Portal, behind: Behind) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind) -> None:
         self._portal = portal
         self._behind = behind
 
@@ -76,7 +76,7 @@ class Time:
 class AsyncTime:
     """The same for asynchronous tests."""
 
-    def __init__(self, portal: Portal, behind: Behind) -> None:
+    def __init__(self, portal: LoopBridge, behind: Behind) -> None:
         self._portal = portal
         self._behind = behind
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol, runtime_checkable
 
-from muster.coordinator.rehearsal import expected
-from muster.coordinator.rehearsal.errors import WrongValue
-from muster.coordinator.rehearsal.topics import NewRecord
-from muster.coordinator.rehearsal.views import MemberView
-from muster.testing.portal import Portal
+from muster.testcontrol import expected
+from muster.testcontrol.errors import WrongValue
+from muster.testcontrol.topics import NewRecord
+from muster.testcontrol.views import MemberView
+from muster.testing.loop_bridge import LoopBridge
 from muster.testing.server_lines import ServerLines
 
 DEFAULT_TIMEOUT: Final = 10.0
@@ -52,7 +52,7 @@ class Verbs(Protocol):
 
     @property
     def run_until(self) -> Callable[..., Any]:
-        """As `coordinator.rehearsal.rehearsal.Rehearsal`."""
+        """As `coordinator.rehearsal.rehearsal.ServerControl`."""
 
     @property
     def ahead_ms(self) -> int:
@@ -72,7 +72,7 @@ class Runner(Protocol):
     """What a server runs in."""
 
     @property
-    def portal(self) -> Portal:
+    def portal(self) -> LoopBridge:
         """The way to the event loop on which the verbs run."""
 
     @property

@@ -15,7 +15,7 @@ BELOW = (
     "",
     "docs",
     "coordinator",
-    *(f"coordinator/{name}" for name in ("api", "runtime", "group_coordinator", "log", "net")),
+    *(f"coordinator/{name}" for name in ("api", "runtime", "runtime/group_coordinator", "log", "net", "topics")),
 )
 """Where the paths of a page may begin: what a row says of a room is inside it."""
 
@@ -50,7 +50,7 @@ def test_an_arrow_that_a_longer_way_tells_is_not_drawn() -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_names_is_there(page: str) -> None:
-    """Paths of folders and files, and the names that stand behind a file: `coordinator/clock.py: Clock`."""
+    """Paths of folders and files, and the names that stand behind a file: `coordinator/system/clock.py: Clock`."""
     text = re.sub(r"```.*?```", "", (ROOT / "docs" / page).read_text(encoding="utf-8"), flags=re.DOTALL)
     named = re.findall(r"`((?:[a-z_]+/)+(?:[\w.]+)?|(?:[a-z_]+/)*\w+\.(?:py|md|txt|toml))(?:: (\w+))?`", text)
     assert len(named) > 5

@@ -18,15 +18,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from muster.coordinator.cli import main
-from muster.coordinator.cli.failure import sentence
+from muster.cli import main
+from muster.cli.failure import sentence
 from muster.coordinator.config import ConfigError, load
-from muster.coordinator.host_names import CannotListen
+from muster.coordinator.system.host_names import CannotListen
 from muster.version import VERSION
 from tests.support.certificates import Authority
 from tests.support.servers import free_port_pair
 
-COMMAND = [sys.executable, "-m", "muster.coordinator.cli"]
+COMMAND = [sys.executable, "-m", "muster.cli"]
 START_S = 30
 
 
@@ -137,13 +137,13 @@ def test_without_a_command_it_helps(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_options_of_other_commands_are_not_made_for_a_start() -> None:
-    code = "import sys; from muster.coordinator.cli import build_parser; build_parser('serve'); print(*sys.modules)"
+    code = "import sys; from muster.cli import build_parser; build_parser('serve'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"muster.coordinator.cli.transactions", "muster.coordinator.cli.analyze"} & set(loaded)
+    assert not {"muster.cli.transactions", "muster.cli.analyze"} & set(loaded)
 
 
 def test_help_and_version_load_nothing_of_the_server() -> None:
-    code = "import sys; from muster.coordinator.cli import main; main(['version']); print(*sys.modules)"
+    code = "import sys; from muster.cli import main; main(['version']); print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded = set(out.split())
     assert not {"asyncio", "structlog", "aiokafka", "muster.protocol", "muster.coordinator.config"} & loaded
@@ -151,7 +151,7 @@ def test_help_and_version_load_nothing_of_the_server() -> None:
 
 @pytest.mark.parametrize("module", ["listing", "offsets", "resetting", "removing", "changes", "plans"])
 def test_commands_of_groups_load_nothing_of_the_server(module: str) -> None:
-    code = f"import sys; import muster.coordinator.cli.groups.{module}; print(*sys.modules)"
+    code = f"import sys; import muster.cli.groups.{module}; print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli import main
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Now
+from muster.cli import main
 from muster.coordinator.log import DirectoryLocked, FileStorage, LogConfig, LogManager, LogSettings, batches
 from muster.coordinator.log.storage.lock import DirectoryLock
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce
 
 GOLDEN = Path(__file__).parent / "golden" / "offsets-log"
@@ -146,7 +146,7 @@ class TestDump:
         assert "give a data directory or a partition's folder" in capsys.readouterr().err
 
     def test_a_reader_that_has_seen_enough(self) -> None:
-        command = [sys.executable, "-m", "muster.coordinator.cli", "log", "dump", str(GOLDEN)]
+        command = [sys.executable, "-m", "muster.cli", "log", "dump", str(GOLDEN)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             assert process.stdout is not None
             assert process.stderr is not None

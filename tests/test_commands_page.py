@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli import build_parser, main
-from muster.coordinator.cli.completion.tree import tree_of
-from muster.coordinator.cli.parser import Parser, walk
+from muster.cli import build_parser, main
+from muster.cli.completion.tree import tree_of
+from muster.cli.parser import Parser, walk
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").glob("*.md"))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 import pytest
@@ -34,7 +35,8 @@ class Claim(NamedTuple):
 def constants(cell: str) -> Iterator[tuple[str, object]]:
     for path, names in FILE.findall(cell):
         module = path.replace("/", ".")
-        room = importlib.import_module(f"muster.{'' if path.startswith('protocol/') else 'coordinator.'}{module}")
+        top = "" if (ROOT / path.partition("/")[0]).is_dir() else "coordinator."
+        room = importlib.import_module(f"muster.{top}{module}")
         for name in NAME.findall(names):
             found = getattr(room, name)
             if isinstance(found, frozenset):
@@ -124,27 +126,27 @@ INNER = {
     "api/transactions/verification.ROWS_AT_ONCE",
     "api/transactions/write_txn_markers.AT_ONCE",
     "api/unsent.GIVEN_UP_AT_ONCE",
-    "clock.READ_MOST_MS",
-    "collector.MOST_OBJECTS",
-    "core/late_answers.MOST",
-    "database/housekeeping.DROPPED_AT_ONCE",
-    "database/housekeeping.LEASES_KEPT",
-    "database/housekeeping.SHORTENED_AT_ONCE",
-    "database/led_partitions.AT_ONCE",
-    "database/led_partitions.LOOKED_AT_ONCE",
-    "database/led_partitions.MOST_LONG",
-    "database/membership.MOST_MOVES",
-    "database/membership.WRITTEN_AT_ONCE",
-    "database/metadata_keeper.ENCODED_AT_ONCE",
-    "database/segment_cache.AT_ONCE",
-    "database/segment_cache.KEPT",
-    "database/shipped_log.FACTS_AT_ONCE",
-    "database/statements.MAIL_KEPT_S",
-    "group_coordinator/helpers.NAMES_AT_ONCE",
-    "group_coordinator/log_lines.MANY_WORDS",
-    "group_coordinator/record_codec.KEYS_KEPT",
-    "group_coordinator/topic_hasher.FEW_TOPICS",
-    "group_coordinator/topic_hasher.HASHED_AT_ONCE",
+    "system/clock.READ_MOST_MS",
+    "system/garbage_collection.MOST_OBJECTS",
+    "state_machine/late_answers.MOST",
+    "postgres/housekeeping.DROPPED_AT_ONCE",
+    "postgres/housekeeping.LEASES_KEPT",
+    "postgres/housekeeping.SHORTENED_AT_ONCE",
+    "postgres/led_partitions.AT_ONCE",
+    "postgres/led_partitions.LOOKED_AT_ONCE",
+    "postgres/led_partitions.MOST_LONG",
+    "postgres/membership.MOST_MOVES",
+    "postgres/membership.WRITTEN_AT_ONCE",
+    "postgres/shared_metadata_log.ENCODED_AT_ONCE",
+    "postgres/segment_cache.AT_ONCE",
+    "postgres/segment_cache.KEPT",
+    "postgres/database_log.FACTS_AT_ONCE",
+    "postgres/statements.MAIL_KEPT_S",
+    "runtime/group_coordinator/background_work.NAMES_AT_ONCE",
+    "runtime/group_coordinator/log_lines.MANY_WORDS",
+    "runtime/group_coordinator/record_codec.KEYS_KEPT",
+    "runtime/group_coordinator/topic_hasher.FEW_TOPICS",
+    "runtime/group_coordinator/topic_hasher.HASHED_AT_ONCE",
     "groups/common/shared_values.KEPT",
     "groups/common/shared_values.LONGEST",
     "groups/consumer/describe.TOPICS_AT_ONCE",
@@ -158,7 +160,7 @@ INNER = {
     "groups/consumer/kafka_order.FEW_TOPICS",
     "groups/consumer/large_records.FEW_TOPICS",
     "groups/consumer/lifetime.TOPICS_AT_ONCE",
-    "groups/consumer/partitions.FEW",
+    "groups/consumer/assignments.FEW",
     "groups/consumer/replay.MOST_SHARED",
     "groups/consumer/target.AT_ONCE",
     "groups/consumer/topic_hashes.FEW_PARTITIONS",
@@ -180,7 +182,7 @@ INNER = {
     "log/storage/shared_sync.FEW",
     "log/walks.LOGS_AT_ONCE",
     "log/walks.SEGMENTS_AT_ONCE",
-    "malloc.LARGE_BYTES",
+    "system/malloc.LARGE_BYTES",
     "net/connection.WRITTEN_AT_ONCE",
     "net/jwks_source.LONGEST_ID",
     "net/jwks_source.MOST_MISSING",
@@ -188,36 +190,36 @@ INNER = {
     "net/request_memory.AT_ONCE",
     "net/session.MOST_MS",
     "net/tls/handshake.MOST_IN_ONE_TURN",
-    "nodes/control.MOST_BYTES",
-    "nodes/leader_changes.AT_ONCE",
-    "nodes/leader_changes.MOST_PREFERRED",
-    "observe/epoch_words.MOST",
-    "observe/pending_rows.PIECES_AT_ONCE",
-    "observe/refusal_counts.LONGEST",
-    "observe/schema.FEW_PROTOCOLS",
-    "observe/schema.LONGEST_KEPT",
-    "observe/schema.LONGEST_NAME",
-    "observe/schema.MOST_TOPICS",
-    "observe/schema.PROTOCOLS_KEPT",
-    "observe/transaction_counts.MOST",
-    "observe/transaction_journal.MOST_WAITING",
-    "patterns.MOST_KEPT",
+    "server/nodes/control.MOST_BYTES",
+    "server/nodes/leader_changes.AT_ONCE",
+    "server/nodes/leader_changes.MOST_PREFERRED",
+    "history/epoch_words.MOST",
+    "history/pending_rows.PIECES_AT_ONCE",
+    "history/refusal_counts.LONGEST",
+    "history/schema.FEW_PROTOCOLS",
+    "history/schema.LONGEST_KEPT",
+    "history/schema.LONGEST_NAME",
+    "history/schema.MOST_TOPICS",
+    "history/schema.PROTOCOLS_KEPT",
+    "history/transaction_counts.MOST",
+    "history/transaction_journal.MOST_WAITING",
+    "system/patterns.MOST_KEPT",
     "protocol/wire.LARGE_PART",
     "protocol/wire.MOST_PARTS",
     "protocol/wire.MOST_STRUCTS",
     "quotas/entities.MOST_HASHED",
     "quotas/rate.LONGEST_MS",
-    "rehearsal/clock.MOST_DEAD",
-    "rehearsal/expected.MOST_COUNT",
-    "rehearsal/expected.MOST_OFFSET",
-    "rehearsal/faults/actions.MOST_MS",
-    "rehearsal/faults/engine.MOST_FAILURES",
-    "rehearsal/faults/engine.MOST_NOTES",
-    "rehearsal/groups.MOST_LINES",
-    "rehearsal/http/body.MOST_DIGITS",
-    "rehearsal/http/body.MOST_NAMED",
-    "rehearsal/meddling.MOST_LINES",
-    "rehearsal/views.MOST_NAMED",
+    "testcontrol/clock.MOST_DEAD",
+    "testcontrol/expected.MOST_COUNT",
+    "testcontrol/expected.MOST_OFFSET",
+    "testcontrol/faults/actions.MOST_MS",
+    "testcontrol/faults/engine.MOST_FAILURES",
+    "testcontrol/faults/engine.MOST_NOTES",
+    "testcontrol/groups.MOST_LINES",
+    "testcontrol/http/body.MOST_DIGITS",
+    "testcontrol/http/body.MOST_NAMED",
+    "testcontrol/interventions.MOST_LINES",
+    "testcontrol/views.MOST_NAMED",
     "runtime/leaderships.LOAD_AT_ONCE_MS",
     "runtime/pending_replies.ANSWERS_AT_ONCE",
     "runtime/placement.MOST_COUNTED",
@@ -230,12 +232,12 @@ INNER = {
     "security/ssl_principal.MOST_REFERENCE",
     "security/standard_authorizer.MOST_KEPT",
     "server/figures.LOOKED_AT_ONCE",
-    "server_log/rate_limit.MOST_CAUSES",
-    "server_log/rate_limit.MOST_KINDS",
-    "slices/jobs.COUNTED_AT_ONCE",
-    "slices/matching.DEAR_AT_ONCE",
-    "slices/matching.NAMES_AT_ONCE",
-    "slices/slices.MANY_STEPS",
+    "system/logging/rate_limit.MOST_CAUSES",
+    "system/logging/rate_limit.MOST_KINDS",
+    "system/jobs/jobs.COUNTED_AT_ONCE",
+    "system/jobs/matching.DEAR_AT_ONCE",
+    "system/jobs/matching.NAMES_AT_ONCE",
+    "system/jobs/job_queue.MANY_STEPS",
     "topics/catalogue.CLOSED_AT_ONCE",
     "topics/catalogue.REMOVED_AT_ONCE",
     "topics/configs.MOST_MADE",
@@ -246,9 +248,9 @@ INNER = {
     "topics/open_topics.LOOKED_AT_ONCE",
     "topics/partition_maintenance.LOOKED_AT_ONCE",
     "topics/rebuild_topics.MOST_NAMES",
-    "topics/spreading.LOOKED_AT_ONCE",
+    "topics/leader_balancer.LOOKED_AT_ONCE",
     "topics/stray_folders.MOST_LINES",
-    "transaction_coordinator/markers.FEW",
+    "runtime/transaction_coordinator/markers.FEW",
     "transactions/add_partitions.FEW",
     "transactions/expiry.MOST_REMOVED",
     "transactions/partition_order.MOST",
@@ -260,10 +262,10 @@ limit adds a row to docs/limits.md, or names it here.
 
 
 def limits_in_the_code() -> Iterator[str]:
-    for path in sorted([*(ROOT / "coordinator").rglob("*.py"), *(ROOT / "protocol").glob("*.py")]):
+    folders = [(ROOT / name).rglob("*.py") for name in ("coordinator", "postgres", "testcontrol")]
+    for path in sorted([*chain(*folders), *(ROOT / "protocol").glob("*.py")]):
         room = path.relative_to(ROOT).with_suffix("").as_posix().removeprefix("coordinator/")
-        if not room.startswith("cli/"):
-            yield from (f"{room}.{name}" for name, _ in LIMIT.findall(path.read_text(encoding="utf-8")))
+        yield from (f"{room}.{name}" for name, _ in LIMIT.findall(path.read_text(encoding="utf-8")))
 
 
 def test_each_limit_in_the_code_has_a_row_or_is_an_inner_one() -> None:

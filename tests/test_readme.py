@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli import build_parser
+from muster.cli import build_parser
 from muster.version import VERSION
 from tests.support.pasted_docs import Block, blocks
 from tests.support.servers import MusterServer, free_port_pair

@@ -11,13 +11,13 @@ import pytest
 
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.config import load
-from muster.coordinator.group_coordinator.settings import ShardSettings
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.history.settings import ObserveSettings
 from muster.coordinator.log.settings import LogSettings
 from muster.coordinator.net.settings import NetSettings
-from muster.coordinator.nodes.settings import ClusterSettings
-from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.lookup import MUSTER
+from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
+from muster.coordinator.server.nodes.settings import ClusterSettings
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.api import api

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-from muster.coordinator import cli, server
+from muster import cli
+from muster.coordinator import server
 
 if __name__ == "__main__":
     server.Server = partial(server.Server, prepares=False)  # type: ignore[assignment, misc]  # `serve` asks for it

@@ -9,7 +9,7 @@ from typing import Final
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Taken
-from muster.coordinator.slices import Later
+from muster.coordinator.system.jobs import PendingResult
 from muster.protocol.errors import ErrorCode
 
 MOST_ANSWER_BYTES: Final = 32 * 1024 * 1024
@@ -54,12 +54,12 @@ class AnswerSize:
             self._count()
         return True
 
-    def pause(self) -> Later | None:
+    def pause(self) -> PendingResult | None:
         """What a job yields after a row: None, or what comes when the answer may grow further."""
         taken = self._taken
         if taken is None or taken.may_grow:
             return None
-        later = Later()
+        later = PendingResult()
         taken.when_it_may(lambda: later(None))
         return later
 

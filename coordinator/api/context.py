@@ -13,10 +13,10 @@ import structlog
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.decoded_requests import Decoded
 from muster.coordinator.api.unsent import Taken, Unsent
-from muster.coordinator.cluster.image import Endpoint
-from muster.coordinator.core.interface import Client
 from muster.coordinator.security.authentication import WITHOUT_AUTHENTICATION, Authentication
 from muster.coordinator.security.principal import KafkaPrincipal
+from muster.coordinator.state_machine.interface import Client
+from muster.coordinator.topics.cluster_image import Endpoint
 
 log = structlog.get_logger("muster.api")
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from muster.coordinator.clock import Clock
+from muster.coordinator.system.clock import Clock
 
 MOST_BYTES: Final = 128 << 20
 """What all of them may take. A request that is larger is decoded when there is no other."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.log import LogOffline
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 
 
@@ -25,7 +25,7 @@ def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:
     """
     if not rows:
         return
-    later = Later()
+    later = PendingResult()
     node.topics.when_durable(later)
     failure: LogOffline | None = yield later
     if failure is None:

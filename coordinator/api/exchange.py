@@ -13,7 +13,7 @@ from muster.coordinator.api.decoded_requests import Decoded
 from muster.coordinator.api.routes import LARGE_BYTES, Route
 from muster.coordinator.api.sink import Answer
 from muster.coordinator.api.unsent import Unsent
-from muster.coordinator.slices import Slices
+from muster.coordinator.system.jobs import JobQueue
 from muster.protocol.message import Message, take_apart
 from muster.protocol.messages.join_group import JoinGroupResponse
 
@@ -33,7 +33,7 @@ class RequestingConnection(Protocol):
     """Who answers the request that is not answered yet: an `Exchange`, or what was prepared."""
     sink: Any
     """The `Sink` of its answers."""
-    slices: Slices
+    slices: JobQueue
     channel: Channel
     note_response: NoteResponse | None
 

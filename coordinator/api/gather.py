@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.message import Message
 
 AT_ONCE: Final = 100
@@ -33,16 +33,16 @@ def _no_pause() -> None:
 
 def ask_each(
     things: Iterable[T],
-    ask: Callable[[T, Later], object],
+    ask: Callable[[T, PendingResult], object],
     take: Callable[[T, Message], object],
-    pause: Callable[[], Later | None] = _no_pause,
+    pause: Callable[[], PendingResult | None] = _no_pause,
 ) -> Job[None]:
     """`ask(thing, token)` for each, then `take(thing, answer)` in the same order, and `pause` after each."""
     left = iter(things)
     while some := [*islice(left, AT_ONCE)]:
         waiting = []
         for thing in some:
-            later = Later()
+            later = PendingResult()
             ask(thing, later)
             waiting.append(later)
             yield None

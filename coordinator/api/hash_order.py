@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from muster.assignors.java_order import DEFAULT_CAPACITY, spread, string_order, walked
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.hashing import java_string_hash
 

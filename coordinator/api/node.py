@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import structlog
 
-from muster.coordinator import uuids
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.decoded_requests import DecodedRequests
 from muster.coordinator.api.unsent import Unsent
-from muster.coordinator.clock import Clock
-from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.properties.live import Live
 from muster.coordinator.security.authorizer import AllowAll, Authorizer
-from muster.coordinator.slices import Job, Slices
+from muster.coordinator.system import uuids
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, JobQueue
+from muster.coordinator.topics.cluster_image import ClusterImage
 from muster.coordinator.topics.fetch_sessions import FetchSessions
 from muster.protocol.message import Message
 
 if TYPE_CHECKING:
-    from muster.coordinator.group_coordinator.shard import GroupShard
     from muster.coordinator.quotas.managers import ClientQuotas
+    from muster.coordinator.runtime.group_coordinator.shard import GroupShard
     from muster.coordinator.runtime.routing import Routing
+    from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
     from muster.coordinator.security.sasl.delegation_tokens import DelegationTokens
     from muster.coordinator.topics.leadership import Place
     from muster.coordinator.topics.topics import Topics
-    from muster.coordinator.transaction_coordinator.transactions import Transactions
     from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
 
 log = structlog.get_logger("muster.api")
@@ -158,7 +158,7 @@ class Node:
         config: Live,
         cluster: ClusterImage,
         authorizer: Authorizer | None = None,
-        slices: Slices | None = None,
+        slices: JobQueue | None = None,
         unsent: Unsent | None = None,
         draw_uuid: Callable[[], bytes] | None = None,
         draw_uuid_text: Callable[[], str] | None = None,
@@ -181,7 +181,7 @@ class Node:
         self.config = config
         self.authorizer = authorizer or AllowAll()
         self.cluster = cluster
-        self.slices = slices or Slices(clock)
+        self.slices = slices or JobQueue(clock)
         self.unsent = unsent or Unsent(clock)
         self.decoded_requests = DecodedRequests(clock)
         self.quotas: ClientQuotas | None = None

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.sink import Answer, Sink
-from muster.coordinator.clock import Clock
+from muster.coordinator.system.clock import Clock
 from muster.protocol.api import ApiKey
 from muster.protocol.message import Message
 

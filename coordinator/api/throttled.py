@@ -15,8 +15,8 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer
 from muster.coordinator.api.version_rules import refuses_changes
-from muster.coordinator.clock import Clock
 from muster.coordinator.quotas.managers import ClientQuotas, QuotaManager, Sensor
+from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.malloc import expect
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.malloc import expect
 
 NO_LIMIT: Final = 1 << 62
 SHARE: Final = 4

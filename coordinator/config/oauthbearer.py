@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import structlog
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.config.error import ConfigError
 from muster.coordinator.config.listeners import Listener
 from muster.coordinator.net.http_get import http_get
@@ -27,6 +26,7 @@ from muster.coordinator.security.sasl.jwks import BadKeys
 from muster.coordinator.security.sasl.jwt import Expected, JwtCheck
 from muster.coordinator.security.sasl.oauthbearer import OAUTHBEARER, BearerToken, OAuthBearerExchange
 from muster.coordinator.security.sasl.unsecured_jwt import BadOption, UnsecuredCheck, UnsecuredOptions
+from muster.coordinator.system.clock import Clock
 
 log = structlog.get_logger("muster.net")
 

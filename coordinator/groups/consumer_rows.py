@@ -28,9 +28,9 @@ from muster.coordinator.groups.consumer.commands import (
     UpgradePrepared,
 )
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.foreign import ForeignGroup
 from muster.coordinator.groups.migration import downgrade, upgrade
 from muster.coordinator.groups.migration.reading import NOTHING_READ
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
@@ -81,7 +81,7 @@ ROWS: Final[Mapping[str, Mapping[Any, Callable[..., Any]]]] = {
 CONSUMER_HEARTBEATS: Final[Mapping[type, Callable[[Step, Any, Any, Any], None]]] = {
     ClassicGroup: upgrade.heartbeat_to_classic_group,
     ConsumerGroup: heartbeat.handle,
-    ForeignGroup: heartbeat.handle,
+    UnsupportedGroup: heartbeat.handle,
     NoneType: heartbeat.handle,
 }
 """ConsumerGroupHeartbeat, by the type of the group that it names."""

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.coordinator.core.interface import Client, Command, EndTransaction, Now, Output, Reply, TransactionalBatch
-from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.groups import dispatch, replay
 from muster.coordinator.groups.classic import heartbeat
 from muster.coordinator.groups.classic.heartbeat import GenerationMember
@@ -25,6 +23,16 @@ from muster.coordinator.groups.dispatch import DEADLINES, HEARTBEATS, LOADED, ME
 from muster.coordinator.groups.offsets import commit_template, retention, topic_deletion
 from muster.coordinator.groups.offsets.commit_template import CommitTemplate
 from muster.coordinator.groups.offsets.retention import Retention
+from muster.coordinator.state_machine.interface import (
+    Client,
+    Command,
+    EndTransaction,
+    Now,
+    Output,
+    Reply,
+    TransactionalBatch,
+)
+from muster.coordinator.state_machine.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from muster.protocol.messages.offset_commit import OffsetCommitRequest

@@ -10,8 +10,7 @@ from importlib import import_module
 from types import NoneType
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.core.interface import Reply
-from muster.coordinator.groups import foreign
+from muster.coordinator.groups import unsupported_group
 from muster.coordinator.groups.classic import (
     describe,
     heartbeat,
@@ -29,8 +28,9 @@ from muster.coordinator.groups.common.group_configs import GroupConfigured, Inte
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.foreign import ForeignGroup
 from muster.coordinator.groups.offsets import commit, deletion, fetch, retention, topic_deletion
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup
+from muster.coordinator.state_machine.interface import Reply
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -108,7 +108,7 @@ MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any,
         "JoinGroup",
         {
             ClassicGroup: join.handle,
-            ForeignGroup: join.create_group,
+            UnsupportedGroup: join.create_group,
             NO_GROUP: join.create_group,
         },
     ),
@@ -116,7 +116,7 @@ MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any,
         "SyncGroup",
         {
             ClassicGroup: sync.handle,
-            ForeignGroup: _as_if_absent(sync.handle),
+            UnsupportedGroup: _as_if_absent(sync.handle),
             NO_GROUP: sync.handle,
         },
     ),
@@ -124,7 +124,7 @@ MEMBER_REQUESTS: Final[Mapping[type[Message], Mapping[type, Callable[[Step, Any,
         "LeaveGroup",
         {
             ClassicGroup: leave.handle,
-            ForeignGroup: _as_if_absent(leave.handle),
+            UnsupportedGroup: _as_if_absent(leave.handle),
             NO_GROUP: leave.handle,
         },
     ),
@@ -135,7 +135,7 @@ HEARTBEATS: Final[Mapping[type, Callable[[State, HeartbeatRequest, int, Any], He
     "Heartbeat",
     {
         ClassicGroup: heartbeat.answer,
-        ForeignGroup: _as_if_absent(heartbeat.answer),
+        UnsupportedGroup: _as_if_absent(heartbeat.answer),
         NO_GROUP: heartbeat.answer,
     },
 )
@@ -148,7 +148,7 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = Rows(
         JOIN_PHASE: rebalance.on_join_deadline,
         SYNC_PHASE: rebalance.on_sync_deadline,
         pending_members.PENDING: pending_members.on_pending_deadline,
-        parked_requests.ORPHAN: parked_requests.on_orphan_deadline,
+        parked_requests.ORPHAN: parked_requests.on_abandoned_deadline,
         retention.RETENTION: retention.on_deadline,
         topic_deletion.TOPIC_DELETION: topic_deletion.on_deadline,
     },
@@ -159,7 +159,7 @@ LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = Rows(
     "loaded",
     {
         ClassicGroup: rebalance.loaded,
-        ForeignGroup: foreign.loaded,
+        UnsupportedGroup: unsupported_group.loaded,
     },
 )
 """What is done with a group when all records are replayed."""
@@ -168,7 +168,7 @@ UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = Rows(
     "unloaded",
     {
         ClassicGroup: parked_requests.unload,
-        ForeignGroup: lambda *_: [],
+        UnsupportedGroup: lambda *_: [],
     },
 )
 """The replies that a group still owes when the core is given up: function(group, error code)."""

@@ -7,14 +7,14 @@ from importlib import import_module
 from sys import intern
 from typing import Final
 
-from muster.coordinator.core.interface import EndTransaction, TransactionalBatch
-from muster.coordinator.groups import foreign
+from muster.coordinator.groups import unsupported_group
 from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.committed_offsets import pack
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.state import Replay, State
+from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.messages.group_records.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
@@ -54,7 +54,7 @@ def _other(state: State, key: Message, value: Message | None) -> None:
         RECORDS.update(import_module("muster.coordinator.groups.consumer_rows").RECORDS)
         RECORDS[type(key)](state, key, value)
     else:
-        foreign.replay(state, key, value)
+        unsupported_group.replay(state, key, value)
 
 
 OTHERS: Final = _other

@@ -13,12 +13,12 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.log.durability import REMOVED
 from muster.coordinator.log.errors import DirectoryGone
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
+from muster.coordinator.system.clock import Clock, Timer
 
 CHECK_EVERY_MS: Final = 1_000
 LOGS_EACH: Final = 200

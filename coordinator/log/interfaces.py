@@ -11,7 +11,7 @@ from muster.coordinator.log.records.headers import BatchHeader, Buffer
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.settings import LogConfig
 from muster.coordinator.log.storage.shared_sync import Waiter
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 
 if TYPE_CHECKING:
     from muster.coordinator.log.producers.tracker import ProducerTracker

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import structlog
 
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.log import walks
 from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.settings import MAX_INT64
-from muster.coordinator.slices import Job
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.jobs import Job
 
 _logger = structlog.get_logger("muster.log")
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import structlog
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.log import checkpoints, walks
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.directory.folder_names import DELETE_SUFFIX, STRAY_SUFFIX
@@ -29,7 +28,8 @@ from muster.coordinator.log.storage.interfaces import Lock as DirectoryHeld
 from muster.coordinator.log.storage.interfaces import Storage
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
-from muster.coordinator.slices import Job, at_once
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, at_once
 
 _logger = structlog.get_logger("muster.log")
 

@@ -48,7 +48,7 @@ from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.settings import MAX_INT64, LogConfig
 from muster.coordinator.log.storage.interfaces import File
 from muster.coordinator.log.storage.shared_sync import SharedSync, Waiter
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 
 if TYPE_CHECKING:
     from muster.coordinator.log.producers.tracker import ProducerTracker

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.coordinator.log.errors import DirectoryGone, LogOffline
 from muster.coordinator.log.unified_log import UnifiedLog
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 
 LOGS_AT_ONCE: Final = 100
 """Logs in one step of a walk that asks little of each: some 50 us."""

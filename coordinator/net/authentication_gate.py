@@ -14,10 +14,10 @@ from typing import Final, Protocol
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer, Sink
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.requests import Requests, Wrap
 from muster.coordinator.security.authentication import AUTHENTICATE, FAILED, HANDSHAKE
+from muster.coordinator.system.clock import Clock, Timer
 from muster.protocol.api import ApiKey
 
 PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(

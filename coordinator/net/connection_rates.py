@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.net.settings import NO_LIMIT
 from muster.coordinator.quotas.rate import Rate, Windows
+from muster.coordinator.system.clock import Clock
 
 MOST_ADDRESSES: Final = 20_000
 """Addresses with a quota whose connections are counted."""

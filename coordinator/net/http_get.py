@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import Any, Final
 
-from muster.coordinator.clock import mono_ms
+from muster.coordinator.system.clock import mono_ms
 
 TIMEOUT_S: Final = 20
 """For a connection, and for each answer of the network; as jose4j's."""

@@ -16,10 +16,10 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.security.sasl.jwks import BadKeys, JwkSet
 from muster.coordinator.security.sasl.oauthbearer import InvalidToken
-from muster.coordinator.slices import Worker, outcome
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.jobs import Worker, outcome
 
 log = structlog.get_logger("muster.net")
 

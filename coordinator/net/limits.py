@@ -18,10 +18,10 @@ import structlog
 
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.unsent import Reader, Unsent
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.net.addresses import numeric
 from muster.coordinator.net.request_memory import Holder, RequestMemory
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.system.clock import Clock, Timer
 
 if TYPE_CHECKING:
     from muster.coordinator.net.connection_rates import ConnectionRates

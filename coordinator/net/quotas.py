@@ -12,7 +12,6 @@ import structlog
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.throttled import meter
-from muster.coordinator.host_names import resolve
 from muster.coordinator.net.addresses import numeric
 from muster.coordinator.net.connection_rates import ConnectionRates
 from muster.coordinator.net.limits import Limits
@@ -21,6 +20,7 @@ from muster.coordinator.quotas.entities import CONNECTION_CREATION_RATE, IP, Ent
 from muster.coordinator.quotas.managers import ClientQuotas
 from muster.coordinator.quotas.rate import Windows
 from muster.coordinator.quotas.settings import QuotaSettings
+from muster.coordinator.system.host_names import resolve
 
 log = structlog.get_logger("muster.net")
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from itertools import count, islice
 from typing import Final, Protocol
 
-from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.malloc import expect
 from muster.coordinator.net.addresses import network_of
 from muster.coordinator.net.connection_core import ConnectionCore
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.malloc import expect
 
 FINISHING_PART: Final = 4
 """One part in so many of the memory is kept to finish requests that have more than their share. One of these gets the

@@ -10,10 +10,10 @@ from typing import Final
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.api.sink import Answer
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.requests import Requests, Wrap
 from muster.coordinator.security.authentication import REAUTHENTICATE
+from muster.coordinator.system.clock import Clock, Timer
 from muster.protocol.api import ApiKey
 
 MOST_MS: Final = 10 * 365 * 86_400_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.clock import Clock
-from muster.coordinator.core.interface import Producer, Reply
+from muster.coordinator.state_machine.interface import Producer, Reply
+from muster.coordinator.system.clock import Clock
 
 BATCH_BYTES: Final = 64 * 1024
 """How much is gathered into one batch; the records of one command may be more."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from muster.coordinator.core.deadlines import Deadlines
-from muster.coordinator.core.interface import (
+from muster.coordinator.state_machine.deadlines import Deadlines
+from muster.coordinator.state_machine.interface import (
     Decoded,
     EndTransaction,
     Now,
@@ -15,7 +15,7 @@ from muster.coordinator.core.interface import (
     Record,
     TransactionalBatch,
 )
-from muster.coordinator.core.late_answers import LateAnswers
+from muster.coordinator.state_machine.late_answers import LateAnswers
 from muster.protocol.message import Message
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
-from muster.coordinator.clock import Clock
-from muster.coordinator.cluster.image import Leader
 from muster.coordinator.runtime.loader import Loader
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.topics.cluster_image import Leader
 
 LOAD_AT_ONCE_MS: Final = 5
 """How long shards that a node takes over load at once; what is left is loaded a step in each turn of the loop."""

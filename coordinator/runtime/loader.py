@@ -9,10 +9,10 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.clock import Clock
-from muster.coordinator.core.interface import EndTransaction, Now, TransactionalBatch
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.runtime.interfaces import RecordReader, StateMachine
+from muster.coordinator.state_machine.interface import EndTransaction, Now, TransactionalBatch
+from muster.coordinator.system.clock import Clock
 
 log = structlog.get_logger("muster.server")
 

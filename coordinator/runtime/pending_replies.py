@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.clock import Clock
-from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Reply
-from muster.coordinator.core.late_answers import LateAnswers
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Reply
+from muster.coordinator.state_machine.late_answers import LateAnswers
+from muster.coordinator.system.clock import Clock
 
 LATE_MS: Final = 100
 """What an answer may wait for the log without being called late."""

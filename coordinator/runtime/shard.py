@@ -14,9 +14,6 @@ from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
-from muster.coordinator.clock import Clock
-from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond
 from muster.coordinator.log.errors import BatchError, DamagedLog, LogError, LogOffline, ProducerError
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.log.records.markers import EndMarker
@@ -26,6 +23,9 @@ from muster.coordinator.runtime.interfaces import ErrorResponses, Observer, Reco
 from muster.coordinator.runtime.loader import in_background, replay
 from muster.coordinator.runtime.pending_replies import PendingReplies
 from muster.coordinator.runtime.timer import ShardTimer
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Command, EndTransaction, Now, Output, Producer, Reply, Respond
+from muster.coordinator.system.clock import Clock
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.system.clock import Clock, Timer
 
 
 class ShardTimer:

@@ -9,10 +9,10 @@ from typing import Any, cast
 import structlog
 
 from muster.coordinator.api.node import Node
-from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
 from muster.coordinator.security.authorizer import Authorizer
-from muster.coordinator.slices import Slices
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import JobQueue
 from muster.coordinator.topics.topics import Topics
 
 log = structlog.get_logger("muster.server")
@@ -36,7 +36,7 @@ def open_authorizer(config: Config, topics: Topics) -> Authorizer | None:
 
 
 def open_tokens(
-    config: Config, topics: Topics, clock: Clock, slices: Slices, nodes: Iterable[Node]
+    config: Config, topics: Topics, clock: Clock, slices: JobQueue, nodes: Iterable[Node]
 ) -> Callable[[], object] | None:
     """Have these nodes know delegation tokens, if the configuration has a key for them; the result ends their
     expiry.

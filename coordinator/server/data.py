@@ -7,16 +7,16 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
-from muster.coordinator.file_limits import PROCESS_FILES
 from muster.coordinator.log import FilesystemSync, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.directory_monitor import monitoring
 from muster.coordinator.log.maintenance import Maintenance
 from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
-from muster.coordinator.machine import Machine
-from muster.coordinator.slices import Slices
+from muster.coordinator.server.machine import Machine
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.file_limits import PROCESS_FILES
+from muster.coordinator.system.jobs import JobQueue
 
 log = structlog.get_logger("muster.server")
 
@@ -32,7 +32,7 @@ class Data:
         config: Config,
         machine: Machine,
         clock: Clock,
-        slices: Slices,
+        slices: JobQueue,
         post: Callable[[Callable[[], object]], object],
     ) -> None:
         """`slices`: run the walks over all logs; `post`: runs a callable on the event loop soon, from any thread.

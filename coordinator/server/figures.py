@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from muster.coordinator.api.observer import AnsweredRequest
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.config import Config
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.observe.metrics import COUNTER, GAUGE, Metric, single
-from muster.coordinator.observe.metrics_server import MetricsServer
+from muster.coordinator.history.metrics import COUNTER, GAUGE, Metric, single
+from muster.coordinator.history.metrics_server import MetricsServer
 from muster.coordinator.server.process import Serve, serve
 from muster.coordinator.server.server import THIS_MACHINE, Server
-from muster.coordinator.slices import Job, to_its_end
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.jobs import Job, to_its_end
 from muster.protocol.api import UnknownApi, api
 from muster.protocol.errors import error_name
 

@@ -8,8 +8,8 @@ from importlib import import_module
 import structlog
 
 from muster.coordinator.config import Config
-from muster.coordinator.observe.settings import ObserveSettings
-from muster.coordinator.slices import Job
+from muster.coordinator.history.settings import ObserveSettings
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.names import (
     GROUP_EVENTS_TOPIC,
     GROUP_OFFSETS_TOPIC,

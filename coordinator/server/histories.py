@@ -10,12 +10,12 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.events import Event
-from muster.coordinator.observe.event_writer import Row
-from muster.coordinator.observe.journal import Journal
-from muster.coordinator.observe.observers import Observers, warn_restless
-from muster.coordinator.observe.settings import ObserveSettings
+from muster.coordinator.history.event_writer import Row
+from muster.coordinator.history.journal import Journal
+from muster.coordinator.history.observers import Observers, warn_restless
+from muster.coordinator.history.settings import ObserveSettings
+from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, TRANSACTION_EVENTS_TOPIC
 from muster.coordinator.topics.topics import Topics
 
@@ -55,8 +55,8 @@ class Histories:
         found = self._observers.get((TRANSACTION_EVENTS_TOPIC, index))
         if found is None:
             # imported here: most servers have no transactions
-            room = import_module("muster.coordinator.observe.transaction_journal")
-            lines = import_module("muster.coordinator.transaction_coordinator.log_lines")
+            room = import_module("muster.coordinator.history.transaction_journal")
+            lines = import_module("muster.coordinator.runtime.transaction_coordinator.log_lines")
             journal = None
             if self._settings.muster_transaction_events_enable:
                 open_log = partial(self._topics.open.open_log, TRANSACTION_EVENTS_TOPIC, index)

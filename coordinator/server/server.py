@@ -15,30 +15,31 @@ from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver
-from muster.coordinator.clock import Clock
 from muster.coordinator.config import Config
-from muster.coordinator.group_coordinator.shard import WHAT, GroupShard
-from muster.coordinator.group_coordinator.topic_hasher import TopicHasher
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.history.settings import ObserveSettings
 from muster.coordinator.log import LogManager, LogSettings
-from muster.coordinator.machine import Machine
-from muster.coordinator.nodes.cluster import Cluster
-from muster.coordinator.nodes.common import Common
-from muster.coordinator.nodes.membership import Membership, told_endpoints
-from muster.coordinator.nodes.running_node import Bound, RunningNode
-from muster.coordinator.nodes.settings import ClusterSettings
-from muster.coordinator.observe.settings import ObserveSettings
 from muster.coordinator.properties.live import Live
 from muster.coordinator.runtime import placement
+from muster.coordinator.runtime.group_coordinator.shard import WHAT, GroupShard
+from muster.coordinator.runtime.group_coordinator.topic_hasher import TopicHasher
 from muster.coordinator.runtime.leaderships import LeaderShards
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
 from muster.coordinator.server.access import open_authorizer, open_tokens
 from muster.coordinator.server.data import Data
 from muster.coordinator.server.first_topics import ensuring_first
 from muster.coordinator.server.histories import Histories
-from muster.coordinator.slices import Job, Slices, at_once, to_its_end
+from muster.coordinator.server.machine import Machine
+from muster.coordinator.server.nodes.cluster import Cluster
+from muster.coordinator.server.nodes.common import Common
+from muster.coordinator.server.nodes.membership import Membership, told_endpoints
+from muster.coordinator.server.nodes.running_node import Bound, RunningNode
+from muster.coordinator.server.nodes.settings import ClusterSettings
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, JobQueue, at_once, to_its_end
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import (
@@ -49,7 +50,6 @@ from muster.coordinator.topics.names import (
 )
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
-from muster.coordinator.transaction_coordinator.transactions import Transactions
 
 log = structlog.get_logger("muster.server")
 
@@ -92,7 +92,7 @@ class Server:
         """Of each node."""
         self._loop: asyncio.AbstractEventLoop
         self.clock: Clock
-        self.slices: Slices
+        self.slices: JobQueue
         self._data: Data
         self.logs: LogManager
         self.topics: Topics
@@ -139,7 +139,7 @@ class Server:
         """
         self._loop = asyncio.get_running_loop()
         self.clock = self._machine.clock()
-        self.slices = Slices(self.clock.machine, self._machine.thread(self._post))
+        self.slices = JobQueue(self.clock.machine, self._machine.thread(self._post))
         self._data = Data(self.config, self._machine, self.clock, self.slices, self._post)
         self.logs = self._data.logs
         try:
@@ -329,7 +329,7 @@ class Server:
         self.clock.read_first(lambda: any(node.input_waits() for node in self.nodes))
         if len(self.nodes) > 1 and self.config.data_dir is not None and self._machine.has_sockets:
             # imported here: most servers have one node
-            room = import_module("muster.coordinator.nodes.control")
+            room = import_module("muster.coordinator.server.nodes.control")
             self._control = room.Control(self.cluster, self.config.data_dir)
             await self._control.start()
 

@@ -10,11 +10,11 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import DamagedLog, Identity, LogConfig, LogManager, LogOffline
 from muster.coordinator.log.storage.shared_sync import Waiter
-from muster.coordinator.slices import Job
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import Home
 from muster.coordinator.topics.dynamic_configs import DynamicConfigs

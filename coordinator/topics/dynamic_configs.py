@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.properties.live import Live
+from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.metadata_state import ALL_BROKERS, BROKER_RESOURCE, GROUP_RESOURCE, MetadataState
 from muster.coordinator.topics.open_topics import OpenTopics

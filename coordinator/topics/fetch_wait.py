@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.log import LogError
-from muster.coordinator.slices import Job
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.partition import Partition
 
 WATCHED_AT_ONCE: Final = 100

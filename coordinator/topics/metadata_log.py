@@ -10,10 +10,10 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import BatchHeader, Log, LogConfig, LogError, Storage, batches
 from muster.coordinator.log.errors import CorruptBatch
-from muster.coordinator.slices import Job
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.metadata_state import BROKER_RESOURCE, MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, METADATA_TOPIC_ID
 from muster.protocol.message import MalformedMessage, Message

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.names import collision_key, may_collide
 from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import structlog
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.log import LogError
-from muster.coordinator.slices import Job, at_once
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, at_once
 
 _logger = structlog.get_logger("muster.topics")
 

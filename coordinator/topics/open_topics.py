@@ -12,8 +12,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.cluster.image import Leader
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogManager, LogOffline
+from muster.coordinator.topics.cluster_image import Leader
 from muster.coordinator.topics.metadata_state import TopicState
 from muster.coordinator.topics.names import EVENTS_OF
 from muster.coordinator.topics.offline_retry import Found

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import BatchHeader, Log
 from muster.coordinator.log.records.compression import Allowed
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.slices import Job, at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.jobs import Job, at_once
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.validation import Batch, Checked, checked
 from muster.protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.coordinator.topics.offline_retry import Found, OfflineRetry

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import FileStorage, LogManager, LogSettings, MalformedCheckpoint, checkpoints
 from muster.coordinator.log.directory import topic_ids
 from muster.coordinator.log.directory.folder_names import STRAY_SUFFIX, read_other_name
+from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.topics.creation import Home, NewTopic, decide_creation, partition_record
 from muster.coordinator.topics.metadata_log import METADATA_LOG_CONFIG, MetadataLog, read_state
 from muster.coordinator.topics.metadata_state import MetadataState

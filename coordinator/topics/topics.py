@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import Identity, LogManager
 from muster.coordinator.log.storage.shared_sync import Waiter
-from muster.coordinator.slices import Job, OneByOne
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, SerialJobs
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.catalogue import Catalogue
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import USE_DEFAULT, NewTopic, check_name, decide_creation, decide_growth
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.internal_topics import internal_topic
-from muster.coordinator.topics.keeper import Keeper
 from muster.coordinator.topics.metadata_log import MetadataLog, decoding
+from muster.coordinator.topics.metadata_log_writer import Keeper
 from muster.coordinator.topics.metadata_state import MetadataState, TopicState
 from muster.coordinator.topics.names import (
     EVENTS_OF,
@@ -101,7 +101,7 @@ class Topics:
         self._subscribers: list[Callable[[TopicsImage], object]] = []
         self._acl_subscribers: list[Callable[[Iterable[Message]], object]] = []
         self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
-        self._changes = OneByOne()
+        self._changes = SerialJobs()
         """Of topics: what one has begun, another one does not see half of."""
         self._keeper = keeper
         self.open.is_one_of_several = keeper is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from muster.coordinator.core.interface import Client, Command, Respond
+from muster.coordinator.state_machine.interface import Client, Command, Respond
 from muster.protocol.message import Message
 
 

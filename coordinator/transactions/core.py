@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from muster.coordinator.core.interface import (
+from muster.coordinator.state_machine.interface import (
     Decoded,
     EndTransaction,
     Now,
@@ -15,7 +15,7 @@ from muster.coordinator.core.interface import (
     Respond,
     TransactionalBatch,
 )
-from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
+from muster.coordinator.state_machine.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.coordinator.transactions import end, expiry, timeouts
 from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
 from muster.coordinator.transactions.dispatch import DEADLINES, REQUESTS

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from muster.coordinator.core.interface import Client, Reply
+from muster.coordinator.state_machine.interface import Client, Reply
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.commands import MarkersWritten
 from muster.coordinator.transactions.state import Ending

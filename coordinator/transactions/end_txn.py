@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.core.interface import Reply
+from muster.coordinator.state_machine.interface import Reply
 from muster.coordinator.transactions import end, events
 from muster.coordinator.transactions.commands import TransactionCommand
 from muster.coordinator.transactions.states import (

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.interface import Client
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.message import Message
 
 

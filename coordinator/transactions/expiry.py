@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster.coordinator.core.deadlines import Due
+from muster.coordinator.state_machine.deadlines import Due
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.states import EXPIRED, IDLE
 from muster.coordinator.transactions.step import Step

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.interface import Reply
+from muster.coordinator.state_machine.interface import Reply
 from muster.coordinator.transactions import end, events
 from muster.coordinator.transactions.commands import TransactionCommand
 from muster.coordinator.transactions.settings import TransactionSettings

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.deadlines import Deadlines, Due
-from muster.coordinator.core.interface import Decoded, Respond
+from muster.coordinator.state_machine.deadlines import Deadlines, Due
+from muster.coordinator.state_machine.interface import Decoded, Respond
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.coordinator.transactions.states import IN_RECORDS, ONGOING
 from muster.coordinator.transactions.transaction import NO_PRODUCER_EPOCH, Partitions, Transaction

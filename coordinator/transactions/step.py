@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.interface import Command, Now, Output, Record, Reply, Respond
+from muster.coordinator.state_machine.interface import Command, Now, Output, Record, Reply, Respond
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
 from muster.coordinator.transactions.state import State

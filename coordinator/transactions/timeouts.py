@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.deadlines import NEVER
+from muster.coordinator.state_machine.deadlines import NEVER
 from muster.coordinator.transactions import end, events
 from muster.coordinator.transactions.state import Timeouts
 from muster.coordinator.transactions.step import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from muster.coordinator.groups.common import events, restless
+from muster.coordinator.groups.common import events, unstable_members
 from muster.pipeline.episodes.thresholds import LOST_SESSIONS, SLOW_MOST, SLOW_SHARE
 
 FORMATION: Final = "first_formation"
@@ -13,10 +13,10 @@ ROLLING: Final = "rolling_restart"
 OVERLAPPED: Final = "overlapped_deploy"
 SCALE_OUT: Final = "scale_out"
 SCALE_IN: Final = "scale_in"
-CRASH_LOOP: Final = restless.CRASH_LOOP
-FLAPPING: Final = restless.FLAPPING
+CRASH_LOOP: Final = unstable_members.CRASH_LOOP
+FLAPPING: Final = unstable_members.FLAPPING
 TROUBLE: Final = "coordinator_or_network_trouble"
-SLOW: Final = restless.SLOW
+SLOW: Final = unstable_members.SLOW
 STOP: Final = "whole_stop"
 DIED: Final = "member_died"
 RESTART: Final = "restart"

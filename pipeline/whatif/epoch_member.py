@@ -11,11 +11,11 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, LEAVING
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Client
 from muster.pipeline.whatif.epoch_costs import EpochCosts
 from muster.pipeline.whatif.history import FAR
 from muster.pipeline.whatif.processes import SILENT, SLOW, Cast

@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping
 from hashlib import md5
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Command, Now, Output
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer import records
+from muster.coordinator.groups.consumer.assignments import NOTHING, current_assignment, target_assignment
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import Description, Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, held_of, share_of
 from muster.coordinator.groups.consumer.states import STABLE
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Command, Now, Output
 from muster.pipeline.defaults import EPOCH_HEARTBEAT_MS
 from muster.pipeline.whatif.epoch_costs import EpochCosts
 from muster.pipeline.whatif.epoch_member import EpochActor
@@ -135,10 +135,10 @@ class EpochReplay:
             said = Description(
                 part.instance_id, None, spell.client_id, spell.host, topics, None, part.rebalance_timeout_ms, None, None
             )
-            held = held_of({topic_id: dict.fromkeys(its, epoch) for topic_id, its in owned.items()})
+            held = current_assignment({topic_id: dict.fromkeys(its, epoch) for topic_id, its in owned.items()})
             made += [
                 records.member_metadata(group_id, member_id, said),
-                records.target(group_id, member_id, share_of(owned)),
+                records.target(group_id, member_id, target_assignment(owned)),
                 records.current(group_id, member_id, Position(epoch, epoch, STABLE, held, NOTHING)),
             ]
         names = {name for actor in self.by_member.values() for name in actor.wanted()}

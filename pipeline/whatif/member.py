@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from muster.assignors.assignor import Topic
-from muster.coordinator.core.interface import Client, Command
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Client, Command
 from muster.pipeline.whatif.costs import Costs
 from muster.pipeline.whatif.history import FAR, Generation, has_less
 from muster.pipeline.whatif.leader import Book, Said, is_cooperative, keeps

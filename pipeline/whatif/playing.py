@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol, TypeVar
 
-from muster.coordinator.core.interface import Client, Command
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
+from muster.coordinator.state_machine.interface import Client, Command
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 
 GONE: Final = (events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.assignors.assignor import Topic
-from muster.coordinator.core.interface import Command, Now, Output
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.states import COMPLETING, PREPARING, STABLE
 from muster.coordinator.groups.common import events
@@ -20,6 +19,7 @@ from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Command, Now, Output
 from muster.pipeline.whatif.costs import Costs, Figures
 from muster.pipeline.whatif.history import FAILED, FAR, Owned
 from muster.pipeline.whatif.leader import Book, is_cooperative

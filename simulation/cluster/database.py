@@ -13,7 +13,7 @@ from copy import copy, deepcopy
 from random import Random
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.database.store import (
+from muster.postgres.store import (
     DEAD,
     LIVE,
     MAIL_COUNTS_MS,
@@ -25,7 +25,7 @@ from muster.coordinator.database.store import (
     LogRow,
     Mail,
     MetadataRow,
-    Seat,
+    NodeRegistration,
     SegmentRow,
     Snapshot,
     StoreAway,
@@ -62,7 +62,7 @@ class Tables:
         self._world = world
         self.identity = Identity("cluster-of-the-simulation", "AAAAAAAAAAAAAAAAAAAAAQ")
         self.terms = 0
-        self.rows: dict[int, Seat] = {}
+        self.rows: dict[int, NodeRegistration] = {}
         """The seats; `remaining_ms` is the moment at which the lease is over."""
         self.log: dict[int, MetadataRow] = {}
         self.snapshot = NO_SNAPSHOT
@@ -135,11 +135,11 @@ class Tables:
 
     # -- seats
 
-    def seats(self) -> list[Seat]:
+    def seats(self) -> list[NodeRegistration]:
         now_ms = self._world.ms
         return [seat._replace(remaining_ms=seat.remaining_ms - now_ms) for _, seat in sorted(self.rows.items())]
 
-    def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
+    def register_node(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> NodeRegistration | None:
         now_ms = self._world.ms
         if node_id is None:
             own = [seat.node_id for seat in self.rows.values() if seat.holder == holder]
@@ -150,11 +150,11 @@ class Tables:
         if seat is not None and seat.remaining_ms > now_ms and seat.holder != holder:
             return None
         needs = 0 if seat is None else seat.needs
-        taken = Seat(node_id, self.terms, 0, needs, holder, address, now_ms + lease_ms, 0)
+        taken = NodeRegistration(node_id, self.terms, 0, needs, holder, address, now_ms + lease_ms, 0)
         self.rows[node_id] = taken
         return taken._replace(remaining_ms=lease_ms)
 
-    def leave_seat(self, node_id: int, epoch: int) -> None:
+    def unregister_node(self, node_id: int, epoch: int) -> None:
         seat = self.rows.get(node_id)
         if seat is not None and seat.epoch == epoch:
             self.rows[node_id] = seat._replace(remaining_ms=self._world.ms)
@@ -417,13 +417,15 @@ class FaultyStore:
         """If any come; as many as are lost are not known to the node."""
         return self.hints > 0
 
-    async def take_seat(self, holder: str, address: str, node_id: int | None, lease_ms: int) -> Seat | None:
-        return await self._write(lambda: self._tables.take_seat(holder, address, node_id, lease_ms))
+    async def register_node(
+        self, holder: str, address: str, node_id: int | None, lease_ms: int
+    ) -> NodeRegistration | None:
+        return await self._write(lambda: self._tables.register_node(holder, address, node_id, lease_ms))
 
-    async def leave_seat(self, node_id: int, epoch: int) -> None:
-        await self._write(lambda: self._tables.leave_seat(node_id, epoch))
+    async def unregister_node(self, node_id: int, epoch: int) -> None:
+        await self._write(lambda: self._tables.unregister_node(node_id, epoch))
 
-    async def seats(self) -> Sequence[Seat]:
+    async def seats(self) -> Sequence[NodeRegistration]:
         return await self._ask(self._tables.seats)
 
     async def commit(

@@ -8,13 +8,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from muster.coordinator import uuids
-from muster.coordinator.clock import Clock
 from muster.coordinator.config import load
-from muster.coordinator.database.seat_lifecycle import SeatLifecycle
-from muster.coordinator.database.term import Term
 from muster.coordinator.log import MemoryStorage, SharedSync, Storage
-from muster.coordinator.machine import Machine, Post
+from muster.coordinator.server.machine import Machine, Post
+from muster.coordinator.system import uuids
+from muster.coordinator.system.clock import Clock
+from muster.postgres.node_lifecycle import NodeLifecycle
+from muster.postgres.node_session import Term
 from muster.simulation.cluster.database import FaultyStore, Tables
 from muster.simulation.process import VirtualLoop
 from muster.simulation.world import VirtualClock, World
@@ -44,7 +44,7 @@ class Node:
         self.server: Any = None
         config = load(listen="127.0.0.1:9092", in_memory=True, overrides=properties)
         holder = uuids.draw_uuid_text(world.rng.randbytes)
-        lifecycle = SeatLifecycle(self.questions, self.clock, holder, name, None, lease_ms)
+        lifecycle = NodeLifecycle(self.questions, self.clock, holder, name, None, lease_ms)
         self._stop = asyncio.Event()
 
         def make_term() -> Term:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Generator, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common import events
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import error_name
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import OffsetCommitRequest

@@ -12,13 +12,13 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Client, Producer, Respond
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
-from muster.coordinator.observe.transaction_journal import TransactionJournal, TransactionObservers
-from muster.coordinator.slices import Slices, at_once
+from muster.coordinator.history.transaction_journal import TransactionJournal, TransactionObservers
+from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
+from muster.coordinator.state_machine.interface import Client, Producer, Respond
+from muster.coordinator.system.jobs import JobQueue, at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_EVENTS_TOPIC, TRANSACTION_STATE_TOPIC
-from muster.coordinator.transaction_coordinator.transactions import Transactions
 from muster.coordinator.transactions.commands import TransactionCommand
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import error_name
@@ -64,7 +64,7 @@ class Coordinator:
         self.world = world
         self._journals: list[TransactionObservers] = []
         topics = world.topics
-        self.slices = Slices(world.clock)
+        self.slices = JobQueue(world.clock)
         # their ids are no part of what the groups draw
         drawn, world.rng = world.rng, Random(f"{GROUP}:ids")
         try:

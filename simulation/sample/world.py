@@ -11,24 +11,24 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Client, Command, Now
-from muster.coordinator.group_coordinator.settings import ShardSettings
-from muster.coordinator.group_coordinator.shards import group_shards
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.history.journal import Journal
 from muster.coordinator.log import FileStorage, Log, LogManager, LogSettings, batches
 from muster.coordinator.log.storage.lock import LOCK_FILE
-from muster.coordinator.observe.journal import Journal
+from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
+from muster.coordinator.runtime.group_coordinator.shards import group_shards
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Client, Command, Now
+from muster.coordinator.system.jobs import at_once
+from muster.coordinator.system.uuids import draw_uuid, draw_uuid_text
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC, GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
-from muster.coordinator.uuids import draw_uuid, draw_uuid_text
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest

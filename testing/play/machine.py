@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.clock import Clock, Timer
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import SharedSync
-from muster.coordinator.machine import Post
 from muster.coordinator.net.listener import Listener, ListenerAddress
-from muster.coordinator.rehearsal.clock import MovableClock
-from muster.coordinator.rehearsal.seeded import RehearsalMachine
-from muster.coordinator.slices import AtOnce, Worker
+from muster.coordinator.server.machine import Post
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.jobs import AtOnce, Worker
+from muster.testcontrol.clock import MovableClock
+from muster.testcontrol.seeded import ControlledMachine
 from muster.testing.play.loop import BEGAN_S, PlayLoop
 from muster.testing.play.wire import End
 
@@ -96,7 +96,7 @@ class PlayListener(Listener):
         """There is no socket to set them on."""
 
 
-class PlayMachine(RehearsalMachine):
+class PlayMachine(ControlledMachine):
     """See the module. What the server has in memory stays when it is started again on it."""
 
     cleaner_cpu_share = 1.0

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.config.listeners import show
-from muster.coordinator.rehearsal.errors import CannotBeDone
-from muster.coordinator.rehearsal.rehearsal import Rehearsal
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.server_control import ServerControl
 from muster.testing import server_lines
 from muster.testing.in_thread import die, stop
+from muster.testing.loop_bridge import LoopBridge, raise_failure
 from muster.testing.play.loop import BEGAN_S, PlayLoop, TimeIsUp
 from muster.testing.play.machine import PlayClock, PlayMachine
 from muster.testing.play.stand_ins import standing_in
-from muster.testing.portal import Portal, raise_failure
 from muster.testing.server_lines import ServerLines
 from muster.testing.settings import Given, config_of
 from muster.testing.verbs import Verbs
@@ -30,13 +30,13 @@ class InPlay:
     """A server on the loop of a play: a `verbs.Runner` whose life is awaited."""
 
     def __init__(self, given: Given, loop: PlayLoop, seed: int) -> None:
-        self.portal = Portal()
+        self.portal = LoopBridge()
         self.lines = ServerLines()
         self.bootstrap_servers = ""
         self._given = given
         self._loop = loop
         self._machine = PlayMachine(loop, seed)
-        self._rehearsal: Rehearsal | None = None
+        self._rehearsal: ServerControl | None = None
         self._failure: BaseException | None = None
 
     @property
@@ -59,7 +59,7 @@ class InPlay:
     async def _start(self) -> None:
         if self._rehearsal is not None:
             raise CannotBeDone("the server runs already")
-        rehearsal = Rehearsal(config_of(self._given, None), machine=self._machine)
+        rehearsal = ServerControl(config_of(self._given, None), machine=self._machine)
         await rehearsal.server.start()
         self.portal.open(self._loop)
         self._rehearsal = rehearsal

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from muster.coordinator.database import administration
-from muster.coordinator.database.store import Identity
+from muster.postgres import administration
+from muster.postgres.store import Identity
 from tests.e2e.test_cluster import LEASE_MS, ClusterNode, end, until_led_by
 from tests.support import patroni
 from tests.support.postgres_pair import running_pair

@@ -16,7 +16,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 
-from muster.coordinator.cli import main
+from muster.cli import main
 from tests.conformance.java_tools import NOISE, Tools, tools
 from tests.e2e.conftest import create_topic
 from tests.e2e.ledger import Ledger, eventually_sync

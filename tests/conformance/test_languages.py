@@ -47,7 +47,7 @@ def test_a_client_asks_only_for_what_there_is(name: str) -> None:
     """Each path that a client builds is one of the description; and it is short."""
     text = (EXAMPLES / name).read_text()
     assert len(text.splitlines()) <= LINES
-    paths = json.loads((REPOSITORY / "coordinator/rehearsal/http/openapi.json").read_text())["paths"]
+    paths = json.loads((REPOSITORY / "testcontrol/http/openapi.json").read_text())["paths"]
     known = {re.split(r"[/{}]", path.removeprefix("/v1/"))[0] for path in paths}
     last = {path.rpartition("/")[2] for path in paths} | {verb for path in paths for verb in path.split("/")}
     asked = set(re.findall(r"[`\"]/([a-z-]+)[/\"`]", text))

@@ -16,11 +16,11 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, LogSettings
 from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.system.clock import ManualClock
 from tests.conformance.test_log_segments import dump
-from tests.coordinator.log.support import Later
+from tests.coordinator.log.support import PendingResult
 from tests.e2e.aio import QUICK_CONSUMER, administering, consuming, producing
 from tests.e2e.conftest import create_topic
 from tests.support.servers import KafkaServer, MusterServer, ServerProcess
@@ -167,7 +167,7 @@ def compact(data: Path) -> None:
     """All offsets partitions, up to their ends; Kafka's dump tool finds nothing wrong with what is left."""
     manager = LogManager(FileStorage(data), LogSettings())
     manager.open(cluster_id=None, node_id=1, draw_uuid=lambda: bytes(16))
-    later = Later()
+    later = PendingResult()
     config = replace(LogConfig(cleanup_policy=("compact",)), min_cleanable_dirty_ratio=0.001)
     cleaner = Cleaner(manager, ManualClock(), later.sync, cpu_share=1.0)
     before = 0

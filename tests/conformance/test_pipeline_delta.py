@@ -65,7 +65,7 @@ def run(*command: str | Path) -> str:
 
 
 def analyze(*options: str | Path) -> str:
-    return run("-m", "muster.coordinator.cli", "analyze", "--master", "local[2]", *options)
+    return run("-m", "muster.cli", "analyze", "--master", "local[2]", *options)
 
 
 def test_tables_and_raw_copies_of_delta_lake(live: Live, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class Busy:
 
 
 def follower(live: Live, out: Path, *more: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "muster.coordinator.cli", "analyze", "--bootstrap-server", live.bootstrap]
+    command = [sys.executable, "-m", "muster.cli", "analyze", "--bootstrap-server", live.bootstrap]
     command += ["--follow", "--trigger", "300ms", "--out", str(out), "--master", "local[2]", "--keep", "all", *more]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **QUICK_TO_START}

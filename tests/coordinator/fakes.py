@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from muster.coordinator.core.interface import Now, Producer, Record
 from muster.coordinator.log import BatchError, CorruptBatch, DamagedLog
 from muster.coordinator.log.position import Place
 from muster.coordinator.log.settings import LogConfig
+from muster.coordinator.state_machine.interface import Now, Producer, Record
 from muster.protocol.message import Message
 
 ROW_BYTES = 16 * 1024

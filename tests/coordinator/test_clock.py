@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from muster.coordinator import clock as clocks
-from muster.coordinator.clock import LoopClock, ManualClock
-from muster.coordinator.core.interface import Now
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system import clock as clocks
+from muster.coordinator.system.clock import LoopClock, ManualClock
 from tests.support import unseen_faults
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator import collector
+from muster.coordinator.system import garbage_collection
 
 MOST_AT_ONCE = 200_000
 """Some 15 ms of the processor."""
@@ -41,7 +41,7 @@ def largest(as_before: None) -> Iterator[dict[int, int]]:
 
     gc.collect()
     gc.callbacks.append(note)
-    collector.begin()
+    garbage_collection.begin()
     yield found
     gc.callbacks.remove(note)
 
@@ -86,7 +86,7 @@ def test_cycles_are_found_while_they_are_young_however_many_objects_there_are() 
     for _ in range(10):
         garbage = cycle()
         for _ in range(4):  # the next collection does not find it if the last one came while it was made
-            kept += [[number] for number in range(2 * collector.EVERY_OBJECTS)]
+            kept += [[number] for number in range(2 * garbage_collection.EVERY_OBJECTS)]
         assert garbage() is None
 
 
@@ -95,21 +95,21 @@ def test_old_cycles_are_found_while_there_are_few_objects() -> None:
     one, other = Linked(), Linked()
     one.other, other.other = other, one
     gone = weakref.ref(one)
-    kept = [[number] for number in range(collector.MOST_OBJECTS // 2)]
+    kept = [[number] for number in range(garbage_collection.MOST_OBJECTS // 2)]
     for _ in range(20):
-        more = [[number] for number in range(collector.EVERY_OBJECTS)]
+        more = [[number] for number in range(garbage_collection.EVERY_OBJECTS)]
         del more
     del one, other
     for _ in range(10):
-        more = [[number] for number in range(2 * collector.EVERY_OBJECTS)]
+        more = [[number] for number in range(2 * garbage_collection.EVERY_OBJECTS)]
         del more
-    assert len(kept) == collector.MOST_OBJECTS // 2
+    assert len(kept) == garbage_collection.MOST_OBJECTS // 2
     assert gone() is None
 
 
 @pytest.mark.usefixtures("as_before")
 def test_it_may_begin_again() -> None:
     """A node of a cluster that comes back does."""
-    collector.begin()
-    collector.begin()
-    assert gc.callbacks.count(collector._after_collection) == 1
+    garbage_collection.begin()
+    garbage_collection.begin()
+    assert gc.callbacks.count(garbage_collection._after_collection) == 1

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.http_server import HttpServer, Limits, Request, Response
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.http_server import HttpServer, Limits, Request, Response
 from tests.support.muster import until
 
 LIMITS = Limits(body_bytes=100, clients=2, patience_ms=1_000)

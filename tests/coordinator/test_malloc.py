@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator import malloc
 from muster.coordinator.api.unsent import Taken, Unsent
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.net.connection_core import ConnectionCore
 from muster.coordinator.net.request_memory import RequestMemory
+from muster.coordinator.system import malloc
+from muster.coordinator.system.clock import ManualClock
 
 
 class Holder:
     core = ConnectionCore(1)
+    host = "127.0.0.1"
 
     def memory_granted(self) -> None:
         pass
@@ -34,10 +35,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
 def test_it_is_told_once_before_the_first_large_request(told: list[bool]) -> None:
     requests = RequestMemory(ManualClock(), 1 << 30)
-    requests.take(Holder(), malloc.WORTH_IT_BYTES - 1)
+    requests.charge(Holder(), 0, 1_000, malloc.WORTH_IT_BYTES - 1_001)
     assert told == []
-    requests.take(Holder(), malloc.WORTH_IT_BYTES)
-    requests.take(Holder(), 90_000_000)
+    requests.charge(Holder(), 0, 1_000, malloc.WORTH_IT_BYTES - 1_000)
+    requests.charge(Holder(), 0, 1_000, 90_000_000)
     assert told == [True]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.slices import Apart, Job, at_once
-from muster.coordinator.slices.matching import A_STEP, DEAR, DEAR_AT_ONCE, Budget, matching
+from muster.coordinator.system.jobs import Job, OffloadedWork, at_once
+from muster.coordinator.system.jobs.matching import A_STEP, DEAR, DEAR_AT_ONCE, Budget, matching
 
 
 class Counted:
@@ -41,7 +41,7 @@ def run(job: Job[Any], pattern: Counted) -> tuple[Any, int, int]:
         except StopIteration as end:
             return end.value, max(most_here, pattern.on_the_loop), most_there
         value = None
-        if isinstance(asked, Apart):
+        if isinstance(asked, OffloadedWork):
             pattern.is_elsewhere = True
             value = asked.work()
             pattern.is_elsewhere = False
@@ -78,7 +78,7 @@ def test_all_names_and_patterns_have_one_budget() -> None:
 
 def test_the_library_leaves_the_lock_to_others_while_it_matches() -> None:
     """Else a match in the thread would hold the event loop all the same."""
-    from muster.coordinator.patterns import Pattern
+    from muster.coordinator.system.patterns import Pattern
 
     pattern, name = Pattern("(?:a*b*)*" * 500 + "c"), "ab" * 1_400
     is_done = threading.Event()

@@ -7,8 +7,8 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator import patterns
-from muster.coordinator.patterns import BadPattern, Pattern
+from muster.coordinator.system import patterns
+from muster.coordinator.system.patterns import BadPattern, Pattern
 
 IDS = ("L-a", "L-ab", "L-Ab", "L-x.y", "L-ü")
 

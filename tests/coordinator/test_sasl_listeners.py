@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from muster.cli.serve_check import files_of_others
 from muster.coordinator.api.security import sasl as handlers
-from muster.coordinator.cli.serve_check import files_of_others
 from muster.coordinator.config import ConfigError, load
 from muster.coordinator.net import authentication_gate
 from muster.coordinator.net.session import Session

@@ -13,9 +13,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.config import ConfigError, load
-from muster.coordinator.nodes import running_node
 from muster.coordinator.security.authorizer import AllowAll, Requester
 from muster.coordinator.server import Server
+from muster.coordinator.server.nodes import running_node
 from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from muster.protocol.messages.find_coordinator import FindCoordinatorRequest
 from muster.protocol.messages.incremental_alter_configs import (

@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api import registry
 from muster.coordinator.api.intercept import Intercept
-from muster.coordinator.file_limits import FileShares
 from muster.coordinator.log import DirectoryLocked
 from muster.coordinator.net.connection_core import PEER
 from muster.coordinator.runtime.loader import Loader
 from muster.coordinator.server import Server
+from muster.coordinator.system.file_limits import FileShares
 from muster.protocol import frames
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode
@@ -313,7 +313,7 @@ class TestStop:
             await asyncio.open_connection(bound.host, bound.port)
 
     async def test_a_client_that_takes_nothing_cannot_hold_up_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("muster.coordinator.nodes.running_node.CLOSE_MS", 20)
+        monkeypatch.setattr("muster.coordinator.server.nodes.running_node.CLOSE_MS", 20)
         async with running() as server, connected(server) as deaf:
             deaf.reader._transport.pause_reading()  # type: ignore[attr-defined]
             request = DescribeGroupsRequest(["g" * 1_000] * 30)

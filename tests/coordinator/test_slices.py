@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.slices import (
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import (
     MANY_STEPS,
     SHARE_MS,
     SLICE_MS,
-    Apart,
     Job,
-    Later,
-    OneByOne,
-    Slices,
+    JobQueue,
+    OffloadedWork,
+    PendingResult,
+    SerialJobs,
     Thread,
     at_once,
 )
@@ -39,7 +39,7 @@ class World:
 
     def __init__(self, worker: Any = None) -> None:
         self.clock = ManualClock()
-        self.slices = Slices(self.clock, worker)
+        self.slices = JobQueue(self.clock, worker)
         self.owner = Owner()
         self.steps: list[str] = []
         self.results: list[Any] = []
@@ -143,7 +143,7 @@ def test_small_work_needs_no_job_and_takes_its_share_of_the_slice() -> None:
 
 
 def test_a_result_for_a_job_comes_behind_small_work() -> None:
-    world, later = World(), Later()
+    world, later = World(), PendingResult()
 
     def waiting() -> Job[str]:
         return f"after {(yield later)}"
@@ -173,9 +173,9 @@ def test_work_apart_is_done_elsewhere_and_its_result_comes_back() -> None:
     world = World(elsewhere)
 
     def job() -> Job[list[Any]]:
-        got = yield Apart(lambda: 6 * 7)
+        got = yield OffloadedWork(lambda: 6 * 7)
         try:
-            yield Apart(lambda: 1 // 0)
+            yield OffloadedWork(lambda: 1 // 0)
         except ZeroDivisionError as error:
             return [got, str(error)]
         raise AssertionError
@@ -193,7 +193,7 @@ def test_without_a_thread_work_is_done_at_once() -> None:
     world = World()
 
     def job() -> Job[int]:
-        return (yield Apart(lambda: 42))
+        return (yield OffloadedWork(lambda: 42))
 
     world.run(job())
     assert world.results == [42]
@@ -201,7 +201,7 @@ def test_without_a_thread_work_is_done_at_once() -> None:
 
 def test_a_result_may_be_there_already_or_come_later() -> None:
     world = World()
-    first, second = Later(), Later()
+    first, second = PendingResult(), PendingResult()
 
     def job() -> Job[list[Any]]:
         return [(yield first), (yield second)]
@@ -264,7 +264,7 @@ def test_a_job_of_many_steps_says_that_its_result_is_large() -> None:
 
 def test_stop_gives_up_what_is_not_done() -> None:
     world = World()
-    later = Later()
+    later = PendingResult()
 
     def waiting() -> Job[None]:
         yield later
@@ -304,17 +304,17 @@ def test_the_thread_does_one_after_the_other_and_posts_what_came_of_it() -> None
 
 
 def test_a_job_at_once_waits_for_nobody() -> None:
-    there = Later()
+    there = PendingResult()
     there("there")
 
     def job() -> Job[list[Any]]:
         yield None
-        return [(yield Apart(lambda: 42)), (yield there)]
+        return [(yield OffloadedWork(lambda: 42)), (yield there)]
 
     assert at_once(job()) == [42, "there"]
 
     def waits() -> Job[None]:
-        yield Later()
+        yield PendingResult()
 
     with pytest.raises(RuntimeError, match="has to wait"):
         at_once(waits())
@@ -322,7 +322,7 @@ def test_a_job_at_once_waits_for_nobody() -> None:
 
 class TestOneByOne:
     def test_the_next_begins_when_the_last_has_ended(self) -> None:
-        world, changes = World(), OneByOne()
+        world, changes = World(), SerialJobs()
         for name in "abc":
             world.run(changes.run(world.job(SLICE_MS - 1, name, name)))
         seen: list[str] = [*world.steps]
@@ -337,7 +337,7 @@ class TestOneByOne:
         assert world.results[-1] == "d"
 
     def test_a_failure_lets_the_next_one_in(self) -> None:
-        world, changes = World(), OneByOne()
+        world, changes = World(), SerialJobs()
 
         def bad() -> Job[None]:
             yield from world.job(SLICE_MS, "bad")
@@ -350,14 +350,14 @@ class TestOneByOne:
         assert (world.results, len(world.owner.faults)) == (["good"], 1)
 
     def test_who_goes_while_it_waits_holds_up_nobody(self) -> None:
-        world, changes = World(), OneByOne()
+        world, changes = World(), SerialJobs()
         first = world.job(100, "first")
         running = changes.run(first)
         running.send(None)
         waiting, behind = changes.run(world.job(1, "gone")), changes.run(world.job(1, "behind"))
         turn, later = waiting.send(None), behind.send(None)
-        assert isinstance(turn, Later)
-        assert isinstance(later, Later)
+        assert isinstance(turn, PendingResult)
+        assert isinstance(later, PendingResult)
         waiting.close()
         running.close()
         assert later.is_there
@@ -365,7 +365,7 @@ class TestOneByOne:
         assert at_once(changes.run(world.job(1, "last", "last"))) == "last"
 
     def test_many_that_wait_are_no_deep_stack(self) -> None:
-        world, changes = World(), OneByOne()
+        world, changes = World(), SerialJobs()
         world.run(changes.run(world.job(SLICE_MS, "first")))
         for number in range(3_000):
             world.run(changes.run(world.job(0, "next", number)))
@@ -421,7 +421,7 @@ class TestBehind:
         world = World(Slow())
 
         def walk() -> Job[str]:
-            got = yield Apart(lambda: "made")
+            got = yield OffloadedWork(lambda: "made")
             yield from world.job(2 * SHARE_MS, got)
             return "done"
 
@@ -454,7 +454,7 @@ class TestBehind:
 def test_a_job_that_is_done_at_once_gets_the_error_of_its_work() -> None:
     def job() -> Job[str]:
         try:
-            yield Apart(lambda: 1 / 0)
+            yield OffloadedWork(lambda: 1 / 0)
         except ZeroDivisionError:
             return "caught"
         return "nothing"

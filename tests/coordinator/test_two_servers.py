@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from muster.coordinator.file_limits import FileShares, ProcessFiles
 from muster.coordinator.server import Server
+from muster.coordinator.system.file_limits import FileShares, ProcessFiles
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_cluster import DescribeClusterRequest
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest

@@ -3,7 +3,7 @@ from __future__ import annotations
 from random import Random
 from uuid import UUID
 
-from muster.coordinator.uuids import draw_uuid, draw_uuid_text
+from muster.coordinator.system.uuids import draw_uuid, draw_uuid_text
 
 
 def test_drawn_ids() -> None:

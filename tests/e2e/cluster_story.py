@@ -24,8 +24,8 @@ import asyncpg
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
-from muster.coordinator.database import administration
-from muster.coordinator.database.store import Identity
+from muster.postgres import administration
+from muster.postgres.store import Identity
 from tests.e2e.test_cluster import end
 from tests.e2e.workers import (
     LONG_S,

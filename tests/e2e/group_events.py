@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from muster.assignors.measures import Moves, total
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.cli.events import Events
+from muster.client.event_reader import Events
+from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import Address
 from tests.e2e.conftest import SERVER
 from tests.support.servers import ServerProcess

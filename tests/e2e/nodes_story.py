@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.nodes.states import State
 from muster.coordinator.server import Server
+from muster.coordinator.server.nodes.states import State
 from tests.e2e.workers import PARTITIONS, PATIENCE_S, WORKERS, Progress, at_work, quieten, tell
 from tests.support.muster import running
 

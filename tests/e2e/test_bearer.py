@@ -19,9 +19,9 @@ import confluent_kafka
 import pytest
 from aiokafka.abc import AbstractTokenProvider
 
-from muster.coordinator import cli
-from muster.coordinator.cli import client_security
-from muster.coordinator.cli.cluster import Cluster
+from muster import cli
+from muster.client import security
+from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import Address
 from tests.coordinator.security.sasl.bearer_cases import AUDIENCE, ISSUER, After, Case, Keys
 from tests.e2e.aio import consuming, producing
@@ -229,13 +229,13 @@ def test_our_own_commands_show_tokens(
         for command in "groups", "transactions":
             assert cli.main([command, "list", *where, "--json"]) == 0
         host, _, port = bearer.server.bootstrap.partition(":")
-        with Cluster(Address(host, int(port)), client_security.read(file)) as cluster:
+        with Cluster(Address(host, int(port)), security.read(file)) as cluster:
             cluster.bootstrap._renew_at_ms = 0
             assert set(cluster.topics(["t"])) == {"t"}
             assert cluster.bootstrap._renew_at_ms, "it has authenticated again"
     # `muster analyze` has librdkafka ask the identity provider
     asked = {
-        **dict(client_security.librdkafka(client_security.read(file))),
+        **dict(security.librdkafka(security.read(file))),
         "bootstrap.servers": bearer.server.bootstrap,
     }
     admin = confluent_kafka.admin.AdminClient({**asked, "log_level": 0}, logger=None)

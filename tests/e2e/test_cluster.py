@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
-from muster.coordinator.cli import main
-from muster.coordinator.database import administration
-from muster.coordinator.database.store import Identity
+from muster.cli import main
+from muster.postgres import administration
+from muster.postgres.store import Identity
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from muster.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli import build_parser
-from muster.coordinator.cli.local_cluster.options import add_parser
+from muster.cli import build_parser
+from muster.cli.local_cluster.options import add_parser
 from muster.coordinator.config import load
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.support.cluster_nodes import ClusterNode

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from muster.coordinator.database import administration
-from muster.coordinator.database.store import Identity, StoreAway
+from muster.postgres import administration
+from muster.postgres.store import Identity, StoreAway
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.e2e.test_cluster import BETWEEN_LOOKS_S, end
 from tests.support.cluster_nodes import ClusterNode

@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from muster.coordinator.database import administration
-from muster.coordinator.database.store import Identity
+from muster.postgres import administration
+from muster.postgres.store import Identity
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.e2e.test_cluster import BETWEEN_LOOKS_S, admin_of, leaders
 from tests.support.cluster_nodes import ClusterNode

@@ -14,7 +14,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType, KafkaError
 
-from muster.coordinator.cli import main
+from muster.cli import main
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.messages.consumer_group_heartbeat import (

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli import main
+from muster.cli import main
 
-COMMAND = [sys.executable, "-m", "muster.coordinator.cli"]
+COMMAND = [sys.executable, "-m", "muster.cli"]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from muster.coordinator.cli import main
+from muster.cli import main
 from tests.e2e.aio import Member, members, shared_out
 from tests.e2e.ledger import Ledger, eventually
 from tests.support.servers import ServerProcess

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli import main
+from muster.cli import main
 from tests.e2e.aio import Member, members, send_numbered, shared_out
 from tests.e2e.ledger import Ledger, eventually
 from tests.support.servers import ServerProcess
@@ -144,7 +144,7 @@ async def test_watching_shows_what_happens_as_it_happens(
 ) -> None:
     """A group of another name comes and goes meanwhile: the one watcher shows it, the other one does not."""
     topic, ledger, other = new_topic(1), Ledger(), new_name("other")
-    start = [sys.executable, "-m", "muster.coordinator.cli", "groups", "watch", "--bootstrap-server", server.bootstrap]
+    start = [sys.executable, "-m", "muster.cli", "groups", "watch", "--bootstrap-server", server.bootstrap]
     watchers = [
         await asyncio.create_subprocess_exec(*start, *more, stdout=subprocess.PIPE)
         for more in (["--json"], [group, "--json"], [])
@@ -201,7 +201,7 @@ def test_a_group_without_a_history(command: Command, new_name: NewName) -> None:
 async def test_watching_goes_on_when_the_server_comes_back(start_server: Callable[..., ServerProcess]) -> None:
     server = start_server()
     ledger, seen, said = Ledger(), list[str](), list[str]()
-    start = [sys.executable, "-m", "muster.coordinator.cli", "groups", "watch", "--bootstrap-server", server.bootstrap]
+    start = [sys.executable, "-m", "muster.cli", "groups", "watch", "--bootstrap-server", server.bootstrap]
     watcher = await asyncio.create_subprocess_exec(*start, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     async def follow(stream: asyncio.StreamReader | None, lines: list[str]) -> None:

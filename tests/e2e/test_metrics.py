@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from muster.coordinator.cli import main
-from muster.coordinator.database import administration
-from muster.coordinator.database.store import Identity
+from muster.cli import main
+from muster.postgres import administration
+from muster.postgres.store import Identity
 from tests.e2e.conftest import BOOTSTRAP, SERVER
 from tests.e2e.test_cluster import shut
 from tests.support.cluster_nodes import ClusterNode

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli import main
+from muster.cli import main
 from tests.support.servers import QUICK, NodesServer
 
 

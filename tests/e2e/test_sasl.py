@@ -21,9 +21,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from muster.coordinator import cli
-from muster.coordinator.cli import client_security
-from muster.coordinator.cli.cluster import Cluster
+from muster import cli
+from muster.client import security as security_module
+from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import Address
 from tests.e2e.aio import consuming, producing
 from tests.e2e.conftest import SERVER
@@ -209,13 +209,13 @@ def test_our_own_commands(
         assert cli.main([*command, *where, *config, "--json"]) == 0
     assert cli.main(["health", sasl.address(protocol), *config]) == 0
     assert capsys.readouterr().err == ""
-    security = client_security.read(Path(config[1]))
+    security = security_module.read(Path(config[1]))
     host, _, port = sasl.address(protocol).partition(":")
     with Cluster(Address(host, int(port)), security) as cluster:
         cluster.bootstrap._renew_at_ms = 0
         assert set(cluster.topics(["t"])) == {"t"}
         assert cluster.bootstrap._renew_at_ms, "it has authenticated again"
-    options = {**dict(client_security.librdkafka(security)), "bootstrap.servers": sasl.address(protocol)}
+    options = {**dict(security_module.librdkafka(security)), "bootstrap.servers": sasl.address(protocol)}
     assert "t" in confluent_kafka.admin.AdminClient(options, logger=None).list_topics(timeout=30).topics
 
 

@@ -137,7 +137,7 @@ def test_what_the_log_leaves_out_is_told_at_the_end(start_server: Start) -> None
 
 def test_a_fault_of_the_program_is_told_behind_what_was_logged(tmp_path: Path) -> None:
     fault = "from muster.coordinator import server\nserver.Server.stop = None\n"
-    program = f"{fault}import sys\nfrom muster.coordinator.cli import main\nsys.exit(main())"
+    program = f"{fault}import sys\nfrom muster.cli import main\nsys.exit(main())"
     _, *arguments = MusterServer(tmp_path, QUICK, in_memory=True).command()
     command = [sys.executable, "-c", program, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as server:

@@ -14,9 +14,9 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from muster.coordinator.cli import main
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.cli.transactions.hanging import UNKNOWN, Open, find
+from muster.cli import main
+from muster.cli.transactions.hanging import UNKNOWN, Open, find
+from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import Address
 from tests.e2e.aio import producing
 from tests.e2e.group_events import with_events

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from muster.coordinator.cli import main
+from muster.cli import main
 from muster.coordinator.log.storage.files import DiskFile
 
 Buffer = bytes | bytearray | memoryview

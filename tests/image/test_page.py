@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from muster.coordinator.cli import build_parser
+from muster.cli import build_parser
 from muster.coordinator.config import load
 from tests.image.container import Container, missing
 from tests.image.dockerfile import ROOT

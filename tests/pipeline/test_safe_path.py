@@ -11,7 +11,7 @@ import pytest
 
 from muster.pipeline import safe_path
 
-SAYS_WHERE = "import sys, muster.coordinator.cli as cli; sys.argv[1:] = ['version']; cli.main(); import random, numpy"
+SAYS_WHERE = "import sys, muster.cli as cli; sys.argv[1:] = ['version']; cli.main(); import random, numpy"
 
 
 @pytest.mark.parametrize("path", [None, "", ":", ".", "HERE", f"{os.sep}nowhere::"])
@@ -20,7 +20,7 @@ def test_a_command_imports_nothing_of_the_current_folder(tmp_path: Path, path: s
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a script of the user')\n")
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     given = {} if path is None else {"PYTHONPATH": path.replace("HERE", str(tmp_path))}
-    # without -P, as `python -m muster.coordinator.cli`
+    # without -P, as `python -m muster.cli`
     done = subprocess.run(
         [sys.executable, "-c", SAYS_WHERE],
         capture_output=True,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.core.interface import Command, Record
 from muster.coordinator.groups.classic.states import EMPTY, STABLE
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Command, Record
 from muster.protocol.message import Message
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.coordinator.core.interface import Record
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue

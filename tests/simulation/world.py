@@ -13,13 +13,13 @@ from collections import deque
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Command, Output, Record
-from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.runtime.group_coordinator.error_responses import refuse
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Command, Output, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupRequest

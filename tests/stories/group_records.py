@@ -22,9 +22,9 @@ import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from muster.coordinator.core.interface import Record
-from muster.coordinator.core.record_bytes import to_bytes
 from muster.coordinator.log.records import batches
+from muster.coordinator.state_machine.interface import Record
+from muster.coordinator.state_machine.record_bytes import to_bytes
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataValue
 from muster.protocol.records import OFFSETS

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core.interface import Client, EndTransaction, Now, Output, Respond
+from muster.coordinator.state_machine.interface import Client, EndTransaction, Now, Output, Respond
 from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.settings import TransactionSettings

@@ -15,18 +15,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from muster.coordinator.api import version_rules
-from muster.coordinator.core.interface import (
-    Client,
-    Command,
-    Decoded,
-    EndTransaction,
-    Now,
-    Output,
-    Record,
-    TransactionalBatch,
-)
-from muster.coordinator.core.record_bytes import to_bytes
-from muster.coordinator.group_coordinator.helpers import helpers
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.classic.member import Member
@@ -39,8 +27,20 @@ from muster.coordinator.groups.consumer.member import bare_id
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
-from muster.coordinator.patterns import BadPattern, Pattern
-from muster.coordinator.slices import Apart
+from muster.coordinator.runtime.group_coordinator.background_work import helpers
+from muster.coordinator.state_machine.interface import (
+    Client,
+    Command,
+    Decoded,
+    EndTransaction,
+    Now,
+    Output,
+    Record,
+    TransactionalBatch,
+)
+from muster.coordinator.state_machine.record_bytes import to_bytes
+from muster.coordinator.system.jobs import OffloadedWork
+from muster.coordinator.system.patterns import BadPattern, Pattern
 from muster.protocol import frames
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
@@ -82,7 +82,7 @@ class AtOnce:
         step: Any = None
         try:
             while True:
-                step = job.send(step.work() if isinstance(step, Apart) else None)
+                step = job.send(step.work() if isinstance(step, OffloadedWork) else None)
         except StopIteration as end:
             done(end.value)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster.coordinator.cli.local_cluster.embedded_postgres import EmbeddedPostgres
+from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres
 
 
 @contextmanager

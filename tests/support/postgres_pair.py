@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.cli.local_cluster.embedded_postgres import find_binaries
+from muster.cli.local_cluster.embedded_postgres import find_binaries
 from tests.support.held_network import HeldNetwork
 from tests.support.servers import free_port_pair
 

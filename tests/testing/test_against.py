@@ -88,7 +88,7 @@ def test_what_is_not_there(against: Muster) -> None:
 
 
 def test_a_node_that_stands_still(cluster: Muster, against: Muster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("muster.coordinator.cli.cluster.FIRST_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("muster.client.kafka_client.FIRST_TIMEOUT_S", 0.3)
     each_verb(against, 0)
     for number, node in enumerate(cluster.nodes, 1):
         node.pause()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from muster.testing import CannotBeDone, Muster
-from muster.testing.portal import FORKED
+from muster.testing.loop_bridge import FORKED
 
 FORK = multiprocessing.get_context("fork")
 MODES = [False, True]

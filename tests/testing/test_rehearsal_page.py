@@ -33,7 +33,7 @@ def server() -> Iterator[Muster]:
 def run(command: str, server: Muster) -> str:
     words = shlex.split(command.replace(CONTROL, server.runner.control))
     if words[0] == "muster":
-        words[:1] = [sys.executable, "-m", "muster.coordinator.cli"]
+        words[:1] = [sys.executable, "-m", "muster.cli"]
     environment = {**os.environ, "MUSTER_CONTROL": server.runner.control}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, (command, done.stdout, done.stderr)

@@ -1,5 +1,5 @@
 """Each scenario by its name with consumers of the libraries that are not asyncio's, and of both protocols: it happens
-to them, and they are well again after it. tests/coordinator/rehearsal/test_scenarios.py has each with aiokafka.
+to them, and they are well again after it. tests/testcontrol/test_scenarios.py has each with aiokafka.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
-from muster.coordinator.cli.cluster import Cluster
-from muster.coordinator.cli.events import Events
+from muster.client.event_reader import Events
+from muster.client.kafka_client import Cluster
 from muster.coordinator.config.listeners import Address
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import DescribeGroupsRequest

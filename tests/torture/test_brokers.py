@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.nodes.running_node import RunningNode
 from muster.coordinator.runtime import shard
 from muster.coordinator.runtime.leaderships import Leaderships
+from muster.coordinator.server.nodes.running_node import RunningNode
 from tests.torture.node.history import History, told
 
 HISTORIES = (0, 2, 5, 8, 11, 14)

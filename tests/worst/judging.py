@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final, NamedTuple
 from unittest.mock import patch
 
-from muster.coordinator.slices import jobs, slices
+from muster.coordinator.system.jobs import job_queue, jobs
 from tests.worst.state import State
 
 IS_WHOLE: Final = os.environ.get("MUSTER_WORST") == "whole"
@@ -43,7 +43,7 @@ def scaled_limits() -> Iterator[None]:
             for attribute, value in list(vars(module).items()):
                 if _LIMITS.fullmatch(attribute) and type(value) is int and _LEAST <= value <= _MOST:
                     stack.enter_context(patch.object(module, attribute, max(value // SCALE, 1)))
-        assert slices.MANY_STEPS * SCALE == 2_000
+        assert job_queue.MANY_STEPS * SCALE == 2_000
         assert jobs.COUNTED_AT_ONCE * SCALE == 500
         yield
 

@@ -28,7 +28,7 @@ from unittest.mock import patch
 from re2 import _re2
 
 from muster.coordinator.log.records.headers import crc32c
-from muster.coordinator.slices.slices import Slices
+from muster.coordinator.system.jobs.job_queue import JobQueue
 
 NS_AN_INSTRUCTION: Final = 10
 """On a usual machine: 1,000,000 of them take some 10 ms."""
@@ -140,7 +140,7 @@ class CuttingClock:
 
     def __init__(self, clock: Any, meter: Meter) -> None:
         self._clock, self._meter = clock, meter
-        self._do_steps = Slices._do_steps.__code__
+        self._do_steps = JobQueue._do_steps.__code__
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._clock, name)

@@ -10,11 +10,11 @@ import pytest
 import re2
 import structlog
 
-from muster.coordinator import patterns
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.groups.consumer import target
-from muster.coordinator.observe import pending_rows, schema
-from muster.coordinator.slices import matching
+from muster.coordinator.history import pending_rows, schema
+from muster.coordinator.system import patterns
+from muster.coordinator.system.jobs import matching
 from muster.protocol.api import api, api_named
 from muster.protocol.frames import request_frame
 from muster.protocol.message import Message, ProtocolError, UnrepresentableField

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster.coordinator.cli import build_parser
-from muster.coordinator.cli.completion.tree import Node, tree_of
+from muster.cli import build_parser
+from muster.cli.completion.tree import Node, tree_of
 from tools.diagrams.pages import Parts
 
 

@@ -75,7 +75,7 @@ def picture() -> str:
 
 
 def path(room: str) -> str:
-    """A room as it stands in the tree: `coordinator/groups/`, `coordinator/clock.py`."""
+    """A room as it stands in the tree: `coordinator/groups/`, `coordinator/system/clock.py`."""
     there = room.removeprefix("muster.").replace(".", "/")
     return f"{there}/" if (ROOT / there).is_dir() else f"{there}.py"
 

@@ -23,7 +23,10 @@ from tools.prose import rules, texts
 ROOT: Final = Path(__file__).parents[2]
 ALLOWED: Final = Path(__file__).with_name("allowed.json")
 COLUMNS: Final = 120
-FOLDERS: Final = ("assignors", "bench", "coordinator", "docs", "pipeline", "protocol", "simulation", "testing", "tools")
+FOLDERS: Final = (
+    "assignors", "bench", "cli", "client", "coordinator", "docs", "pipeline", "postgres", "protocol", "simulation",
+    "testcontrol", "testing", "tools",
+)  # fmt: skip
 GENERATED: Final = (
     "protocol/messages/",
     "bench/assignors.md",

@@ -1,5 +1,5 @@
 // Prints of the kafka-clients jar on the class path: API key, name, lowest and highest version, whether brokers serve it.
-// coordinator/rehearsal/faults/releases.json was made of one jar for each release:
+// testcontrol/faults/releases.json was made of one jar for each release:
 //   javac ApiVersionsOf.java && java -cp .:kafka-clients-2.4.1.jar:slf4j-api.jar ApiVersionsOf
 import java.lang.reflect.*;
 public class ApiVersionsOf {

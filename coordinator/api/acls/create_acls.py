@@ -21,7 +21,7 @@ from muster.coordinator.security.acls import (
 )
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.standard_authorizer import StandardAuthorizer
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

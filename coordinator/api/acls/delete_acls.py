@@ -12,7 +12,7 @@ from muster.coordinator.security.acl_selection import AclSelection
 from muster.coordinator.security.acls import Acl, AclFilter
 from muster.coordinator.security.authorizer import Operation
 from muster.coordinator.security.standard_authorizer import StandardAuthorizer
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

@@ -9,7 +9,7 @@ from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, Answer
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import Operation
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.protocol.messages.describe_acls import (
     AclDescription,
     DescribeAclsRequest,

@@ -10,7 +10,7 @@ from muster.coordinator.api.answer_size import TOO_LARGE, TOO_LARGE_TEXT, Answer
 from muster.coordinator.api.cluster.refusals import may_describe_cluster
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.metadata_log import LEADER_EPOCH
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.protocol.errors import ErrorCode, error_message

@@ -11,7 +11,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.api.version_rules import elections_tell_one_error
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.leadership import Place

@@ -7,9 +7,9 @@ from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics.cluster_image import NO_BROKER
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.protocol.errors import ErrorCode, error_message

@@ -9,7 +9,6 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import metadata_by_topic_id
-from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import (
     OPERATIONS_NOT_ASKED,
     Operation,
@@ -18,7 +17,8 @@ from muster.coordinator.security.authorizer import (
     cluster_operations,
     may_create_topic,
 )
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics.cluster_image import NO_BROKER
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault

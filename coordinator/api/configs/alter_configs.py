@@ -20,7 +20,7 @@ from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.properties import client_metrics, dynamic, group
 from muster.coordinator.properties.definition import InvalidProperty, InvalidRequest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job, counting
+from muster.coordinator.system.jobs import Job, counting
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_log import MIN_INSYNC_REPLICAS
 from muster.coordinator.topics.names import EVENTS_OF, name_fault
@@ -191,7 +191,7 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
 
 def _is_pattern(text: str) -> bool:
     # imported here: it loads the library of patterns, which hardly anybody needs
-    patterns = import_module("muster.coordinator.patterns")
+    patterns = import_module("muster.coordinator.system.patterns")
     try:
         patterns.Pattern(text)
     except patterns.BadPattern:

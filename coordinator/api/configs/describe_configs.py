@@ -19,7 +19,7 @@ from muster.coordinator.properties import describe
 from muster.coordinator.properties.describe import SOURCE_LOGGER, Entry
 from muster.coordinator.properties.documentation import documentation as all_documentation
 from muster.coordinator.security.authorizer import Operation
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import name_fault
 from muster.protocol.errors import ErrorCode, error_message

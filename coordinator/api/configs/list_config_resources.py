@@ -11,7 +11,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.version_rules import lists_all_config_resources
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.list_config_resources import (
     ConfigResource,

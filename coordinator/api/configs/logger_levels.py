@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from muster.coordinator.api.configs.operations import APPEND, DELETE, SET, SUBTRACT
-from muster.coordinator.server_log.levels import LEVELS, LOGGERS, NUMBERS, ROOT
+from muster.coordinator.system.logging.levels import LEVELS, LOGGERS, NUMBERS, ROOT
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.incremental_alter_configs import AlterableConfig

@@ -10,9 +10,9 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ask_each, distinct
 from muster.coordinator.api.hash_order import by_coordinator
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.core.interface import Command
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.state_machine.interface import Command
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -39,7 +39,7 @@ def handle_describe_groups(
     strict = version_rules.describe_knows_group_not_found(context.api_version)
     shown = _FOUND if strict else _FOUND_OR_NOT
 
-    def ask(group_id: str, token: Later) -> None:
+    def ask(group_id: str, token: PendingResult) -> None:
         if room.is_used_up:
             token(DescribeGroupsResponse(groups=[_too_large(group_id)]))  # nothing of it would be in the answer
             return
@@ -119,7 +119,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
 
     room = AnswerSize(node, context)
     for shard in node.routing.shards:
-        later = Later()
+        later = PendingResult()
         shard.submit(Command(asked, later, context.client))
         part: Any = yield later
         if part.error_code in _PASSED_OVER:
@@ -156,7 +156,7 @@ def handle_delete_groups(
         yield None
     in_order = yield from by_coordinator(allowed, node.routing.partition, is_set=True)
 
-    def ask(group_id: str, token: Later) -> None:
+    def ask(group_id: str, token: PendingResult) -> None:
         command = Command(DeleteGroupsRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
 

@@ -12,14 +12,14 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
 from muster.coordinator.api.hash_order import by_coordinator
 from muster.coordinator.api.node import Node, Respond, in_slices
-from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.describe import DescribeCommand, Snapshot, member_row
 from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES, ascending_names, distinct_names
 from muster.coordinator.groups.consumer.member import bare_id
+from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
-from muster.coordinator.slices import Apart, Job, Later
-from muster.coordinator.uuids import as_text
+from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
+from muster.coordinator.system.uuids import as_text
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -84,7 +84,7 @@ def _looked_at(
     names, request.subscribed_topic_names = request.subscribed_topic_names, None
     refusal = _refusal(node, context, request)
     if names is not None:
-        request.subscribed_topic_names = yield Apart(partial(ascending_names, names))
+        request.subscribed_topic_names = yield OffloadedWork(partial(ascending_names, names))
         if not refusal and len(request.subscribed_topic_names) <= MOST_NAMES:
             refusal = yield from _topics_refusal(node, context, request.subscribed_topic_names)
     if refusal or not request.subscribed_topic_regex:
@@ -140,7 +140,7 @@ def _is_served(node: Node) -> bool:
 
 def _error_of(pattern: str) -> str | None:
     # imported here: it loads the library of patterns, which hardly anybody needs
-    patterns = import_module("muster.coordinator.patterns")
+    patterns = import_module("muster.coordinator.system.patterns")
     try:
         patterns.Pattern(pattern)
     except patterns.BadPattern as error:
@@ -163,7 +163,7 @@ def handle_consumer_group_describe(
     found: dict[str, DescribedGroup] = {}
     room = AnswerSize(node, context)
 
-    def ask(group_id: str, token: Later) -> None:
+    def ask(group_id: str, token: PendingResult) -> None:
         if room.is_used_up:
             token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # nothing of it would be in the answer
             return

@@ -11,11 +11,11 @@ from muster.coordinator.api import version_rules
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.core.interface import Command
-from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.state_machine.interface import Command
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
@@ -86,7 +86,7 @@ def _leave_in_pieces(node: Node, context: RequestContext, request: LeaveGroupReq
     """Very many leave some at a time; an error of the group ends it."""
     rows: list[MemberResponse] = []
     for start in range(0, len(request.members), ROWS_AT_ONCE):
-        later = Later()
+        later = PendingResult()
         piece = LeaveGroupRequest(request.group_id, members=request.members[start : start + ROWS_AT_ONCE])
         node.routing.shard(request.group_id).submit(Command(piece, later, context.client))
         response: LeaveGroupResponse = yield later

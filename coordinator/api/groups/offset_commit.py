@@ -13,11 +13,11 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, ask_each, in_pieces
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.version_rules import offsets_by_topic_id
-from muster.coordinator.group_coordinator.error_responses import refuse
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.offsets.commit import CommitCommand, least_bytes
+from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import (
@@ -82,7 +82,7 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
     too_large = size > node.routing.shard(request.group_id).most_bytes
     found: _Refused = {}
 
-    def ask(piece: OffsetCommitRequest, token: Later) -> None:
+    def ask(piece: OffsetCommitRequest, token: PendingResult) -> None:
         if too_large:
             token(refuse(piece, ErrorCode.UNKNOWN_SERVER_ERROR))
         else:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import add_partitions, add_topic, in_pieces
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.core.interface import Command
-from muster.coordinator.group_coordinator.error_responses import refuse
+from muster.coordinator.runtime.group_coordinator.error_responses import refuse
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.state_machine.interface import Command
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.offset_delete import (
@@ -33,7 +33,7 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
     rows: list[OffsetDeleteResponseTopic] = []
     pieces = in_pieces(request.topics, "partitions")
     for goes_on, topics in pieces if request.topics else ((False, []),):
-        later = Later()
+        later = PendingResult()
         known = _sort_out(node, context, topics, refused)
         piece = OffsetDeleteRequest(request.group_id, known)
         node.routing.shard(request.group_id).submit(Command(piece, later, context.client))

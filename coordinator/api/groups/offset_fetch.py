@@ -13,9 +13,9 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, ask_each, in_pieces
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.version_rules import offsets_by_topic_id
-from muster.coordinator.core.interface import Command
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.state_machine.interface import Command
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -110,7 +110,7 @@ class _Fetch:
             for goes_on, some in in_pieces(topics, "partition_indexes"):
                 yield _Piece(group, some, goes_on)
 
-    def _ask(self, piece: _Piece, token: Later) -> None:
+    def _ask(self, piece: _Piece, token: PendingResult) -> None:
         group, topics, goes_on = piece
         if topics is not None and not group.is_all:
             topics, refused = _sort_out(self._node, self._context, topics)

@@ -10,7 +10,6 @@ from muster.assignors.java_order import spread, walked
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, on_the_newest
-from muster.coordinator.host_names import resolve
 from muster.coordinator.quotas.entities import (
     IP,
     Entity,
@@ -24,7 +23,8 @@ from muster.coordinator.quotas.entities import (
     unresolvable,
 )
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Apart, Job
+from muster.coordinator.system.host_names import resolve
+from muster.coordinator.system.jobs import Job, OffloadedWork
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.alter_client_quotas import (
@@ -197,5 +197,5 @@ class _Hosts:
         if host not in self._known:
             if len(self._known) >= MOST_LOOKED_UP:
                 return False
-            self._known[host] = yield Apart(lambda: resolve(host) is not None)
+            self._known[host] = yield OffloadedWork(lambda: resolve(host) is not None)
         return self._known[host]

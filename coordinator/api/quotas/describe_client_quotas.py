@@ -9,7 +9,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.quotas.entities import CLIENT_ID, IP, TYPES, USER, EntityFilter, bucket_of, in_javas_order
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_client_quotas import (

@@ -7,7 +7,7 @@ from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.log import LogError
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_records import (

@@ -9,7 +9,7 @@ from muster.coordinator.api.records.led_here import led_here
 from muster.coordinator.log import LogError
 from muster.coordinator.log.producers.state import Producer, Producers
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import name_fault
 from muster.protocol.errors import ErrorCode, error_message

@@ -12,7 +12,7 @@ from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.records.fetch_rows import MOVED, FetchTerms, RowsRead, read_rows
 from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id
-from muster.coordinator.slices import Apart, Job, Later
+from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
 from muster.coordinator.topics.fetch_sessions import FetchContext, FetchRow, Key, may_have_session
 from muster.coordinator.topics.fetch_wait import WATCHED_AT_ONCE, FetchWait
 from muster.coordinator.topics.partition import Partition
@@ -87,7 +87,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     # what was read is read again: it is not to lie here meanwhile
     del read
     taken.set(0)
-    later = Later()
+    later = PendingResult()
     max_wait_ms = request.max_wait_ms
     later_ones: Sequence[Partition] = ()
     if len(partitions) > WATCHED_AT_ONCE:
@@ -115,7 +115,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
         if later_ones:
             yield from wait.watching(later_ones)
             if request.topics:
-                yield Apart(lambda: take_apart(request))  # `fetch` has its rows
+                yield OffloadedWork(lambda: take_apart(request))  # `fetch` has its rows
         yield later
     finally:
         for no_more in brought:

@@ -16,7 +16,7 @@ from muster.coordinator.api.unsent import Taken
 from muster.coordinator.api.version_rules import fetch_by_topic_id, fetch_knows_storage_error, fetch_tells_leader
 from muster.coordinator.log import Log, LogError, SegmentAbsent
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.fetch_sessions import FetchRow
 from muster.coordinator.topics.partition import Partition

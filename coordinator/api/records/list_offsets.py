@@ -10,7 +10,7 @@ from muster.coordinator.api.records.led_here import named_here
 from muster.coordinator.api.version_rules import knows_timestamp
 from muster.coordinator.log import LogError
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.partition import Partition
 from muster.protocol.errors import ErrorCode

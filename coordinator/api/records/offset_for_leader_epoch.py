@@ -6,7 +6,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.api.records.led_here import named_here
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_for_leader_epoch import (

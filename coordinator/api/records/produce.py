@@ -24,13 +24,13 @@ from muster.coordinator.api.version_rules import (
     produce_by_topic_id,
     produce_knows_abortable,
 )
-from muster.coordinator.core.interface import Producer
 from muster.coordinator.log import BatchHeader, CorruptBatch, LogError, LogOffline, first_batch, only_batch
 from muster.coordinator.log.errors import MoreThanAllowed
 from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.log.records.compression import LITTLE, Allowed, Unpacking
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Apart, Job, Later
+from muster.coordinator.state_machine.interface import Producer
+from muster.coordinator.system.jobs import Job, OffloadedWork, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.partition import Partition
 from muster.coordinator.topics.topic import Topic
@@ -154,7 +154,7 @@ class _Produce:
         """Appends that are not durable yet, and one for the request itself while it is being read."""
         self._has_moved = False
         """Another node leads one of the partitions."""
-        self.all_done = Later()
+        self.all_done = PendingResult()
 
     def refuse_all(self, request: ProduceRequest, refusal: ApiError | LogError) -> Job[None]:
         """Nothing is appended; every partition hears the same."""
@@ -273,7 +273,7 @@ class _Produce:
         stored = _little(check, records, header, most)
         if stored is None:
             try:
-                stored = yield Apart(lambda: check(most))
+                stored = yield OffloadedWork(lambda: check(most))
             except MoreThanAllowed:
                 self._unpacking.note(most.unpacked_bytes)
                 raise

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator import uuids
 from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
@@ -23,7 +22,8 @@ from muster.coordinator.security.sasl.delegation_tokens import (
     may_renew,
     principal,
 )
-from muster.coordinator.slices import Job
+from muster.coordinator.system import uuids
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

@@ -16,7 +16,7 @@ from muster.coordinator.api.hash_order import in_hash_order
 from muster.coordinator.api.node import Node, in_slices, on_the_newest
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from muster.coordinator.security.sasl.scram import BY_TYPE, MAX_ITERATIONS, MIN_ITERATIONS
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode, error_message
 from muster.protocol.messages.alter_user_scram_credentials import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import structlog
 
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.security.sasl.delegation_tokens import has_expired
-from muster.coordinator.slices import Job, Slices
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.jobs import Job, JobQueue
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.topics import Topics
 from muster.protocol.messages.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
@@ -17,7 +17,7 @@ log = structlog.get_logger("muster.topics")
 class TokenExpiry:
     """See the module."""
 
-    def __init__(self, topics: Topics, clock: Clock, slices: Slices, interval_ms: int) -> None:
+    def __init__(self, topics: Topics, clock: Clock, slices: JobQueue, interval_ms: int) -> None:
         self._topics = topics
         self._slices = slices
         self._clock = clock

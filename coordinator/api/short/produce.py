@@ -16,11 +16,11 @@ from muster.coordinator.api.version_rules import (
     produce_by_topic_id,
     produce_knows_abortable,
 )
-from muster.coordinator.core.interface import Now, Producer
 from muster.coordinator.log import LogError, LogOffline, first_batch, only_batch
 from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.log.records.compression import LITTLE, allowed
 from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.state_machine.interface import Now, Producer
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.topic import Topic
 from muster.coordinator.topics.validation import Checked, is_little

@@ -8,13 +8,13 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, Respond
 from muster.coordinator.api.transactions.txn_offset_commit import knows_of
 from muster.coordinator.api.transactions.verification import heard, question
-from muster.coordinator.core.interface import Producer
-from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, same_for_all
 from muster.coordinator.log import LogError
 from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.runtime.append_errors import append_error
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.state_machine.interface import Producer
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.transactions.commands import PartitionErrors

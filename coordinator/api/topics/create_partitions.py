@@ -9,7 +9,7 @@ from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.hash_order import in_hash_order
 from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job, counting
+from muster.coordinator.system.jobs import Job, counting
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import EVENTS_OF, TRANSACTION_STATE_TOPIC
 from muster.protocol.errors import ErrorCode

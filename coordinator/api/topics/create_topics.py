@@ -11,7 +11,7 @@ from muster.coordinator.api.hash_order import in_hash_order
 from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.properties import describe
 from muster.coordinator.security.authorizer import Operation, ResourceType, may_create_topic
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import METADATA_TOPIC

@@ -11,7 +11,7 @@ from muster.coordinator.api.durable import timed_out, until_durable
 from muster.coordinator.api.node import Node, on_the_newest
 from muster.coordinator.api.version_rules import tells_deletion_disabled
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode, error_message

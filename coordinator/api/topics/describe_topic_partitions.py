@@ -10,9 +10,9 @@ from typing import Final
 from muster.coordinator.api.answer_size import NO_LIMIT, AnswerSize
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, in_slices
-from muster.coordinator.cluster.image import NO_BROKER
 from muster.coordinator.security.authorizer import Operation, ResourceType, authorized_operations
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics.cluster_image import NO_BROKER
 from muster.coordinator.topics.names import INTERNAL_TOPICS, name_fault
 from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode

@@ -11,7 +11,7 @@ from muster.coordinator.api.cluster.refusals import may_alter_cluster, may_descr
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, Respond, on_the_newest
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 from muster.coordinator.topics import leadership
 from muster.coordinator.topics.creation import check_brokers
 from muster.coordinator.topics.errors import ApiError

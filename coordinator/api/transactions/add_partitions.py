@@ -15,7 +15,7 @@ from muster.coordinator.api.gather import allowed_names, ask_each
 from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.api.version_rules import add_partitions_comes_from_broker, transaction_version
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, INTERNAL_TOPICS
 from muster.coordinator.transactions.commands import TransactionCommand
 from muster.protocol.errors import ErrorCode
@@ -69,7 +69,7 @@ def handle_add_partitions_to_txn(
         yield None
     version = transaction_version(by_broker)
 
-    def ask(one: tuple[int, AddPartitionsToTxnTransaction], token: Later) -> None:
+    def ask(one: tuple[int, AddPartitionsToTxnTransaction], token: PendingResult) -> None:
         command = TransactionCommand(AddPartitionsToTxnRequest([one[1]]), token, context.client, version)
         node.transactions.submit(one[1].transactional_id, command)
 

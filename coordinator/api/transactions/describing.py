@@ -13,8 +13,8 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.gather import ROWS_AT_ONCE, ask_each, distinct
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job, Later
-from muster.coordinator.slices.matching import Budget, matching
+from muster.coordinator.system.jobs import Job, PendingResult
+from muster.coordinator.system.jobs.matching import Budget, matching
 from muster.coordinator.transactions.commands import ListCommand, TransactionCommand
 from muster.coordinator.transactions.states import STATES
 from muster.protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ from muster.protocol.messages.describe_transactions import (
 from muster.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 
 if TYPE_CHECKING:
-    from muster.coordinator.transaction_coordinator.shard import TransactionShard
+    from muster.coordinator.runtime.transaction_coordinator.shard import TransactionShard
 
 IDS_AT_ONCE: Final = 2_000
 """Ids of a shard that one slice of ListTransactions looks at: a millisecond and a half."""
@@ -51,7 +51,7 @@ def handle_describe_transactions(
         found[transactional_id] = TransactionState(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, transactional_id)
         return False
 
-    def ask(transactional_id: str, token: Later) -> None:
+    def ask(transactional_id: str, token: PendingResult) -> None:
         if transactional_id:
             command = TransactionCommand(DescribeTransactionsRequest([transactional_id]), token, context.client)
             node.transactions.submit(transactional_id, command)
@@ -95,7 +95,7 @@ def handle_list_transactions(
             for start in range(0, max(len(ids), 1), IDS_AT_ONCE):
                 yield shard, ids[start : start + IDS_AT_ONCE]
 
-    def ask(portion: tuple[TransactionShard, Sequence[str]], token: Later) -> None:
+    def ask(portion: tuple[TransactionShard, Sequence[str]], token: PendingResult) -> None:
         shard, ids = portion
         shard.submit(ListCommand(filters, token, context.client, ids))
 
@@ -146,7 +146,7 @@ def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequ
 def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
     """Those whose ids match a pattern; ValueError for what is none, or would take too long."""
     # imported here: it loads the library of patterns, which hardly anybody needs
-    pattern = import_module("muster.coordinator.patterns").Pattern(text)
+    pattern = import_module("muster.coordinator.system.patterns").Pattern(text)
     yield None
     return (yield from matching(pattern, states, _ID, Budget()))
 

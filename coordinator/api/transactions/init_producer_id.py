@@ -8,7 +8,7 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.durable import until_durable
 from muster.coordinator.api.node import Node, in_slices
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.transactions.commands import TransactionCommand
 from muster.coordinator.transactions.init_producer_id import refusal
@@ -30,7 +30,7 @@ def handle_init_producer_id(
             drawn = yield from node.topics.drawing_producer_id()
             response = InitProducerIdResponse(producer_id=drawn, producer_epoch=0)
         else:
-            later = Later()
+            later = PendingResult()
             node.transactions.decide(request.transactional_id, TransactionCommand(request, later, context.client))
             return (yield later)  # type: ignore[no-any-return]  # as every answer of a shard
     except ApiError as error:

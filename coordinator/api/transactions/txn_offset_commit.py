@@ -16,14 +16,14 @@ from muster.coordinator.api.gather import ROWS_AT_ONCE, add_topic, allowed_names
 from muster.coordinator.api.node import Node, Respond, in_slices
 from muster.coordinator.api.transactions.verification import Knows, Wanted, verifying
 from muster.coordinator.api.version_rules import txn_commit_adds_partitions, txn_commit_knows_abortable
-from muster.coordinator.core.interface import Producer
-from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand, least_bytes, same_for_all
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.producers.verification import Guard
 from muster.coordinator.runtime.append_errors import append_error
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.state_machine.interface import Producer
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
@@ -107,7 +107,7 @@ def _commit(
         size = sum(least_bytes(request.group_id, topic) for piece in pieces for topic in piece.topics)
         error = ErrorCode.UNKNOWN_SERVER_ERROR if size > shard.most_bytes else 0
 
-    def ask(piece: TxnOffsetCommitRequest, token: Later) -> None:
+    def ask(piece: TxnOffsetCommitRequest, token: PendingResult) -> None:
         if error:
             token(same_for_all(piece, error))
             return
@@ -119,7 +119,7 @@ def _commit(
             add_topic(answers, topic.name, topic)
 
     if len(pieces) == 1:
-        answer = Later()
+        answer = PendingResult()
         ask(pieces[0], answer)
         take(pieces[0], (yield answer))
     else:

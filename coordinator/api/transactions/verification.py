@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.version_rules import transaction_version
-from muster.coordinator.core.interface import Client, Producer
 from muster.coordinator.log.errors import LogError
 from muster.coordinator.log.interfaces import Log
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.state_machine.interface import Client, Producer
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.transactions.commands import PartitionErrors, PartitionsAsked, TransactionCommand
 from muster.protocol.errors import ErrorCode, error_name
@@ -80,7 +80,7 @@ def verifying(
         settings, now_ms = node.topics.settings, node.clock.machine.mono_ms()
         if now_ms - began_ms >= settings.add_partitions_to_txn_retry_backoff_max_ms:
             return found
-        later = Later()
+        later = PendingResult()
         node.clock.machine.call_at(now_ms + settings.add_partitions_to_txn_retry_backoff_ms, partial(later, None))
         yield later
 
@@ -136,7 +136,7 @@ def _ask(
     if not transactional_id or not node.transactions.routing.ready:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST
         return {(topic, index): error for topic in topics for index in topics[topic]}
-    answer = Later()
+    answer = PendingResult()
     question(node, client, transactional_id, producer, topics, knows, answer)
     response: PartitionErrors = yield answer
     return {place: heard(error, knows) for place, error in response.errors.items()}

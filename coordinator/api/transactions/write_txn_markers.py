@@ -9,9 +9,9 @@ from typing import Final
 
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node, to_the_end
+from muster.coordinator.runtime.transaction_coordinator.marker_writer import MarkerWriter, end_marker
 from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.slices import Job, Later
-from muster.coordinator.transaction_coordinator.marker_writer import MarkerWriter, end_marker
+from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -70,7 +70,7 @@ class _UnderWay:
 
     def __init__(self) -> None:
         self.count = 0
-        self._ended: Later | None = None
+        self._ended: PendingResult | None = None
 
     def noting(self, row: WritableTxnMarkerPartitionResult) -> Callable[[int], object]:
         """One more; what is returned takes the error that its row then has."""
@@ -87,7 +87,7 @@ class _UnderWay:
     def finished(self) -> Job[None]:
         """Wait for all of them."""
         if self.count:
-            self._ended = Later()
+            self._ended = PendingResult()
             yield self._ended
             self._ended = None
 

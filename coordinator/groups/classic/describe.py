@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.classic.group import classic_group
 from muster.coordinator.groups.classic.states import DEAD, STABLE
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.describe_groups import (
     DescribedGroup,

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.deadlines import Deadline, Deadlines
-from muster.coordinator.core.interface import Respond
 from muster.coordinator.groups.classic import states, subscriptions
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.subscriptions import Subscriptions
@@ -19,6 +17,8 @@ from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.group import NEWEST_COMMIT, NOT_NOW, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.shared_values import Protocols
 from muster.coordinator.groups.common.state import State
+from muster.coordinator.state_machine.deadlines import Deadline, Deadlines
+from muster.coordinator.state_machine.interface import Respond
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey

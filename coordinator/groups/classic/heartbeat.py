@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import EMPTY, PREPARING
 from muster.coordinator.groups.common.state import State
+from muster.coordinator.state_machine.deadlines import NEVER
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

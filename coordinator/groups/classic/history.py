@@ -4,8 +4,6 @@ reported later is kept in the group's `RebalanceFacts`.
 
 from __future__ import annotations
 
-from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.classic import rejoin_cause
 from muster.coordinator.groups.classic.group import ClassicGroup, RebalanceFacts
 from muster.coordinator.groups.classic.member import Member
@@ -14,6 +12,8 @@ from muster.coordinator.groups.classic.vote import tally
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Now
 
 
 def heard_ms(member: Member, due_ms: int, now: Now) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import Client, Command, Respond
+from muster.coordinator.state_machine.interface import Client, Command, Respond
 from muster.protocol.message import Message
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.classic import history
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.parked_requests import drop_member
@@ -11,6 +10,7 @@ from muster.coordinator.groups.classic.states import EMPTY
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.leave_group import (
     LeaveGroupRequest,

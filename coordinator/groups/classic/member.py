@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.deadlines import NEVER, Due
-from muster.coordinator.core.interface import Respond
 from muster.coordinator.groups.common.shared_values import Protocols
+from muster.coordinator.state_machine.deadlines import NEVER, Due
+from muster.coordinator.state_machine.interface import Respond
 
 SESSION: Final = "session"
 """Kind of the deadline at which a silent member is removed."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.deadlines import Deadline, Due
-from muster.coordinator.core.interface import Reply, Respond
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.deadlines import Deadline, Due
+from muster.coordinator.state_machine.interface import Reply, Respond
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.join_group import JoinGroupResponse
@@ -99,7 +99,7 @@ def drop_member(step: Step, group: ClassicGroup, member_id: str) -> Member | Non
     return group.remove(member_id)
 
 
-def on_orphan_deadline(step: Step, _: object, deadline: Due) -> None:
+def on_abandoned_deadline(step: Step, _: object, deadline: Due) -> None:
     """Answer an orphan."""
     step.reply(*step.state.orphans.pop(deadline))
 

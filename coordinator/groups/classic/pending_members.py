@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.deadlines import Deadline
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.rebalance import complete_if_joined
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.deadlines import Deadline
 
 PENDING: Final = "pending"
 """Kind of the deadline at which an unused id is forgotten."""

@@ -9,7 +9,6 @@ ones excepted (KIP-345).
 
 from __future__ import annotations
 
-from muster.coordinator.core.deadlines import Deadline
 from muster.coordinator.groups.classic import history, records, states
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -17,6 +16,7 @@ from muster.coordinator.groups.classic.parked_requests import answer_syncs, answ
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import Trigger
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.deadlines import Deadline
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 

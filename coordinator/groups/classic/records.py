@@ -5,12 +5,12 @@ from __future__ import annotations
 from sys import intern
 from typing import Final
 
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.classic.states import CONVERTED, EMPTY, REMOVED
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 _VERSION: Final = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.classic import history, records
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -12,6 +11,7 @@ from muster.coordinator.groups.classic.states import ASSIGNED, COMPLETING, EMPTY
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.wire import uv
 
 HEADER: Final = 61

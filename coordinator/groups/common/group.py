@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from muster.coordinator.core.deadlines import Deadlines
+from muster.coordinator.state_machine.deadlines import Deadlines
 from muster.protocol.message import Message
 
 SINCE_COMMIT: Final = -1

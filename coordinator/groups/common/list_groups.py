@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 

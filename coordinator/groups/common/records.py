@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core import record_bytes
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.group import Group
+from muster.coordinator.state_machine import record_bytes
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
 from muster.protocol.records import OFFSETS

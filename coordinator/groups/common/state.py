@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from muster.coordinator.core.deadlines import Deadlines, Due
-from muster.coordinator.core.interface import Reply, TransactionalBatch
 from muster.coordinator.groups.common.committed_offsets import Offsets
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.group_configs import GroupConfigs
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.shared_values import SharedValues
+from muster.coordinator.state_machine.deadlines import Deadlines, Due
+from muster.coordinator.state_machine.interface import Reply, TransactionalBatch
 from muster.protocol.message import Message
 
 Replay = Callable[["State", Any, Any], None]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.interface import (
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
+from muster.coordinator.groups.common.state import State
+from muster.coordinator.state_machine.interface import (
     Command,
     Now,
     Output,
@@ -14,10 +17,7 @@ from muster.coordinator.core.interface import (
     Respond,
     TransactionalBatch,
 )
-from muster.coordinator.core.late_answers import NO_LATE_ANSWERS, LateAnswers
-from muster.coordinator.groups.common import events
-from muster.coordinator.groups.common.events import Event
-from muster.coordinator.groups.common.state import State
+from muster.coordinator.state_machine.late_answers import NO_LATE_ANSWERS, LateAnswers
 from muster.protocol.message import Message
 
 NO_LIMIT: Final = 2**63 - 1

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 
 from muster.assignors.java_order import string_order
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.consumer.assignments import CurrentAssignment, partition_sets
 from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, LEAVING, ConsumerMember
-from muster.coordinator.groups.consumer.partitions import Held, partition_sets
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -137,7 +137,7 @@ def check_epoch(
     )
 
 
-def _is_part(owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None, assigned: Held) -> bool:
+def _is_part(owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None, assigned: CurrentAssignment) -> bool:
     if owned is None:
         return False
     had = partition_sets(assigned)

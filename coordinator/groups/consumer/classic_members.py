@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from muster.coordinator.core.interface import Client, Respond
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import checks, heartbeat, history, leave, patterns, records, target, timers
+from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import Joined
 from muster.coordinator.groups.consumer.group import CONSUMER, ConsumerGroup, is_free
@@ -27,8 +27,8 @@ from muster.coordinator.groups.consumer.member import (
     Description,
     bare_id,
 )
-from muster.coordinator.groups.consumer.partitions import NOTHING, Held
 from muster.coordinator.groups.consumer.states import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
+from muster.coordinator.state_machine.interface import Client, Respond
 from muster.protocol.consumer import decode_subscription, encode_assignment
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import MalformedMessage
@@ -203,7 +203,7 @@ def assignment_of(member: ConsumerMember, image: TopicsImage) -> bytes:
     return encoded(member.said.classic.protocols[0][1], member.at.assigned, image)
 
 
-def encoded(metadata: bytes, held: Held, image: TopicsImage) -> bytes:
+def encoded(metadata: bytes, held: CurrentAssignment, image: TopicsImage) -> bytes:
     """Partitions for a classic member with this subscription, as a leader would have written them."""
     version = decode_subscription(metadata)[0]
     rows = [

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from muster.assignors.assignor import Assignment, Member, Topic
-from muster.coordinator.core.interface import Client, Command, Respond
 from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment
 from muster.coordinator.groups.consumer.group import Resolved, topics_of
 from muster.coordinator.groups.consumer.member import Description
-from muster.coordinator.groups.consumer.partitions import NOTHING, Share
+from muster.coordinator.state_machine.interface import Client, Command, Respond
 from muster.protocol.message import Message
 
 
@@ -63,7 +63,7 @@ class AssignmentWanted(Message):
         said: Sequence[tuple[str, Description]],
         names: Collection[str],
         image: TopicsImage,
-        targets: Mapping[str, Share],
+        targets: Mapping[str, TargetAssignment],
         resolved: Mapping[str, Resolved],
         waiting: list[Command],
         since_ms: int,
@@ -161,13 +161,13 @@ class UpgradePrepared(NamedTuple):
 
 
 class AssignmentComputed(NamedTuple):
-    """What the core is told then. `assignment` is None when the assignor failed; `worked_out`: what follows from it, if
-    somebody has seen to that (`worked_out.WorkedOut`).
+    """What the core is told then. `assignment` is None when the assignor failed; `prepared_target` holds what a thread
+    has prepared of it (`prepared_target.PreparedTarget`).
     """
 
     wanted: AssignmentWanted
     assignment: Assignment | None
-    worked_out: Any = None
+    prepared_target: Any = None
 
 
 class TopicsWanted(Message):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple, cast
 
-from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import Description, Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Share
 from muster.coordinator.groups.consumer.target import preferred_assignor
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import (
     Assignment,
@@ -41,7 +41,7 @@ class Snapshot(NamedTuple):
     member_id: str
     said: Description
     at: Position
-    target: Share
+    target: TargetAssignment
     image: TopicsImage
 
     def size(self) -> int:

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.core.deadlines import Deadlines
-from muster.coordinator.core.interface import Command
 from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_COMMIT, SINCE_COMMIT, Partitions
 from muster.coordinator.groups.common.image import TopicImage
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import kafka_order, states
+from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment, epochs_of
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Share, epochs_of
 from muster.coordinator.groups.consumer.record_keys import record_keys
+from muster.coordinator.state_machine.deadlines import Deadlines
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 
@@ -103,7 +103,7 @@ class ConsumerGroup:
         self.assignment_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         self.static_ids: dict[str, str] = {}
-        self.targets: dict[str, Share] = {}
+        self.targets: dict[str, TargetAssignment] = {}
         self.resolved: dict[str, Resolved] = {}
         self.names: Counter[str] = Counter()
         self.names_version = 0

@@ -7,7 +7,6 @@ from itertools import islice
 from sys import intern
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.interface import Client, Record
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.records import tombstones
@@ -23,6 +22,7 @@ from muster.coordinator.groups.consumer import (
     target,
     timers,
 )
+from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, same_partitions
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.existing import among, existing, group_hash
@@ -37,10 +37,10 @@ from muster.coordinator.groups.consumer.member import (
     Description,
     trigger_of,
 )
-from muster.coordinator.groups.consumer.partitions import NOTHING, Held, same_partitions
-from muster.coordinator.groups.consumer.reconcile import Aim
+from muster.coordinator.groups.consumer.reconcile import Target
 from muster.coordinator.groups.consumer.states import UNREVOKED_PARTITIONS
 from muster.coordinator.groups.consumer.topic_hashes import is_same
+from muster.coordinator.state_machine.interface import Client, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -183,7 +183,7 @@ def _beat(
 
 
 def response_to(
-    step: Step, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, had: Held
+    step: Step, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, had: CurrentAssignment
 ) -> ConsumerGroupHeartbeatResponse:
     """The answer to a member that is in the group: with what it owns if it cannot know it."""
     at = member.at
@@ -199,7 +199,7 @@ def response_to(
     return ConsumerGroupHeartbeatResponse(0, 0, None, member.member_id, at.epoch, interval_ms, assignment)
 
 
-def _rows(held: Held) -> Sequence[ConsumerGroupHeartbeatResponseTopicPartitions]:
+def _rows(held: CurrentAssignment) -> Sequence[ConsumerGroupHeartbeatResponseTopicPartitions]:
     if len(held) > FEW_TOPICS:  # they are made where they are encoded
         return LaterRows(_row, held)
     return [ConsumerGroupHeartbeatResponseTopicPartitions(row[0], row[1]) for row in held]
@@ -344,7 +344,7 @@ def follow(
     if not is_subscription_new and member.is_reconciled_to(epoch):
         return
     subscribed = existing(group, step.state.image).ids_of(group, member.said)
-    aim = Aim(member.member_id, epoch, group.targets.get(member.member_id, NOTHING), subscribed)
+    aim = Target(member.member_id, epoch, group.targets.get(member.member_id, NOTHING), subscribed)
     owned = request.topic_partitions
     after = reconcile.next_position(group, at, aim, owned, is_subscription_new=is_subscription_new)
     if after == at:

@@ -12,9 +12,9 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.events import MemberFacts, Trigger
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, TargetAssignment, same_partitions
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import ConsumerMember, Position, trigger_of
-from muster.coordinator.groups.consumer.partitions import NOTHING, Held, Share, same_partitions
 from muster.coordinator.groups.consumer.reconciliation_facts import (
     MOST_SLOW,
     MemberProgress,
@@ -29,7 +29,7 @@ MOST_TOLD: Final = 20
 MOST_PARTITIONS: Final = 100
 """That a member gave up, told one by one; and topics that it subscribes to."""
 
-Change = tuple[str, Share, Share]
+Change = tuple[str, TargetAssignment, TargetAssignment]
 """A member whose target is another now: its id, the one before, the new one."""
 
 
@@ -299,7 +299,7 @@ def _named(who: Trigger) -> dict[str, str | None]:
     return {"member": who.member, "instance": who.instance, "client_id": who.client_id, "host": who.host}
 
 
-def _listed(gave_up: Sequence[Held], image: TopicsImage) -> list[dict[str, object]]:
+def _listed(gave_up: Sequence[CurrentAssignment], image: TopicsImage) -> list[dict[str, object]]:
     """The first of the partitions, by the names of their topics."""
     rows: list[dict[str, object]] = []
     left = MOST_PARTITIONS

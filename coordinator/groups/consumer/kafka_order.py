@@ -23,7 +23,7 @@ from muster.assignors.java_order import (
     uuid_hash,
     walked,
 )
-from muster.coordinator.groups.consumer.partitions import Held, Share
+from muster.coordinator.groups.consumer.assignments import CurrentAssignment, TargetAssignment
 from muster.protocol.hashing import java_string_hash
 
 MOST: Final = 200
@@ -141,12 +141,12 @@ def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
 
-def copied(share: Share) -> Tables:
+def copied(share: TargetAssignment) -> Tables:
     """A target assignment whose sets of partitions were copied: from a record, or from what a leader had assigned."""
     return Tables(of_partitions={topic_id: capacity_of_copy(len(its)) for topic_id, its in share})
 
 
-def changed(before: Share) -> Tables:
+def changed(before: TargetAssignment) -> Tables:
     """A target assignment that was made of the one before, as the uniform assignor does it."""
     if len(before) > FEW_TOPICS:
         return NEW
@@ -160,7 +160,7 @@ def ranges(subscribed: int) -> Tables:
     return Tables(capacity_for(int(subscribed / 0.75 + 1)), of_others=ASCENDING)
 
 
-def stepped(before: Held, after: Held) -> Tables:
+def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
     """What a member has after a step to its target: made of what it had, where anything of a topic is left."""
     if not before or not after or len(after) > FEW_TOPICS:
         return _FROM_NOTHING
@@ -173,7 +173,7 @@ def stepped(before: Held, after: Held) -> Tables:
     return Tables(of_partitions=sizes, computes=True, there=tuple(sizes))
 
 
-def without_topics(before: Held) -> Tables:
+def without_topics(before: CurrentAssignment) -> Tables:
     """What a member has when whole topics of it were dropped."""
     return Tables(map_capacity_of_copy(len(before)))
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.core import record_bytes
 from muster.coordinator.groups.common.records import PackedRecord
-from muster.coordinator.groups.consumer.partitions import Row
+from muster.coordinator.groups.consumer.assignments import Row
+from muster.coordinator.state_machine import record_bytes
 from muster.protocol.message import Message
 from muster.protocol.records import OFFSETS
 from muster.protocol.wire import put_many, uv

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from muster.coordinator.core.deadlines import Deadline, Due
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import checks, history, records, timers
+from muster.coordinator.groups.consumer.assignments import NOTHING, without_epochs
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.existing import group_hash
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, JOIN, REVOCATION, SYNC, ConsumerMember, trigger_of
-from muster.coordinator.groups.consumer.partitions import NOTHING, without_epochs
+from muster.coordinator.state_machine.deadlines import Deadline, Due
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from muster.coordinator.core.interface import Command, Reply
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import history, leave, target
 from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed
 from muster.coordinator.groups.consumer.group import NO_ASSIGNMENT, ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.heartbeat import follow, response_to, watch
 from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.coordinator.state_machine.interface import Command, Reply
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_heartbeat import (
@@ -62,7 +62,7 @@ def computed(step: Step, command: AssignmentComputed) -> None:
             if group.computing_epoch:
                 return  # they wait for the next ones
         else:
-            topics = target.apply(step, group, wanted, command.assignment, worked_out=command.worked_out)
+            topics = target.apply(step, group, wanted, command.assignment, prepared_target=command.prepared_target)
             # the group may have gone on meanwhile
             target.bring_up_to_date(step, group)
     _answer_some(step, AnswersDue(wanted.group_id, wanted.waiting, len(wanted.waiting)), TOPICS_AT_ONCE - topics)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.deadlines import Deadline, Due
 from muster.coordinator.groups.common.events import Trigger
-from muster.coordinator.groups.consumer.partitions import NOTHING, Held
+from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.states import STABLE
+from muster.coordinator.state_machine.deadlines import Deadline, Due
 
 SESSION: Final = "consumer session"
 """Kind of the deadline at which a silent member is fenced."""
@@ -61,8 +61,8 @@ class Position(NamedTuple):
     epoch: int
     previous_epoch: int
     state: int
-    assigned: Held
-    revoking: Held
+    assigned: CurrentAssignment
+    revoking: CurrentAssignment
     """What it was told to give up, and may still have."""
 
 

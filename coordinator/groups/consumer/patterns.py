@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import history, records
@@ -15,6 +14,7 @@ from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.consumer.existing import group_hash
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
 from muster.coordinator.groups.consumer.member import Description
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 
 AGAIN_MS: Final = 10_000

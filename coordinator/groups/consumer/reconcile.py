@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from muster.coordinator.groups.consumer.assignments import (
+    NOTHING,
+    CurrentAssignment,
+    Row,
+    TargetAssignment,
+    all_since,
+    assigned_since,
+    current_assignment,
+    epochs_of,
+    row_of,
+)
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup, free_partitions
 from muster.coordinator.groups.consumer.member import Position
-from muster.coordinator.groups.consumer.partitions import (
-    NOTHING,
-    Held,
-    Row,
-    Share,
-    all_held,
-    all_since,
-    epochs_of,
-    held_of,
-    row_of,
-)
 from muster.coordinator.groups.consumer.states import (
     AFTER,
     ALL_FREE,
@@ -40,16 +40,18 @@ Owned = Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 """What a member says that it owns; None when it does not say it."""
 
 
-class Aim(NamedTuple):
+class Target(NamedTuple):
     """Where a member is to come: the target of an epoch, of which only topics count that it subscribes to now."""
 
     member_id: str
     epoch: int
-    target: Share
+    target: TargetAssignment
     subscribed: Collection[bytes]
 
 
-def next_position(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned, *, is_subscription_new: bool) -> Position:
+def next_position(
+    group: ConsumerGroup, at: Position, aim: Target, owned: Owned, *, is_subscription_new: bool
+) -> Position:
     """Where a member is after this heartbeat; `at` itself when nothing has changed. Raises Refused."""
     if is_waiting(at, aim, owned):
         return _without_unsubscribed(at, aim, owned) if is_subscription_new else at
@@ -59,7 +61,7 @@ def next_position(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned, *,
     return _step(group, at, aim, owned)
 
 
-def is_waiting(at: Position, aim: Aim, owned: Owned) -> bool:
+def is_waiting(at: Position, aim: Target, owned: Owned) -> bool:
     """Whether a member makes no step: it is at its target, or has still to give up what it was told to. Then only what
     it does not subscribe to any more is taken away.
     """
@@ -77,7 +79,7 @@ def check_known_state(at: Position, owned: Owned) -> None:
         )
 
 
-def still_owns(owned: Owned, revoking: Held) -> bool:
+def still_owns(owned: Owned, revoking: CurrentAssignment) -> bool:
     """Whether a member has, for all that it says, any of these partitions; one that says nothing may."""
     if owned is None:
         return True
@@ -99,13 +101,15 @@ def still_owns(owned: Owned, revoking: Held) -> bool:
     return False
 
 
-def _step(group: ConsumerGroup, at: Position, aim: Aim, owned: Owned) -> Position:
+def _step(group: ConsumerGroup, at: Position, aim: Target, owned: Owned) -> Position:
     """Compare what a member has with its target. Kafka: computeNextAssignment."""
     # a member may have 10,000 topics: a row that stays the same is taken over as it is
     subscribed = aim.subscribed
     targets = {topic_id: its for topic_id, its in aim.target if topic_id in subscribed}
     if not at.assigned and group.holders.keys().isdisjoint(targets):  # most members begin so
-        return _at(at, aim, ALL_FREE if targets else COMPLETE, all_held(tuple(targets.items()), aim.epoch), NOTHING)
+        return _at(
+            at, aim, ALL_FREE if targets else COMPLETE, assigned_since(tuple(targets.items()), aim.epoch), NOTHING
+        )
     assigned: dict[bytes, Row] = {}
     revoking: list[Row] = []
     for row in at.assigned:
@@ -170,12 +174,12 @@ def _with(topic_id: bytes, had: Row | None, new: Sequence[int], epoch: int) -> R
     return row_of(topic_id, pairs)
 
 
-def _at(at: Position, aim: Aim, found: str, assigned: Held, revoking: Held) -> Position:
+def _at(at: Position, aim: Target, found: str, assigned: CurrentAssignment, revoking: CurrentAssignment) -> Position:
     state, is_there = AFTER[found]
     return Position(aim.epoch if is_there else at.epoch, at.epoch, state, assigned, revoking)
 
 
-def _without_unsubscribed(at: Position, aim: Aim, owned: Owned) -> Position:
+def _without_unsubscribed(at: Position, aim: Target, owned: Owned) -> Position:
     """The subscription has changed, and no new target is there: what it does not cover any more is given up at once.
     Kafka: updateCurrentAssignment.
     """
@@ -188,7 +192,7 @@ def _without_unsubscribed(at: Position, aim: Aim, owned: Owned) -> Position:
         revoking = epochs_of(at.revoking)
         for topic_id, epochs in epochs_of(dropped).items():
             revoking[topic_id] = {**revoking.get(topic_id, {}), **epochs}
-        to_revoke = held_of(revoking)
+        to_revoke = current_assignment(revoking)
     if still_owns(owned, to_revoke):
         return Position(at.epoch, at.epoch, UNREVOKED_PARTITIONS, kept, to_revoke)
     return at._replace(previous_epoch=at.epoch, assigned=kept)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from muster.coordinator.groups.common.events import Trigger
+from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment, same_partitions
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import AWAY, ConsumerMember, Position, trigger_of
-from muster.coordinator.groups.consumer.partitions import NOTHING, Held, same_partitions
 from muster.coordinator.groups.consumer.states import STABLE_GROUP, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 
 MOST_SLOW: Final = 10
@@ -32,7 +32,7 @@ class MemberProgress:
         self.began_ms = began_ms
         self.told_ms: int | None = None
         self.lacking_ms: int | None = None
-        self.revoked: list[Held] = []
+        self.revoked: list[CurrentAssignment] = []
         self.revoking_ms = self.waited_ms = self.assigned = 0
         self.waits_for: dict[str, int] = {}
 
@@ -75,7 +75,7 @@ class ReconciliationFacts:
         self.told = self.changed = self.revoked = self.assigned = self.paused_ms = 0
         self.freed: dict[tuple[bytes, int], int] = {}
 
-    def hand_over(self, before: Held, after: Held, now_ms: int) -> None:
+    def hand_over(self, before: CurrentAssignment, after: CurrentAssignment, now_ms: int) -> None:
         """A member does not have any more what is not in `after`, and has what was not in `before`."""
         if (not before and not self.freed) or same_partitions(before, after):
             return
@@ -168,12 +168,12 @@ def is_settled(group: ConsumerGroup) -> bool:
     )
 
 
-def size(held: Held) -> int:
+def size(held: CurrentAssignment) -> int:
     """How many partitions they are."""
     return sum([len(row[1]) for row in held])
 
 
-def _lost(before: Held, after: Held) -> Held:
+def _lost(before: CurrentAssignment, after: CurrentAssignment) -> CurrentAssignment:
     kept = {row[0]: row[1] for row in after}
     rows = []
     for topic_id, partitions, epochs in before:

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Sequence
 from struct import Struct
 from typing import Final
 
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.records import PackedRecord, tombstone
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import kafka_order, replay
+from muster.coordinator.groups.consumer.assignments import CurrentAssignment, Row, TargetAssignment
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved
 from muster.coordinator.groups.consumer.kafka_order import Tables
 from muster.coordinator.groups.consumer.large_records import (
@@ -24,7 +24,7 @@ from muster.coordinator.groups.consumer.large_records import (
     rows_without_epochs,
 )
 from muster.coordinator.groups.consumer.member import ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.partitions import Held, Row, Share
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -95,7 +95,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
     return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash), _VERSION)
 
 
-def target(group_id: str, member_id: str, share: Share, tables: Tables | None = None) -> Record:
+def target(group_id: str, member_id: str, share: TargetAssignment, tables: Tables | None = None) -> Record:
     """What a member is to own. `tables`: what Kafka would have it in; None: sets that were copied."""
     tables = tables or kafka_order.copied(share)
     sizes, others = tables.of_partitions, tables.of_others
@@ -143,7 +143,7 @@ def current(
     return Record(key, value, _VERSION)
 
 
-def _rows(held: Held, tables: Tables) -> list[Row]:
+def _rows(held: CurrentAssignment, tables: Tables) -> list[Row]:
     """In the order of these tables, with the partitions of each."""
     sizes, others = tables.of_partitions, tables.of_others
     rows = [held[row] for row in kafka_order.topics([one[0] for one in held], tables)]
@@ -210,7 +210,7 @@ def _most_bytes(record: Record) -> int:
         for rows in (value.assigned_partitions, value.partitions_pending_revocation):
             count += sum([A_TOPIC_WITH_EPOCHS + 8 * len(row.partitions) for row in rows])
     elif isinstance(value, ConsumerGroupRegularExpressionValue):
-        count += _most_of_texts(value.topics)
+        count += _most_of_texts((getattr(key, "regular_expression", ""),)) + _most_of_texts(value.topics)
     return count
 
 
@@ -245,7 +245,7 @@ def record_current(
 
 
 def record_targets(
-    step: Step, group: ConsumerGroup, made: Sequence[Record], shares: Iterable[tuple[str, Share]]
+    step: Step, group: ConsumerGroup, made: Sequence[Record], shares: Iterable[tuple[str, TargetAssignment]]
 ) -> None:
     """Members have these targets now, of which these are the records (see `target`). As `step.record_all` of them."""
     step.records += made

@@ -9,9 +9,15 @@ from typing import Final
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer import timers
+from muster.coordinator.groups.consumer.assignments import (
+    NOTHING,
+    CurrentAssignment,
+    current_assignment,
+    target_assignment,
+    with_shared_tuples,
+)
 from muster.coordinator.groups.consumer.group import ConsumerGroup, Resolved, consumer_group
 from muster.coordinator.groups.consumer.member import Classic, ConsumerMember, Description, Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Held, held_of, share_of, sparing
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -154,7 +160,7 @@ def replay_target(
             group.targets.pop(key.member_id, None)
         return
     of = state.shared.of
-    share = share_of({of(row.topic_id): row.partitions for row in value.topic_partitions})
+    share = target_assignment({of(row.topic_id): row.partitions for row in value.topic_partitions})
     group = _present(state, key.group_id)
     member = group.members.get(key.member_id)
     # the same string as its member's, also where a log has the target first
@@ -186,20 +192,20 @@ def replay_current(
     group = _present(state, key.group_id)
     member = _member(group, key.member_id)
     assigned = _held(value.assigned_partitions, value.member_epoch, state.shared)
-    assigned = sparing(assigned, group.targets.get(key.member_id, NOTHING), state.shared.of)
+    assigned = with_shared_tuples(assigned, group.targets.get(key.member_id, NOTHING), state.shared.of)
     revoking = _held(value.partitions_pending_revocation, value.member_epoch, state.shared)
     position = Position(value.member_epoch, value.previous_member_epoch, value.state, assigned, revoking)
     group.move_member(member, position)
 
 
-def _held(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) -> Held:
+def _held(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) -> CurrentAssignment:
     made: dict[bytes, dict[int, int]] = {}
     for row in rows:
         epochs = row.assignment_epochs
         if epochs is None or len(epochs) != len(row.partitions):  # a Kafka before 4.3 does not say them
             epochs = (max(epoch, 0),) * len(row.partitions)
         made[shared.of(row.topic_id)] = dict(zip(row.partitions, epochs, strict=True))
-    return held_of(made)
+    return current_assignment(made)
 
 
 def replay_pattern(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,

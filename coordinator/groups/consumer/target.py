@@ -13,18 +13,18 @@ from typing import Final
 from muster.assignors.assignor import Assignment
 from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import string_order
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import history, kafka_order, records
+from muster.coordinator.groups.consumer.assignments import NOTHING, TargetAssignment, target_assignment
 from muster.coordinator.groups.consumer.assignors import names_of
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.existing import existing
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import Description
-from muster.coordinator.groups.consumer.partitions import NOTHING, Share, share_of
-from muster.coordinator.groups.consumer.worked_out import RANGE, Ranges, WorkedOut
+from muster.coordinator.groups.consumer.prepared_target import RANGE, PreparedTarget, Ranges
+from muster.coordinator.state_machine.interface import Record
 
 UNIFORM: Final = "uniform"
 NOT_READY: Final = (None, None, None)
@@ -132,7 +132,7 @@ def apply(
     wanted: AssignmentWanted,
     assignment: Assignment,
     newcomer: str | None = None,
-    worked_out: WorkedOut | None = None,
+    prepared_target: PreparedTarget | None = None,
 ) -> int:
     """The targets are these now: a record for each member whose target is another, then the epoch. All of them are one
     batch: if that is too large, the targets that are in force stay. Returns of how many topics it wrote.
@@ -140,11 +140,11 @@ def apply(
     image, targets = step.state.image, group.targets
     made, changes = [], []
     order: Sequence[str]
-    shares: Mapping[str, Share] | None = None
-    ready: Mapping[str, tuple[Share | None, Description, Record]] = {}
+    shares: Mapping[str, TargetAssignment] | None = None
+    ready: Mapping[str, tuple[TargetAssignment | None, Description, Record]] = {}
     ranges = Ranges(wanted, group.resolved)
-    if worked_out is not None and worked_out.holds(group, image):
-        order, shares, ready = worked_out.order, worked_out.shares, worked_out.records
+    if prepared_target is not None and prepared_target.holds(group, image):
+        order, shares, ready = prepared_target.order, prepared_target.shares, prepared_target.records
     else:
         # who has left while targets were computed has none any more, and who has joined has none yet
         present = [member_id for member_id, _ in wanted.said if member_id in group.members]
@@ -173,6 +173,6 @@ def apply(
     return sum([len(share) for _, _, share in changes])
 
 
-def _share(partitions: Mapping[str, Collection[int]], image: TopicsImage) -> Share:
+def _share(partitions: Mapping[str, Collection[int]], image: TopicsImage) -> TargetAssignment:
     by_name = image.by_name
-    return share_of({by_name[name].topic_id: its for name, its in partitions.items() if name in by_name})
+    return target_assignment({by_name[name].topic_id: its for name, its in partitions.items() if name in by_name})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.deadlines import Deadline, Deadlines
 from muster.coordinator.groups.consumer.member import ConsumerMember
+from muster.coordinator.state_machine.deadlines import Deadline, Deadlines
 
 
 def start(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.classic import join, parked_requests, rebalance
 from muster.coordinator.groups.classic import records as classic_records
 from muster.coordinator.groups.classic.group import ClassicGroup
@@ -16,10 +15,11 @@ from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.records import tombstone, tombstones
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import classic_members, history
+from muster.coordinator.groups.consumer.assignments import NOTHING, assigned_since
 from muster.coordinator.groups.consumer.commands import Downgrade, Joined
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import ConsumerMember, trigger_of
-from muster.coordinator.groups.consumer.partitions import NOTHING, all_held
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.messages.join_group import JoinGroupRequest
 
 _DOWNGRADES: Final = ("downgrade", "bidirectional")
@@ -101,7 +101,7 @@ def _classic_group(
         )
     made.protocol_name = made.vote()
     for one in members:
-        target = all_held(group.targets.get(one.member_id, NOTHING), 0)
+        target = assigned_since(group.targets.get(one.member_id, NOTHING), 0)
         member = made.members[one.member_id]
         member.assignment = classic_members.encoded(member.metadata(made.protocol_name), target, step.state.image)
     return made

@@ -7,15 +7,21 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.common.image import NO_TOPICS, TopicsImage
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import heartbeat, records
+from muster.coordinator.groups.consumer.assignments import (
+    NOTHING,
+    CurrentAssignment,
+    TargetAssignment,
+    assigned_since,
+    target_assignment,
+)
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.member import Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Held, Share, all_held, share_of
 from muster.coordinator.groups.consumer.states import STABLE as RECONCILED
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.consumer import decode_assignment, decode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import MalformedMessage
@@ -33,8 +39,8 @@ class Read(NamedTuple):
     """What was read of a member: its subscription, its target, what it has, and the records of these two."""
 
     subscribed: _Subscribed
-    share: Share
-    held: Held
+    share: TargetAssignment
+    held: CurrentAssignment
     target: Record
     current: Record
 
@@ -63,7 +69,7 @@ class Reader:
         member_id, metadata, assigned = brought
         group_id, epoch = self._group_id, self._generation
         share = self.share(assigned)
-        held = all_held(share, epoch)
+        held = assigned_since(share, epoch)
         return Read(
             self._subscribed(metadata),
             share,
@@ -72,7 +78,7 @@ class Reader:
             records.current(group_id, member_id, Position(epoch, epoch, RECONCILED, held, NOTHING)),
         )
 
-    def share(self, assigned: bytes) -> Share:
+    def share(self, assigned: bytes) -> TargetAssignment:
         """A member's partitions, by topic id. Raises as `read`."""
         share: dict[bytes, Sequence[int]] = {}
         if assigned:
@@ -87,7 +93,7 @@ class Reader:
                 topic = self._by_name.get(one.topic)
                 if topic is not None:
                     share[topic.topic_id] = one.partitions
-        return share_of(share)
+        return target_assignment(share)
 
     def _subscribed(self, metadata: bytes) -> _Subscribed:
         # most members have the same

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from muster.assignors.java_order import string_order
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.classic import parked_requests
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
@@ -15,11 +14,11 @@ from muster.coordinator.groups.common.records import tombstones
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.consumer import checks, classic_members, heartbeat, history, kafka_order, records, replay
+from muster.coordinator.groups.consumer.assignments import NOTHING
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand, UpgradeWanted
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import NO_PATTERN, NOBODY, Classic, Description, Position
-from muster.coordinator.groups.consumer.partitions import NOTHING
 from muster.coordinator.groups.consumer.states import STABLE as RECONCILED
 from muster.coordinator.groups.consumer.topic_hashes import hash_of
 from muster.coordinator.groups.migration.reading import (
@@ -32,6 +31,7 @@ from muster.coordinator.groups.migration.reading import (
     is_large,
     reading_of,
 )
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import MalformedMessage
 from muster.protocol.messages.consumer_group_heartbeat import (

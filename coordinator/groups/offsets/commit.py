@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster.coordinator.core.interface import Client, Command, Record, Respond
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import NEWEST_COMMIT, Group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.interface import Client, Command, Record, Respond
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID, Message
 from muster.protocol.messages.offset_commit import (

@@ -14,8 +14,6 @@ from struct import Struct
 from sys import intern
 from typing import Final
 
-from muster.coordinator.core.interface import Now
-from muster.coordinator.core.record_bytes import pack_pair, to_bytes
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import A_RECORD, HEADER
 from muster.coordinator.groups.common.committed_offsets import pack_offset
@@ -23,6 +21,8 @@ from muster.coordinator.groups.common.group import MEMBER_EPOCHS_SINCE, NEWEST_C
 from muster.coordinator.groups.common.shared_values import SharedValues
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.offsets.commit import id_of, is_longer, same_for_all
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.state_machine.record_bytes import pack_pair, to_bytes
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 from muster.protocol.records import OFFSETS

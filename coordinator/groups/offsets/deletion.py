@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from muster.coordinator.core.interface import Command, Record
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.committed_offsets import Offsets
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.interface import Command, Record
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from muster.protocol.messages.offset_delete import (

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.deadlines import Due
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.committed_offsets import times_of
 from muster.coordinator.groups.common.group import NOT_NOW, SINCE_COMMIT, Group
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.deadlines import Due
 
 RETENTION: Final = "retention"
 """Kind of the deadline of a check."""

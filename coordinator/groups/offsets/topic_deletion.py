@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.deadlines import Due
 from muster.coordinator.groups.common import events, records
 from muster.coordinator.groups.common.committed_offsets import Packed, topic_id_of
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.common.state import State
 from muster.coordinator.groups.common.step import Step
+from muster.coordinator.state_machine.deadlines import Due
 from muster.protocol.message import ZERO_UUID
 
 TOPIC_DELETION: Final = "topic deletion"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from muster.coordinator.core.interface import Client, Command, Producer, Record, Respond
 from muster.coordinator.groups.common import records
 from muster.coordinator.groups.common.batch_size import is_too_large
 from muster.coordinator.groups.common.group import Group
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.step import Step
 from muster.coordinator.groups.offsets.commit import A_RECORD, is_longer
+from muster.coordinator.state_machine.interface import Client, Command, Producer, Record, Respond
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.txn_offset_commit import (

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from muster.coordinator.clock import Clock, Timer
 from muster.coordinator.log import checkpoints
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.cleaning.throttle import Throttle
@@ -22,7 +21,8 @@ from muster.coordinator.log.manager import LogManager
 from muster.coordinator.log.storage.shared_sync import SharedSync
 from muster.coordinator.log.unified_log import UnifiedLog
 from muster.coordinator.log.walks import LOGS_AT_ONCE
-from muster.coordinator.slices import Job
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.jobs import Job
 
 if TYPE_CHECKING:
     from muster.coordinator.log.cleaning.job import CleaningJob

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from threading import Event
 
-from muster.coordinator.clock import thread_cpu_s
+from muster.coordinator.system.clock import thread_cpu_s
 
 SLICE_S = 0.001
 """How long it works before it asks whether to pause."""

@@ -12,7 +12,7 @@ from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.directory.offset_file import OffsetFile
 from muster.coordinator.log.errors import MalformedCheckpoint
 from muster.coordinator.log.storage.interfaces import Storage
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 
 _logger = structlog.get_logger("muster.log")
 

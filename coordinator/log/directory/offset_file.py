@@ -9,7 +9,7 @@ from threading import Lock
 from muster.coordinator.log import checkpoints
 from muster.coordinator.log.checkpoints import Partition
 from muster.coordinator.log.storage.interfaces import Storage
-from muster.coordinator.slices import Apart, Job
+from muster.coordinator.system.jobs import Job, OffloadedWork
 
 
 class OffsetFile:
@@ -31,7 +31,7 @@ class OffsetFile:
         `offsets` meanwhile. Raises OSError.
         """
         self._begun += 1
-        yield Apart(partial(self._write, self._begun, offsets, sync=False))
+        yield OffloadedWork(partial(self._write, self._begun, offsets, sync=False))
 
     def _write(self, number: int, offsets: Mapping[Partition, int], *, sync: bool) -> None:
         with self._writing:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
-from muster.coordinator.slices import Job, at_once
+from muster.coordinator.system.jobs import Job, at_once
 
 KEPT_BATCHES = 5
 """Batches remembered per producer: as many as it may have in flight (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""

@@ -39,7 +39,7 @@ from muster.coordinator.log.segments import walk
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction, TransactionIndex
-from muster.coordinator.slices import Job
+from muster.coordinator.system.jobs import Job
 
 STEP_BATCHES: Final = 500
 """So many batches are looked at in one step of loading: half a millisecond."""

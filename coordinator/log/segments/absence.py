@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn, TypeVar
 
 from muster.coordinator.log.errors import LogError, SegmentAbsent
 from muster.coordinator.log.storage.interfaces import Buffer
-from muster.coordinator.slices import Job, Later
+from muster.coordinator.system.jobs import Job, PendingResult
 
 T = TypeVar("T")
 Bring = Callable[[int, Callable[[Exception | None], object]], Callable[[], object]]
@@ -86,7 +86,7 @@ def with_what_it_needs(bring: Bring, work: Callable[[], Job[T]]) -> Job[T]:
         try:
             return (yield from work())
         except SegmentAbsent as absent:
-            later = Later()
+            later = PendingResult()
             forget = bring(absent.base_offset, later)
         try:
             failure = yield later

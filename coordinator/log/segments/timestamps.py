@@ -10,7 +10,7 @@ from muster.coordinator.log.records import batches
 from muster.coordinator.log.records.headers import COMPRESSION_MASK, BatchHeader
 from muster.coordinator.log.segments.log_segments import LogSegments
 from muster.coordinator.log.segments.segment import Segment
-from muster.coordinator.slices import Apart, Job
+from muster.coordinator.system.jobs import Job, OffloadedWork
 
 Found = TimestampOffset | None
 MANY_RECORDS: Final = 2_000
@@ -46,7 +46,7 @@ def _in_batch(segment: Segment, position: int, header: BatchHeader, timestamp_ms
     data = segment.file.pread(header.size, position)
     look = partial(_first, data, header, timestamp_ms, start_offset)
     if header.attributes & COMPRESSION_MASK or header.record_count > MANY_RECORDS:
-        found: Found = yield Apart(look)
+        found: Found = yield OffloadedWork(look)
         return found
     return look()
 

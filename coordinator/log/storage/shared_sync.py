@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Final
 
-from muster.coordinator.clock import Clock
 from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.system.clock import Clock
 
 FEW: Final = 2
 """Up to so many files each is synced by itself: it is quicker, and does not wait for the bytes of others."""

@@ -23,9 +23,9 @@ import structlog
 from muster.coordinator.net.tls.ssl_object import OF_THIS_TASK
 
 if TYPE_CHECKING:
-    from muster.coordinator.clock import Clock
     from muster.coordinator.net.connection import Connection
     from muster.coordinator.net.tls.renewal import ListenerTls
+    from muster.coordinator.system.clock import Clock
 
 log = structlog.get_logger("muster.net")
 

@@ -7,9 +7,9 @@ from typing import Any
 from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.slices import Slices
-from muster.coordinator.transaction_coordinator.transactions import Transactions
+from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import JobQueue
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.api import api_named
 from muster.protocol.message import Message
@@ -21,7 +21,7 @@ from tests.coordinator.topics.support import make_topics, started_with
 def data_node(config: dict[str, str] | None = None, clock: ManualClock | None = None, **settings: Any) -> Node:
     """A node with topics over logs in memory."""
     clock, live = clock or ManualClock(), started_with(config or {})
-    topics, slices = make_topics(clock=clock, live=live, **settings), Slices(clock)
+    topics, slices = make_topics(clock=clock, live=live, **settings), JobQueue(clock)
     transactions = Transactions(topics, clock, slices, (), TransactionSettings)
     transactions.start(100)
     return make_node(clock=clock, topics=topics, config=live, slices=slices, transactions=transactions)

@@ -11,15 +11,15 @@ from typing import Any, cast
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED, handler
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader
-from muster.coordinator.core.interface import Client
-from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.security.authorizer import Requester
+from muster.coordinator.state_machine.interface import Client
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.topics.cluster_image import Broker, ClusterImage, Endpoint, Leader
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.api import api_named

@@ -8,8 +8,8 @@ import pytest
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.node import Node
-from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
+from muster.coordinator.topics.cluster_image import Broker, ClusterImage, Endpoint, Leader
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

@@ -9,7 +9,7 @@ import pytest
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.registry import SERVED
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from muster.protocol.api import api_named
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from tests.coordinator.api import harness

@@ -20,8 +20,8 @@ from muster.coordinator.api.decoded_requests import (
 )
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.slices import Slices
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import JobQueue
 from muster.coordinator.topics.fetch_wait import WATCHED_AT_ONCE
 from muster.protocol.api import ApiKey
 from muster.protocol.message import Message
@@ -60,7 +60,7 @@ class World:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *keys: int) -> None:
         self.clock, self.thread = ManualClock(), Elsewhere()
-        self.node = make_node(topics=FakeTopics(), clock=self.clock, slices=Slices(self.clock, self.thread))
+        self.node = make_node(topics=FakeTopics(), clock=self.clock, slices=JobQueue(self.clock, self.thread))
         self.dispatcher = Dispatcher(self.node)
         self.open: list[tuple[Any, Respond]] = []
         self.seen = 0

@@ -14,8 +14,8 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.dispatch import ConnectionRequests, Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept, InterceptPoint
 from muster.coordinator.api.node import Node, Respond
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.slices import MANY_STEPS, Job, Later, Slices, outcome
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import MANY_STEPS, Job, JobQueue, PendingResult, outcome
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
@@ -414,7 +414,7 @@ class Elsewhere:
 
 def with_thread(intercept: Intercept = NO_INTERCEPT) -> tuple[Connection, Elsewhere]:
     elsewhere, clock = Elsewhere(), ManualClock()
-    node = make_node(topics=FakeTopics(), clock=clock, slices=Slices(clock, elsewhere))
+    node = make_node(topics=FakeTopics(), clock=clock, slices=JobQueue(clock, elsewhere))
     return Connection(dispatcher=Dispatcher(node, intercept)), elsewhere
 
 
@@ -558,7 +558,7 @@ def test_a_fault_in_a_later_slice_costs_its_connection(seen: Seen) -> None:
     connection, _ = with_thread()
     connection.channel.ended_by(connection.fail)
     connection.ask(LEAVE, 5, LeaveGroupRequest())
-    later = Later()
+    later = PendingResult()
 
     def job() -> Job[None]:
         yield later

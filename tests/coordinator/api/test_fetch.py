@@ -8,9 +8,9 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.records.fetch import _fetch
 from muster.coordinator.api.unsent import Taken, Unsent
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import DamagedLog
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState

@@ -21,14 +21,14 @@ from muster.coordinator.api.context import RequestContext
 from muster.coordinator.api.exchange import Exchange
 from muster.coordinator.api.intercept import Intercept
 from muster.coordinator.api.registry import SERVED
-from muster.coordinator.cluster.image import Leader
-from muster.coordinator.rehearsal.faults.refusals import refusal
 from muster.coordinator.runtime.pending_replies import Parked
 from muster.coordinator.server import Server
+from muster.coordinator.topics.cluster_image import Leader
 from muster.protocol.api import api, api_named
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.shapes.offset_fetch import FIRST_WITH_GROUPS
+from muster.testcontrol.faults.refusals import refusal
 from tests.coordinator.api.full_requests import NAMELESS, NO_IDS, Ids, errors, fitting, kafkas, make, versions
 from tests.coordinator.api.harness import Refusing
 from tests.support.muster import Client, connected, running, until

@@ -13,12 +13,12 @@ import pytest
 from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT
 from muster.coordinator.api.node import Node
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.log.errors import LogOffline
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.system.clock import ManualClock
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.api.harness import Answers, FakeTopics, make_channel, make_group_node, make_node
 from tests.coordinator.fakes import FakeCodec, FakeLog

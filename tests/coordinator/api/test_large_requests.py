@@ -16,8 +16,8 @@ from muster.coordinator.api.gather import ROWS_AT_ONCE, add_partitions, in_piece
 from muster.coordinator.api.groups.membership import MOST_PROTOCOLS
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.unsent import Unsent
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Command
+from muster.coordinator.state_machine.interface import Command
+from muster.coordinator.system.clock import ManualClock
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.system.clock import ManualClock
 from muster.protocol.errors import ErrorCode
 from muster.protocol.hashing import group_partition
 from muster.protocol.message import Message

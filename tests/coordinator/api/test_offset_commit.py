@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
-from muster.coordinator.core.interface import Command
 from muster.coordinator.security.authorizer import Operation, ResourceType
+from muster.coordinator.state_machine.interface import Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.offset_commit import (

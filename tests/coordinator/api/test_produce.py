@@ -11,13 +11,13 @@ from muster.coordinator.log import batches
 from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.headers import read_header
-from muster.coordinator.slices import AtOnce, at_once
+from muster.coordinator.system.jobs import AtOnce, at_once
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest
 from muster.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.coordinator.api.data_plane import ask_one, data_node, send, topic_id
 from tests.coordinator.api.harness import make_context
-from tests.coordinator.log.support import Later
+from tests.coordinator.log.support import PendingResult
 from tests.coordinator.topics.support import add_topic, batch
 
 
@@ -137,7 +137,7 @@ def test_where_the_log_starts_stands_beside_what_the_append_refused(node: Node) 
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_with_flush_messages_the_answer_waits_for_the_sync(acks: int) -> None:
-    later = Later()
+    later = PendingResult()
     node = data_node(sync=later.sync)
     partition = add_topic(node.topics, "t", flush_messages="1")
     later.settle()

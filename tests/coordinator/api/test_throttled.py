@@ -18,7 +18,7 @@ from muster.coordinator.log import batches
 from muster.coordinator.net.connection_core import MUTED, READY
 from muster.coordinator.net.session import Session
 from muster.coordinator.server import Server
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from muster.protocol import frames
 from muster.protocol.api import api
 from muster.protocol.errors import ErrorCode

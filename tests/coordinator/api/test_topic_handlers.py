@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages import alter_configs as full

@@ -18,7 +18,7 @@ from muster.coordinator.api.unsent import (
     Taken,
     Unsent,
 )
-from muster.coordinator.clock import ManualClock
+from muster.coordinator.system.clock import ManualClock
 
 MB: Final = 1 << 20
 MOST: Final = 128 * MB

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.cluster.image import Broker, ClusterImage, Endpoint, Leader
+from muster.coordinator.topics.cluster_image import Broker, ClusterImage, Endpoint, Leader
 from tests.coordinator.api.harness import make_channel, make_context
 
 HERE, THERE = Endpoint("here.example", 1234), Endpoint("there.example", 9999)

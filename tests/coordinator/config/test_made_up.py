@@ -6,7 +6,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any, cast
 
-from muster.coordinator.config.made_up import SECRET_FILE, Iterations, secret
+from muster.coordinator.config.decoy_credentials import SECRET_FILE, Iterations, secret
 from muster.coordinator.config.users import records
 from muster.coordinator.log.storage.memory import MemoryStorage
 from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from muster.coordinator.core.interface import Client, Command, Now, Output, Record
 from muster.coordinator.groups.classic.group import ClassicGroup, classic_group
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.events import Event
 from muster.coordinator.groups.common.image import TopicImage, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Client, Command, Now, Output, Record
 from muster.protocol.message import Message
 from muster.protocol.messages.heartbeat import HeartbeatRequest
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.core.interface import Client, Command, Now
 from muster.coordinator.groups import core
 from muster.coordinator.groups.classic.states import EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common import events
+from muster.coordinator.state_machine.interface import Client, Command, Now
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.api_versions import ApiVersionsRequest
 from muster.protocol.messages.heartbeat import HeartbeatRequest

@@ -7,9 +7,9 @@ import pytest
 from muster.coordinator.groups import consumer_rows, dispatch
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.consumer.group import ConsumerGroup
-from muster.coordinator.groups.foreign import ForeignGroup
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup
 
-TYPES = {ClassicGroup, ConsumerGroup, ForeignGroup}
+TYPES = {ClassicGroup, ConsumerGroup, UnsupportedGroup}
 
 
 def test_every_type_of_group_has_its_rows() -> None:

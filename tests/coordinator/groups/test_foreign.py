@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.groups.foreign import ForeignGroup, kind_of
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup, kind_of
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -94,9 +94,9 @@ def room_of(*rows: tuple[Message, Message | None]) -> Room:
     return room
 
 
-def foreign(room: Room) -> ForeignGroup:
+def foreign(room: Room) -> UnsupportedGroup:
     group = room.core.state.groups["g"]
-    assert isinstance(group, ForeignGroup)
+    assert isinstance(group, UnsupportedGroup)
     return group
 
 

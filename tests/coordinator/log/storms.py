@@ -14,13 +14,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import DamagedLog, Log, LogConfig, LogError, LogManager, MemoryStorage, batches
 from muster.coordinator.log.checking.repair import repair
 from muster.coordinator.log.cleaning.cleaner import Cleaner
+from muster.coordinator.system.clock import ManualClock
 from muster.simulation.faulty_storage import Died, FaultyStorage
 from tests.coordinator.log.cleaning.test_compaction import rows_of
-from tests.coordinator.log.support import NOW, Later, manage
+from tests.coordinator.log.support import NOW, PendingResult, manage
 
 CONFIG = LogConfig(
     segment_bytes=900,
@@ -60,7 +60,7 @@ class Storm:
         self.power_cut = self.draw.random() < 0.6
         fails_at = [self.draw.randrange(400) for _ in range(self.draw.choice([0, 0, 1, 4]))]
         self.storage = FaultyStorage(seed, self.draw.randrange(20, 400), fails_at=fails_at)
-        self.later = Later()
+        self.later = PendingResult()
         self.clock = ManualClock(NOW)
         self.config = replace(CONFIG, segment_bytes=self.draw.choice([300, 900]))
         self.written: dict[bytes, dict[int, set[bytes | None]]] = {b"key-%d" % index: {} for index in range(KEYS)}

@@ -8,9 +8,9 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import FileStorage, Log, LogConfig, LogManager, LogSettings, SharedSync, Storage, batches
 from muster.coordinator.log.records.headers import iterate
+from muster.coordinator.system.clock import ManualClock
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=200)
@@ -49,7 +49,7 @@ def on_files(directory: Path, **settings: int) -> LogManager:
     return manage(FileStorage(directory), **settings)
 
 
-class Later:
+class PendingResult:
     """An event loop and its threads, by hand: jobs run and their outcomes arrive when the test says so."""
 
     def __init__(self) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import DamagedLog, FileStorage, Log, LogManager, LogOffline, directory_monitor
 from muster.coordinator.log.directory_monitor import CHECK_EVERY_MS, DirectoryMonitor, monitoring
-from tests.coordinator.log.support import NOW, Later, batch, everything, manage
+from muster.coordinator.system.clock import ManualClock
+from tests.coordinator.log.support import NOW, PendingResult, batch, everything, manage
 
 
 class Running:
@@ -22,7 +22,7 @@ class Running:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.later, self.clock = Later(), ManualClock(0, NOW)
+        self.later, self.clock = PendingResult(), ManualClock(0, NOW)
         self.manager: LogManager = manage(FileStorage(root), sync=self.later.sync)
         self.monitor = DirectoryMonitor(self.manager, self.clock, self.later.sync)
         self.monitor.start()

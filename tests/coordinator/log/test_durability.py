@@ -15,7 +15,7 @@ import structlog
 
 from muster.coordinator.log import FileStorage, FilesystemSync, Log, LogOffline, MemoryStorage, SharedSync
 from muster.coordinator.log.storage.shared_sync import GATHER_MS, Waiters
-from tests.coordinator.log.support import NOW, SMALL, Later, batch, everything, fill, manage
+from tests.coordinator.log.support import NOW, SMALL, PendingResult, batch, everything, fill, manage
 
 
 class Calls(list[tuple[str, LogOffline | None]]):
@@ -23,7 +23,7 @@ class Calls(list[tuple[str, LogOffline | None]]):
         return lambda outcome: self.append((name, outcome))
 
 
-def synced_log(later: Later, storage: MemoryStorage | None = None) -> Log:
+def synced_log(later: PendingResult, storage: MemoryStorage | None = None) -> Log:
     manager = manage(storage or MemoryStorage(), sync=later.sync)
     return manager.open_log("t", 0, config=SMALL, wait_for_sync=True)
 
@@ -48,7 +48,7 @@ def test_waiters_are_released_in_the_order_of_positions() -> None:
 
 
 def test_without_waiting_for_syncs_what_is_written_is_durable() -> None:
-    later, calls = Later(), Calls()
+    later, calls = PendingResult(), Calls()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
     list(fill(log, 3))
     log.when_durable(3, calls.named("a"))
@@ -60,7 +60,7 @@ def test_without_waiting_for_syncs_what_is_written_is_durable() -> None:
 
 
 def test_a_sync_is_shared_by_all_that_wait() -> None:
-    later, calls = Later(), Calls()
+    later, calls = PendingResult(), Calls()
     log = synced_log(later)
     seen: list[int] = []
     log.on_append(lambda: seen.append(log.durable_offset))
@@ -87,7 +87,7 @@ def test_a_sync_is_shared_by_all_that_wait() -> None:
 
 
 def test_a_rolled_segment_is_synced_with_the_new_one() -> None:
-    later, calls = Later(), Calls()
+    later, calls = PendingResult(), Calls()
     log = synced_log(later)
     list(fill(log, 60))
     assert len(log.segments) > 1
@@ -98,7 +98,7 @@ def test_a_rolled_segment_is_synced_with_the_new_one() -> None:
 
 
 def test_rolling_moves_the_recovery_point_also_under_the_page_caches_promise() -> None:
-    later = Later()
+    later = PendingResult()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
     list(fill(log, 60))
     later.settle()
@@ -107,7 +107,7 @@ def test_rolling_moves_the_recovery_point_also_under_the_page_caches_promise() -
 
 
 def test_who_is_acknowledged_waits_for_the_sync_that_flush_messages_demands() -> None:
-    later, calls = Later(), Calls()
+    later, calls = PendingResult(), Calls()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=replace(SMALL, flush_messages=2))
     list(fill(log, 1))
     log.when_flushed(1, calls.named("first"))
@@ -132,7 +132,7 @@ def test_who_is_acknowledged_waits_for_the_sync_that_flush_messages_demands() ->
 
 
 def test_what_must_be_on_the_disk_waits_for_a_sync_though_the_page_cache_is_all_that_is_promised() -> None:
-    later, calls = Later(), Calls()
+    later, calls = PendingResult(), Calls()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=SMALL)
     list(fill(log, 2))
     log.when_durable(2, calls.named("acknowledged"))
@@ -152,7 +152,7 @@ def test_what_must_be_on_the_disk_waits_for_a_sync_though_the_page_cache_is_all_
 
 @pytest.mark.parametrize("how", ["sync", "closed"])
 def test_a_sync_that_flush_messages_demands_and_that_fails_acknowledges_nothing(how: str) -> None:
-    later, calls = Later(), Calls()
+    later, calls = PendingResult(), Calls()
     manager = manage(MemoryStorage(), sync=later.sync)
     log = manager.open_log("t", 0, config=replace(SMALL, flush_messages=1))
     list(fill(log, 1))
@@ -173,7 +173,7 @@ def test_a_sync_that_flush_messages_demands_and_that_fails_acknowledges_nothing(
 
 
 def test_flush_messages_asks_for_a_sync() -> None:
-    later = Later()
+    later = PendingResult()
     log = manage(MemoryStorage(), sync=later.sync).open_log("t", 0, config=replace(SMALL, flush_messages=3))
     list(fill(log, 2))
     assert later.jobs == []
@@ -183,7 +183,7 @@ def test_flush_messages_asks_for_a_sync() -> None:
 
 
 def test_what_is_cut_off_during_a_sync_is_not_durable_by_it() -> None:
-    later, calls = Later(), Calls()
+    later, calls = PendingResult(), Calls()
     log = synced_log(later)
     list(fill(log, 4))
     log.when_durable(4, calls.named("a"))
@@ -198,7 +198,7 @@ def test_what_is_cut_off_during_a_sync_is_not_durable_by_it() -> None:
 
 
 def test_flush_releases_those_that_wait() -> None:
-    later, calls = Later(), Calls()
+    later, calls = PendingResult(), Calls()
     log = synced_log(later)
     list(fill(log, 2))
     log.when_durable(2, calls.named("a"))
@@ -210,7 +210,7 @@ def test_flush_releases_those_that_wait() -> None:
 
 def test_closing_makes_all_durable_abandoning_tells_those_that_wait() -> None:
     for clean in (True, False):
-        later, calls = Later(), Calls()
+        later, calls = PendingResult(), Calls()
         log = synced_log(later)
         list(fill(log, 2))
         log.when_durable(2, calls.named("a"))
@@ -291,7 +291,7 @@ def test_a_failed_write_takes_the_log_offline_and_reopening_goes_on(size: int) -
 
 
 def test_a_failed_sync_acknowledges_nothing() -> None:
-    later, calls, storage = Later(), Calls(), FailingStorage()
+    later, calls, storage = PendingResult(), Calls(), FailingStorage()
     manager = manage(storage, sync=later.sync)
     log = manager.open_log("t", 0, wait_for_sync=True)
     list(fill(log, 2))
@@ -313,7 +313,7 @@ def test_a_failed_sync_acknowledges_nothing() -> None:
 
 
 def test_a_log_that_was_opened_anew_is_synced_by_itself_alone() -> None:
-    later, calls, storage = Later(), Calls(), FailingStorage()
+    later, calls, storage = PendingResult(), Calls(), FailingStorage()
     manager = manage(storage, sync=later.sync)
     log = manager.open_log("t", 0, wait_for_sync=True)
     list(fill(log, 2))
@@ -329,11 +329,11 @@ def test_a_log_that_was_opened_anew_is_synced_by_itself_alone() -> None:
 
 
 def test_what_a_killed_process_left_counts_once_it_is_synced() -> None:
-    later, calls, storage = Later(), Calls(), FailingStorage()
+    later, calls, storage = PendingResult(), Calls(), FailingStorage()
     manager = manage(storage, sync=later.sync)
     list(fill(manager.open_log("t", 0, wait_for_sync=True), 3))
     manager.close(clean=False)
-    later = Later()
+    later = PendingResult()
     manager = manage(storage, sync=later.sync)
     log = manager.open_log("t", 0, wait_for_sync=True)
     assert (log.end_offset, log.durable_offset) == (3, 0)
@@ -345,11 +345,11 @@ def test_what_a_killed_process_left_counts_once_it_is_synced() -> None:
 
 
 def test_what_was_there_at_the_start_is_kept_when_the_first_sync_fails() -> None:
-    later, calls, storage = Later(), Calls(), FailingStorage()
+    later, calls, storage = PendingResult(), Calls(), FailingStorage()
     manager = manage(storage, sync=later.sync)
     kept = list(fill(manager.open_log("t", 0, wait_for_sync=True), 3))
     manager.close(clean=False)
-    later = Later()
+    later = PendingResult()
     manager = manage(storage, sync=later.sync)
     log = manager.open_log("t", 0, wait_for_sync=True)
     for expected in (kept, kept):
@@ -440,7 +440,7 @@ async def test_an_outcome_after_the_loops_end_hurts_nobody(tmp_path: Path) -> No
 
 
 def test_outcomes_of_syncs_reach_the_loop_together_and_a_fault_in_one_keeps_no_other() -> None:
-    later, told = Later(), []
+    later, told = PendingResult(), []
 
     def fail(_: OSError | None) -> None:
         raise RuntimeError("a bug")
@@ -458,7 +458,7 @@ def test_outcomes_of_syncs_reach_the_loop_together_and_a_fault_in_one_keeps_no_o
 class TestManyAtOnce:
     """With something that syncs all files at once."""
 
-    def asked(self, later: Later, told: list[Any], names: str, *, bad: str = "") -> list[str]:
+    def asked(self, later: PendingResult, told: list[Any], names: str, *, bad: str = "") -> list[str]:
         done: list[str] = []
 
         def job(name: str) -> None:
@@ -472,7 +472,7 @@ class TestManyAtOnce:
         return done
 
     def test_few_are_synced_one_by_one_and_fail_one_by_one(self) -> None:
-        later, told, all_of_them = Later(), [], []
+        later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(1))
         done = self.asked(later, told, "ab", bad="a")
         later.settle()
@@ -480,7 +480,7 @@ class TestManyAtOnce:
         assert [(name, failure is not None) for name, failure in told] == [("a", True), ("b", False)]
 
     def test_many_share_one(self) -> None:
-        later, told, all_of_them = Later(), [], []
+        later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(1))
         done = self.asked(later, told, "abcd")
         later.settle()
@@ -488,7 +488,7 @@ class TestManyAtOnce:
         assert told == [(name, None) for name in "abcd"]
 
     def test_its_failure_is_the_failure_of_all(self) -> None:
-        later, told = Later(), []
+        later, told = PendingResult(), []
 
         def fail() -> None:
             raise OSError(errno.EIO, "Input/output error")
@@ -499,7 +499,7 @@ class TestManyAtOnce:
         assert [(name, type(failure)) for name, failure in told] == [(name, OSError) for name in "abc"]
 
     def test_whoever_comes_during_a_round_is_in_the_next(self) -> None:
-        later, told, all_of_them = Later(), [], []
+        later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(len(told)))
         self.asked(later, told, "abc")
         later.begin()
@@ -517,7 +517,7 @@ class TestManyAtOnce:
 
     def test_whoever_comes_during_a_round_that_fails_fails_with_it(self) -> None:
         # the system tells of a failed write once, whosever it was
-        later, told, outcomes = Later(), [], iter([OSError(errno.EIO, "Input/output error"), None])
+        later, told, outcomes = PendingResult(), [], iter([OSError(errno.EIO, "Input/output error"), None])
 
         def sync_all() -> None:
             outcome = next(outcomes)
@@ -535,7 +535,7 @@ class TestManyAtOnce:
         assert told[6:] == [(name, None) for name in "ghi"]
 
     def test_a_round_waits_for_those_that_are_just_coming(self) -> None:
-        later, told, all_of_them = Later(), [], []
+        later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(len(told)))
         for names in ("ab", "c", "", "d", ""):
             self.asked(later, told, names)
@@ -548,7 +548,7 @@ class TestManyAtOnce:
         assert [name for name, _ in told] == list("abcd")
 
     def test_but_not_for_long(self) -> None:
-        later, told, all_of_them = Later(), [], []
+        later, told, all_of_them = PendingResult(), [], []
         later.share(lambda: all_of_them.append(len(told)))
         for turn in range(GATHER_MS):
             self.asked(later, told, "abc" if turn == 0 else "d")
@@ -560,7 +560,7 @@ class TestManyAtOnce:
         assert len(later.jobs) == 1
 
     def test_what_is_written_until_it_begins_is_synced_with_it(self) -> None:
-        later, calls = Later(), Calls()
+        later, calls = PendingResult(), Calls()
         later.share(lambda: None)
         log = synced_log(later)
         list(fill(log, 1))
@@ -579,7 +579,7 @@ class TestManyAtOnce:
         assert [name for name, _ in calls] == ["a", "b", "c"]
 
     def test_nothing_begins_after_the_end(self) -> None:
-        later, told = Later(), []
+        later, told = PendingResult(), []
         later.share(lambda: None)
         done = self.asked(later, told, "a")
         later.sync.close()

@@ -10,7 +10,7 @@ import pytest
 
 from muster.coordinator.log import LogConfig, MemoryStorage
 from muster.simulation.faulty_storage import Died, FaultyStorage
-from tests.coordinator.log.support import NOW, Later, batch, everything, manage
+from tests.coordinator.log.support import NOW, PendingResult, batch, everything, manage
 
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100)
 TOPIC_ID = bytes(range(16))
@@ -22,7 +22,7 @@ class History:
     def __init__(self, seed: int, *, wait_for_sync: bool) -> None:
         self.draw = random.Random(seed)
         self.storage = FaultyStorage(seed, self.draw.randrange(10, 150))
-        self.later = Later()
+        self.later = PendingResult()
         self.wait_for_sync = wait_for_sync
         self.written: list[bytes] = []
         self.acknowledged = 0
@@ -103,7 +103,7 @@ def test_what_is_acknowledged_first_is_in_a_directory_that_lasts() -> None:
         def sync_directory(self, path: str) -> None:
             synced.append(path)
 
-    later = Later()
+    later = PendingResult()
     log = manage(Noting(), sync=later.sync).open_log("t", 0, wait_for_sync=True)
     for _ in range(2):
         end = log.append(0, batch(b"x"), wall_ms=NOW).last_offset + 1
@@ -131,7 +131,7 @@ def test_a_clean_stop_is_over_once_the_next_process_writes(seed: int) -> None:
 @pytest.mark.parametrize("is_begun", [False, True])
 @pytest.mark.parametrize("seed", range(10))
 def test_a_clean_stop_is_only_noted_when_new_folders_would_survive_a_power_cut(seed: int, *, is_begun: bool) -> None:
-    later = Later()
+    later = PendingResult()
     disk = FaultyStorage(seed, 1_000)
     manager = manage(disk, sync=later.sync)
     manager.open_log("t", 0, topic_id=TOPIC_ID, wait_for_sync=True)
@@ -161,7 +161,7 @@ def test_what_a_clean_stop_noted_survives_a_power_cut(seed: int) -> None:
 
 
 def test_after_a_failed_sync_of_new_folders_no_stop_is_a_clean_one() -> None:
-    later, failures = Later(), []
+    later, failures = PendingResult(), []
     disk = FaultyStorage(1, 1_000)
     manager = manage(disk, sync=later.sync)
     manager.open_log("t", 0, topic_id=TOPIC_ID, wait_for_sync=True)

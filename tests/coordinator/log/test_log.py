@@ -17,7 +17,7 @@ from muster.coordinator.log import (
 )
 from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.headers import HEADER_SIZE, read_header
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.support import NOW, SMALL, base_offsets, batch, everything, fill, manage, on_files, values
 
 

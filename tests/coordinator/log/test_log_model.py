@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.log import FileStorage, LogConfig, LogManager, MemoryStorage, Storage
 from muster.coordinator.log.records.headers import iterate
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.support import NOW, batch, everything, manage, values
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=150, segment_ms=10_000, retention_ms=-1)

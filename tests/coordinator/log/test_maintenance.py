@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import structlog
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import Maintenance, MemoryStorage
-from tests.coordinator.log.support import NOW, SMALL, Later, batch, manage
+from muster.coordinator.system.clock import ManualClock
+from tests.coordinator.log.support import NOW, SMALL, PendingResult, batch, manage
 
 
 def test_retention_and_checkpoints_run_by_the_clock() -> None:
@@ -35,7 +35,7 @@ def test_retention_and_checkpoints_run_by_the_clock() -> None:
 
 
 def test_logs_are_synced_by_age_when_the_scheduler_is_on() -> None:
-    later, clock = Later(), ManualClock()
+    later, clock = PendingResult(), ManualClock()
     manager = manage(MemoryStorage(), sync=later.sync, log_flush_scheduler_interval_ms=1000)
     log = manager.open_log("t", 0, config=replace(SMALL, flush_ms=2000))
     Maintenance(manager, clock).start()

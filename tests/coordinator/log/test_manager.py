@@ -20,7 +20,7 @@ from muster.coordinator.log import (
     WrongDirectory,
     checkpoints,
 )
-from tests.coordinator.log.support import NOW, SMALL, Later, batch, drawing, everything, fill, manage, on_files
+from tests.coordinator.log.support import NOW, SMALL, PendingResult, batch, drawing, everything, fill, manage, on_files
 
 TOPIC_ID = bytes(range(16))
 
@@ -294,7 +294,7 @@ def test_broken_offset_checkpoints_only_make_recovery_longer() -> None:
 
 @pytest.mark.parametrize("threads", [False, True])
 def test_delete(threads: bool) -> None:
-    later, storage = Later(), MemoryStorage()
+    later, storage = PendingResult(), MemoryStorage()
     manager = manage(storage, sync=later.sync if threads else None)
     log = manager.open_log("t", 0)
     list(fill(log, 5))

@@ -11,18 +11,18 @@ from muster.coordinator.log import MemoryStorage
 from muster.coordinator.log.checkpoints import RECOVERY_POINTS
 from muster.coordinator.log.directory.offset_file import OffsetFile
 from muster.coordinator.log.walks import LOGS_AT_ONCE, SEGMENTS_AT_ONCE, enforcing_retention
-from muster.coordinator.slices import Apart, Job, at_once
+from muster.coordinator.system.jobs import Job, OffloadedWork, at_once
 from tests.coordinator.log.support import NOW, SMALL, batch, manage
 
 DAY_MS = 86_400_000
 
 
-def steps(job: Job[Any]) -> list[Apart | None]:
+def steps(job: Job[Any]) -> list[OffloadedWork | None]:
     """What it yields; the work of a thread is done."""
     found: list[Any] = []
     for one in job:
         found.append(one)
-        if isinstance(one, Apart):
+        if isinstance(one, OffloadedWork):
             one.work()
     return found
 

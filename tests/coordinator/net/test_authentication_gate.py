@@ -11,9 +11,6 @@ from structlog.testing import capture_logs
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel, RequestContext
 from muster.coordinator.api.observer import AnsweredRequest, ObservedRequests
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.cluster.image import Endpoint
-from muster.coordinator.core.interface import Client
 from muster.coordinator.net.authentication_gate import MOST_MS, MOST_REQUESTS, AuthenticationGate
 from muster.coordinator.net.connection import MAX_AUTHENTICATION_BYTES, Connection, Shared
 from muster.coordinator.net.limits import Limits
@@ -26,6 +23,9 @@ from muster.coordinator.security.authentication import (
     Authentication,
 )
 from muster.coordinator.security.principal import ANONYMOUS, KafkaPrincipal
+from muster.coordinator.state_machine.interface import Client
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.topics.cluster_image import Endpoint
 from muster.protocol.api import ApiKey
 
 from .test_connection import Transport, frame, turn

@@ -14,14 +14,14 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.net import connection as connection_module
 from muster.coordinator.net.connection import Connection, Shared
 from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, SMALL_BYTES
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.request_memory import CHECK_EVERY_MS, PATIENCE_MS, STALLED_MS
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.topics.cluster_image import Endpoint
 
 
 class Transport:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.net import connection_rates, listener
 from muster.coordinator.net.connection_rates import ConnectionRates
 from muster.coordinator.net.settings import NO_LIMIT
 from muster.coordinator.quotas.rate import Windows
 from muster.coordinator.server import Server
+from muster.coordinator.system.clock import ManualClock
 from muster.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,

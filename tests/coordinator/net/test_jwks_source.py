@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.net import http_get as http_get_module
 from muster.coordinator.net.http_get import http_get
 from muster.coordinator.net.jwks_source import MOST_BYTES, Aside, JwksFile, JwksUrl, Pace
@@ -23,7 +22,8 @@ from muster.coordinator.net.tls.context import client_context
 from muster.coordinator.net.tls.settings import TlsSettings
 from muster.coordinator.security.sasl.jwks import BadKeys
 from muster.coordinator.security.sasl.oauthbearer import InvalidToken
-from muster.coordinator.slices import AtOnce
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import AtOnce
 from tests.support.certificates import Authority
 
 PACE = Pace(refresh_ms=3_600_000, backoff_ms=100, backoff_most_ms=1_000)

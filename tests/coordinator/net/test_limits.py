@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.net.limits import Limits, parse_overrides
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.system.clock import ManualClock
 
 
 class Connection:

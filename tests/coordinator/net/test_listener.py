@@ -13,11 +13,11 @@ import pytest
 import uvloop
 
 from muster.coordinator.api.context import Channel
-from muster.coordinator.clock import LoopClock, ManualClock
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.listener import ACCEPTED_AT_ONCE, PAUSE_MS, Listener, ListenerAddress
 from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.system.clock import LoopClock, ManualClock
 
 
 class Silent:

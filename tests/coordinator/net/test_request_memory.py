@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.net.request_memory import (
     AT_ONCE,
     BEHIND_MS,
@@ -25,6 +24,7 @@ from muster.coordinator.net.request_memory import (
     VOID_ENTRIES,
     RequestMemory,
 )
+from muster.coordinator.system.clock import ManualClock
 
 MB: Final = 1 << 20
 CHUNK: Final = 256 * 1024

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Producer
 from muster.coordinator.runtime.append_queue import BATCH_BYTES, AppendQueue
+from muster.coordinator.state_machine.interface import Producer
+from muster.coordinator.system.clock import ManualClock
 
 
 class Bench:

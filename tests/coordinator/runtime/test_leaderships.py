@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.cluster.image import Leader
 from muster.coordinator.runtime.leaderships import LeaderShards, Leaderships
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.topics.cluster_image import Leader
 
 
 class Shard:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import structlog
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.runtime.loader import LOAD_CHUNK_BYTES, TELL_EVERY_MS, Loader
+from muster.coordinator.system.clock import ManualClock
 
 CHUNK_MS = 10
 

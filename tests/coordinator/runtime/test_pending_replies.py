@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.runtime.pending_replies import ANSWERS_AT_ONCE, LATE_MS, PendingReplies
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.system.clock import ManualClock
 
 
 class Bench:

@@ -7,10 +7,10 @@ import struct
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.core.deadlines import Deadline
-from muster.coordinator.core.interface import Command, Now, Output, Producer
 from muster.coordinator.log import DamagedLog, LogOffline, batches
 from muster.coordinator.log.position import Place
+from muster.coordinator.state_machine.deadlines import Deadline
+from muster.coordinator.state_machine.interface import Command, Now, Output, Producer
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.runtime.toy import CLIENT, Add, Answer, Answers, Bench, Look, Sums
 

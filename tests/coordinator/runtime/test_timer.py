@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.deadlines import NEVER
 from muster.coordinator.runtime.timer import ShardTimer
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.system.clock import ManualClock
 
 
 class Bench:

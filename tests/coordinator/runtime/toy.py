@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.deadlines import Deadline, Deadlines
-from muster.coordinator.core.interface import (
+from muster.coordinator.groups.common.events import Event
+from muster.coordinator.log import MemoryStorage, batches
+from muster.coordinator.log.records.building import build_packed
+from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.coordinator.state_machine.deadlines import Deadline, Deadlines
+from muster.coordinator.state_machine.interface import (
     Client,
     Command,
     EndTransaction,
@@ -17,13 +20,10 @@ from muster.coordinator.core.interface import (
     Respond,
     TransactionalBatch,
 )
-from muster.coordinator.core.late_answers import LateAnswers
-from muster.coordinator.groups.common.events import Event
-from muster.coordinator.log import MemoryStorage, batches
-from muster.coordinator.log.records.building import build_packed
-from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.coordinator.state_machine.late_answers import LateAnswers
+from muster.coordinator.system.clock import ManualClock
 from muster.protocol.wire import uv
-from tests.coordinator.log.support import Later, manage
+from tests.coordinator.log.support import PendingResult, manage
 
 TOPIC = "__sums"
 CLIENT = Client("c", "/1.2.3.4")
@@ -162,7 +162,7 @@ class Bench:
 
     def __init__(self, *, linger_ms: int = 0, wait_for_sync: bool = False) -> None:
         self.clock = ManualClock(0)
-        self.later = Later()
+        self.later = PendingResult()
         self.storage = MemoryStorage()
         self.manager = manage(self.storage, sync=self.later.sync)
         self.log = self.manager.open_log(TOPIC, 0, wait_for_sync=wait_for_sync)

@@ -6,7 +6,7 @@ from random import Random
 
 from muster.coordinator.security.acl_selection import MOST_TABLES, AclSelection
 from muster.coordinator.security.acls import Acl, AclFilter
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 
 NAMES = ("a", "ab", "abc", "b", "*", "abcd", "")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import (
     LogManager,
     LogSettings,
@@ -21,7 +19,9 @@ from muster.coordinator.log.records.compression import allowed
 from muster.coordinator.properties.definition import Value
 from muster.coordinator.properties.live import Defaults, Live
 from muster.coordinator.properties.lookup import BROKER
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.partition import Appended, Partition

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics import adopt
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

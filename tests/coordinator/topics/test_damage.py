@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, MemoryStorage, batches
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.topics.topics import Topics

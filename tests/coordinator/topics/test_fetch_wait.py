@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.fetch_wait import FetchWait
 from muster.coordinator.topics.topics import Topics
 from tests.coordinator.topics.support import add_topic, batch, make_topics, produce

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import DamagedLog, LogOffline, MemoryStorage, checkpoints
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics import open_topics
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError

@@ -5,12 +5,12 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, batches
 from muster.coordinator.log.records import compression
 from muster.coordinator.log.records.building import assemble
 from muster.coordinator.log.records.headers import read_header
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics import validation
 from muster.coordinator.topics.errors import ApiError, InvalidRecords
 from muster.coordinator.topics.partition import Appended, Partition

@@ -10,15 +10,15 @@ from functools import partial
 
 import pytest
 
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import LogError, LogOffline, MemoryStorage, batches
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.metadata_state import TOPIC_RESOURCE
 from muster.coordinator.topics.topics import Topics
 from muster.simulation.faulty_storage import Died, FaultyStorage
-from tests.coordinator.log.support import Later
+from tests.coordinator.log.support import PendingResult
 from tests.coordinator.topics.support import batch, make_topics, produce
 
 NOW = Now(0, 1_700_000_000_000)
@@ -31,7 +31,7 @@ class Life:
 
     def __init__(self, storage: MemoryStorage) -> None:
         self.storage = storage
-        self.later = Later()
+        self.later = PendingResult()
         self.acknowledged: list[str] = []
         self.wanted: list[str] = []
         self.synced: dict[str, list[bytes]] = {}
@@ -171,7 +171,7 @@ def test_what_waits_is_refused_when_the_disk_fails_and_holds_when_it_works_again
 
 
 def test_groups_hear_of_a_deletion_when_it_is_durable_and_files_go_then() -> None:
-    storage, later = FaultyStorage(1, 10_000), Later()
+    storage, later = FaultyStorage(1, 10_000), PendingResult()
     topics = make_topics(storage, sync=later.sync)
     at_once(topics.creating(NewTopic("t", topics.draw_uuid(), 1, 1)))
     later.settle()

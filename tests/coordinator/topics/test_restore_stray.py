@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.log.check import check
-from muster.coordinator.cli.log.repair import repair
-from muster.coordinator.core.interface import Now
+from muster.cli.log.check import check
+from muster.cli.log.repair import repair
 from muster.coordinator.log import FileStorage, batches, checkpoints
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.names import METADATA_TOPIC
 from muster.coordinator.topics.rebuild_topics import KEEP_ALL
 from muster.coordinator.topics.topics import Topics

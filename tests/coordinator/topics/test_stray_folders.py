@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Now
 from muster.coordinator.log import MemoryStorage, batches, checkpoints
 from muster.coordinator.log.errors import CorruptBatch
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics import stray_folders as strays
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.folder_check import misfits

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.api.configs.resources import Kind
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Now
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.log import MemoryStorage
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics import catalogue
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.dynamic_configs import CONFIGURED_AT_ONCE

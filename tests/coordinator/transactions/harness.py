@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from muster.coordinator.core.interface import Client, Decoded, Now, Output, Record
+from muster.coordinator.state_machine.interface import Client, Decoded, Now, Output, Record
 from muster.coordinator.transactions.commands import ListCommand, MarkersWritten, TransactionCommand
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.events import Event

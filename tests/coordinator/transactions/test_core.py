@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.core.interface import Client, Command, Now
+from muster.coordinator.state_machine.interface import Client, Command, Now
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.settings import TransactionSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.core.interface import Now
+from muster.coordinator.state_machine.interface import Now
 from muster.coordinator.transactions import events, expiry
 from tests.coordinator.transactions.harness import Bench
 

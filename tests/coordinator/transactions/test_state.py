@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from muster.coordinator.core.interface import EndTransaction, TransactionalBatch
+from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
 from muster.coordinator.transactions.core import TransactionCore
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.coordinator.transactions.states import (

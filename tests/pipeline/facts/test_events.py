@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from muster.coordinator.groups.common import events as core
 from muster.coordinator.groups.common.events import Event, MemberFacts
-from muster.coordinator.observe.schema import plain_json, to_json
+from muster.coordinator.history.schema import plain_json, to_json
 from muster.pipeline.facts.events import events, malformed_events
 from muster.pipeline.facts.schema import EVENTS
 from tests.pipeline.facts.history import START_MS, raw_events

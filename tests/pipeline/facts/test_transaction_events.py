@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from muster.coordinator.observe.transaction_schema import plain_json, to_json
+from muster.coordinator.history.transaction_schema import plain_json, to_json
 from muster.coordinator.transactions import events
 from muster.coordinator.transactions.events import Event
 from muster.pipeline.facts.transaction_events import merged, read_event, transactions_of_events
-from tests.coordinator.observe.happenings import START, added, begun, ended, ending, initialized
+from tests.coordinator.history.happenings import START, added, begun, ended, ending, initialized
 
 
 def values(*happened: tuple[int, Event]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from muster.coordinator.observe.transaction_schema import to_json
+from muster.coordinator.history.transaction_schema import to_json
 from muster.coordinator.transactions import events as kinds
 from muster.coordinator.transactions.events import Event
 from muster.pipeline.facts.commit_walk import walked
@@ -28,7 +28,7 @@ from muster.pipeline.facts.transactions import (
 from muster.pipeline.schema import RAW
 from muster.pipeline.stage_transactions import stage_transactions
 from muster.pipeline.wanted import ALL, Wanted
-from tests.coordinator.observe.happenings import START, added, begun, ended, ending
+from tests.coordinator.history.happenings import START, added, begun, ended, ending
 from tests.pipeline.facts.history import raw_events
 from tests.pipeline.facts.rows import Commits, table_of
 

@@ -59,7 +59,7 @@ def manifest_of(out: Path) -> Manifest:
 
 def followed(live: Live, out: Path, is_enough: Callable[[Manifest], bool]) -> None:
     """A follower in a process of its own, with commits meanwhile, killed as soon as it has done enough."""
-    command = [sys.executable, "-m", "muster.coordinator.cli", "analyze", "--bootstrap-server", live.bootstrap]
+    command = [sys.executable, "-m", "muster.cli", "analyze", "--bootstrap-server", live.bootstrap]
     command += ["--follow", "--trigger", "300ms", "--out", str(out), "--master", "local[2]", "--keep", "all"]
     child = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env={**os.environ, **QUICK_TO_START}

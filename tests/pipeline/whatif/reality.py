@@ -13,11 +13,11 @@ from typing import Any
 from muster.assignors.assignor import RebalanceProtocol, Topic
 from muster.assignors.builtin import CLIENT_ASSIGNORS
 from muster.assignors.subscription import assignments_bytes, member_of
-from muster.coordinator.core.interface import Client, Command, Output
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
-from muster.coordinator.observe.schema import plain_json, to_json
+from muster.coordinator.history.schema import plain_json, to_json
+from muster.coordinator.state_machine.interface import Client, Command, Output
 from muster.protocol.consumer import decode_assignment, decode_subscription, encode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import Message

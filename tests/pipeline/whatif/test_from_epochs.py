@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.interface import Client, Output, Record
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
+from muster.coordinator.state_machine.interface import Client, Output, Record
 from muster.pipeline.defaults import EPOCH_SESSION_MS
 from muster.pipeline.facts.epoch_states import rows_of_group
 from muster.pipeline.facts.epoch_values import TARGET_EPOCH

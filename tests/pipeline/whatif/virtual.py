@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from random import Random
 
-from muster.coordinator.core.interface import Now, Output
 from muster.coordinator.groups.common.image import TopicsImage
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Now, Output
 
 START_MS = 1_700_000_000_000
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.database import copy, housekeeping, metadata_keeper, shipper
-from muster.coordinator.database.lease import Outcome
-from muster.coordinator.database.read_barrier import ReadBarrier
-from muster.coordinator.database.segment_cache import SegmentCache
-from muster.coordinator.database.shipped_log import ShippedLog, Upload
-from muster.coordinator.database.store import NO_SNAPSHOT, Changes, Snapshot
 from muster.coordinator.log import LogManager
 from muster.coordinator.log.producers import snapshot
 from muster.coordinator.log.segments.segment import Segment
 from muster.coordinator.topics.metadata_snapshot import MetadataSnapshot
+from muster.postgres import database_writer, housekeeping, local_replica, shared_metadata_log
+from muster.postgres.database_log import DatabaseLog, Upload
+from muster.postgres.lease import Outcome
+from muster.postgres.read_barrier import ReadBarrier
+from muster.postgres.segment_cache import SegmentCache
+from muster.postgres.store import NO_SNAPSHOT, Changes, Snapshot
 from muster.simulation.cluster.database import FaultyStore, Tables
 from tests.simulation.cluster import world
 from tests.simulation.cluster.run import play_clusters
@@ -44,7 +44,7 @@ def test_some_histories() -> None:
 @pytest.fixture
 def read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each leader reads all of a log: histories of seeds that were found so are what they were."""
-    monkeypatch.setattr(copy, "is_read_in_parts", lambda _: False)
+    monkeypatch.setattr(local_replica, "is_read_in_parts", lambda _: False)
 
 
 @pytest.mark.usefixtures("read_whole")
@@ -192,7 +192,7 @@ def test_a_history_is_its_seed() -> None:
 
 
 def _believes_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipper, "outcome", lambda *_: Outcome.SEEN)
+    monkeypatch.setattr(database_writer, "outcome", lambda *_: Outcome.SEEN)
 
 
 def _takes_what_it_sees_for_durable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,28 +217,28 @@ def _takes_what_it_reads_for_durable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _answers_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    collect = shipper.Shipper._collect
+    collect = database_writer.DatabaseWriter._collect
 
     def early(self: Any) -> Any:
         turn = collect(self)
         turn.confirm()
         return turn
 
-    monkeypatch.setattr(shipper.Shipper, "_collect", early)
+    monkeypatch.setattr(database_writer.DatabaseWriter, "_collect", early)
 
 
 def _keeps_replaced_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    uploaded = ShippedLog.uploaded
+    uploaded = DatabaseLog.uploaded
 
-    def kept(self: ShippedLog, upload: Upload, changes: Any) -> None:
+    def kept(self: DatabaseLog, upload: Upload, changes: Any) -> None:
         uploaded(self, upload, changes)
         changes.dead.clear()
 
-    monkeypatch.setattr(ShippedLog, "uploaded", kept)
+    monkeypatch.setattr(DatabaseLog, "uploaded", kept)
 
 
 def _takes_without_telling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_keeper, "losers", lambda *_: [])
+    monkeypatch.setattr(shared_metadata_log, "losers", lambda *_: [])
 
 
 def _claims_to_know_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +251,7 @@ def _claims_to_know_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _keeps_what_others_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shipper.Turn, "leave_out", lambda *_: None)
+    monkeypatch.setattr(database_writer.Turn, "leave_out", lambda *_: None)
 
 
 def _snapshots_without_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,12 +325,12 @@ def _note_without_absent(self: Any, note: Any, topic: str, index: int, end: int,
 
 
 def _forgets_aborted_transactions(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = ShippedLog._tell
+    tell = DatabaseLog._tell
 
-    def without(self: ShippedLog, changes: Any, segment: Segment, _: bytes) -> bool:
+    def without(self: DatabaseLog, changes: Any, segment: Segment, _: bytes) -> bool:
         return tell(self, changes, segment, b"")
 
-    monkeypatch.setattr(ShippedLog, "_tell", without)
+    monkeypatch.setattr(DatabaseLog, "_tell", without)
 
 
 def _remembers_the_last_batch_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +342,7 @@ def _keeps_what_it_has_half_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def fetch(self: SegmentCache, coming: Any) -> None:
         segment = coming.segment
-        writing = copy.SegmentWriting(self._storage, segment.name, segment.base_offset)
+        writing = local_replica.SegmentWriting(self._storage, segment.name, segment.base_offset)
         for row in (await self._store.batches(coming.number, 0))[:1]:
             for _ in writing.write(row.data):
                 pass
@@ -354,14 +354,14 @@ def _keeps_what_it_has_half_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _lets_go_what_the_database_has_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    rolled = ShippedLog.rolled
+    rolled = DatabaseLog.rolled
 
-    def early(self: ShippedLog, old: Segment) -> None:
+    def early(self: DatabaseLog, old: Segment) -> None:
         rolled(self, old)
         if self._cache is not None:
             self._cache.keep(self, old)
 
-    monkeypatch.setattr(ShippedLog, "rolled", early)
+    monkeypatch.setattr(DatabaseLog, "rolled", early)
     # so little that a segment goes soon after it has rolled
     monkeypatch.setattr(world, "IN_PARTS", ("muster.cluster.segment.bytes=1500", "muster.cluster.cache.bytes=2500"))
 

@@ -17,26 +17,26 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from muster.coordinator.cluster.image import Endpoint
 from muster.coordinator.config import load
-from muster.coordinator.database import copy
-from muster.coordinator.database.membership import Membership
 from muster.coordinator.log import LogConfig, LogManager, LogOffline, LogSettings, MemoryStorage, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.producers.state import KEPT_BATCHES
 from muster.coordinator.log.records.headers import whole_batches
 from muster.coordinator.log.records.markers import EndMarker
 from muster.coordinator.log.segments.absence import with_what_it_needs
-from muster.coordinator.machine import Machine
 from muster.coordinator.properties.live import Live
-from muster.coordinator.slices import Job, Later, Slices, to_its_end
+from muster.coordinator.server.machine import Machine
+from muster.coordinator.system.jobs import Job, JobQueue, PendingResult, to_its_end
 from muster.coordinator.topics import leadership
+from muster.coordinator.topics.cluster_image import Endpoint
 from muster.coordinator.topics.configs import TopicConfigs
 from muster.coordinator.topics.creation import NewTopic
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.leadership import Place
 from muster.coordinator.topics.settings import TopicSettings
 from muster.coordinator.topics.topics import Topics
+from muster.postgres import local_replica
+from muster.postgres.membership import Membership
 from muster.simulation.cluster.database import FaultyStore, Tables
 from muster.simulation.cluster.node import Node
 from muster.simulation.world import World
@@ -298,7 +298,7 @@ class ToyServer:
         sync = self.machine.workers(post, 1)
         self.logs = LogManager(storage, SETTINGS, sync=sync, engine=self.machine.engine())
         identity = self.logs.open(cluster_id=None, node_id=self.node_id, draw_uuid=self.machine.draw_uuid)
-        self.slices = Slices(clock)
+        self.slices = JobQueue(clock)
         configs = TopicConfigs(Live(load(listen="127.0.0.1:9092", in_memory=True)))
         self.topics = Topics(
             TopicSettings(), clock, self.logs, identity, configs, self.machine.draw_uuid, keeper=self.membership.keeper
@@ -483,7 +483,7 @@ class ToyServer:
                     if partition is not None:
                         partition.log.append(partition.leader_epoch, batches.build([(b"k", b"v")], timestamp_ms=1),
                                              wall_ms=1)  # fmt: skip
-                later = Later()
+                later = PendingResult()
                 self.node.clock.call_at(self.node.clock.mono_ms() + self.world.rng.randrange(500), lambda: later(None))
                 yield later
                 yield from self.topics.deleting(self.topics.by_name[name])
@@ -536,7 +536,7 @@ def final_check(world: ClusterWorld) -> None:
     for row in list(world.tables.logs.values()):
         if row.topic not in TOPICS:
             continue
-        task = loop.create_task(copy.fetch(store, storage, row.topic, row.partition, row.topic_id, pause))
+        task = loop.create_task(local_replica.fetch(store, storage, row.topic, row.partition, row.topic_id, pause))
         while not task.done():
             loop.run_until_complete(asyncio.sleep(0))
             world.run(lambda: False, 5)

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from muster.coordinator.core.interface import Record
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.message import Message
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,

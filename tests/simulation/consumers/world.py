@@ -8,12 +8,12 @@ from collections.abc import Generator
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Command, Output
-from muster.coordinator.group_coordinator.helpers import helpers
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.consumer.commands import ConsumerHeartbeatCommand
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.slices import Apart
+from muster.coordinator.runtime.group_coordinator.background_work import helpers
+from muster.coordinator.state_machine.interface import Command, Output
+from muster.coordinator.system.jobs import OffloadedWork
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.simulation import world
 from tests.simulation.consumers.ownership import Ownership
@@ -116,6 +116,6 @@ class _Later:
         step: Any = None
         try:
             while True:
-                step = job.send(step.work() if isinstance(step, Apart) else None)
+                step = job.send(step.work() if isinstance(step, OffloadedWork) else None)
         except StopIteration as end:
             self._world.later(int(self._world.random() * self._world.scenario.elsewhere_ms), done, end.value)

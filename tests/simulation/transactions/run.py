@@ -6,7 +6,7 @@ from collections import Counter
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.core.interface import Record
+from muster.coordinator.state_machine.interface import Record
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from muster.protocol.messages.list_transactions import ListTransactionsRequest

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.coordinator.core.interface import Record
+from muster.coordinator.state_machine.interface import Record
 from muster.coordinator.transactions.commands import MarkersWritten, TransactionCommand
 from muster.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from muster.protocol.messages.end_txn import EndTxnRequest

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from muster.coordinator.core.deadlines import NEVER
-from muster.coordinator.core.interface import Output, Record
 from muster.coordinator.log import batches
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Output, Record
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.coordinator.transactions.commands import ListCommand, MarkersWritten, TransactionCommand
 from muster.coordinator.transactions.core import TransactionCore

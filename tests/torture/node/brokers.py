@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
-from muster.coordinator.nodes.states import State, WrongNode
+from muster.coordinator.server.nodes.states import State, WrongNode
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from muster.protocol.hashing import group_partition

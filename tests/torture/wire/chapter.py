@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from muster import coordinator
-from muster.coordinator.clock import Clock
 from muster.coordinator.log import MemoryStorage
+from muster.coordinator.system.clock import Clock
 from muster.protocol.message import Message
 from muster.simulation.actor import Actor
 from muster.simulation.faulty_storage import FaultyStorage

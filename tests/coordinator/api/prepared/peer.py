@@ -11,11 +11,11 @@ from muster.coordinator.api.dispatch import Dispatcher
 from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.observer import RequestObserver
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.group_coordinator.shard import GroupShard
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
 from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.system.clock import ManualClock
 from muster.protocol import frames
 from muster.protocol.api import ApiKey, api
 from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol

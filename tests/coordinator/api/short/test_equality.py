@@ -12,14 +12,14 @@ from muster.coordinator.api.node import Node
 from muster.coordinator.api.records import produce as plain_produce
 from muster.coordinator.api.short import produce, txn_offset_commit
 from muster.coordinator.api.transactions import txn_offset_commit as plain_commit
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.group_coordinator.settings import ShardSettings
-from muster.coordinator.group_coordinator.shards import group_shards
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
+from muster.coordinator.runtime.group_coordinator.shards import group_shards
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.slices import Slices, at_once
+from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import JobQueue, at_once
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from muster.coordinator.transaction_coordinator.transactions import Transactions
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol import shapes
 from muster.protocol.api import api_named
@@ -61,7 +61,7 @@ class Side:
         for shard in shards:
             for _ in shard.start():
                 pass
-        slices = Slices(clock)
+        slices = JobQueue(clock)
         transactions = Transactions(topics, clock, slices, shards, TransactionSettings, linger_ms=linger_ms)
         transactions.start(100)
         self.node: Node = make_node(

@@ -11,13 +11,13 @@ from muster.coordinator.api.answer_size import AnswerSize
 from muster.coordinator.api.gather import ROWS_AT_ONCE
 from muster.coordinator.api.node import Node
 from muster.coordinator.api.transactions import describing, write_txn_markers
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import batches
 from muster.coordinator.runtime.routing import Routing
-from muster.coordinator.slices import at_once
-from muster.coordinator.slices.matching import Budget
+from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
+from muster.coordinator.system.jobs.matching import Budget
 from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
-from muster.coordinator.transaction_coordinator.transactions import Transactions
 from muster.coordinator.transactions.settings import TransactionSettings
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

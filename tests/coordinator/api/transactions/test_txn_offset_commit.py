@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from muster.coordinator.api.node import Node
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Producer
-from muster.coordinator.group_coordinator.error_responses import refuse, with_error
-from muster.coordinator.group_coordinator.settings import ShardSettings
-from muster.coordinator.group_coordinator.shard import GroupShard
-from muster.coordinator.group_coordinator.shards import group_shards
 from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.runtime.group_coordinator.error_responses import refuse, with_error
+from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.runtime.group_coordinator.shards import group_shards
 from muster.coordinator.runtime.routing import Routing
 from muster.coordinator.security.authorizer import Operation, ResourceType
-from muster.coordinator.slices import at_once
+from muster.coordinator.state_machine.interface import Producer
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
 from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.offset_fetch import (

@@ -10,12 +10,12 @@ import pytest
 
 from muster.coordinator.api.transactions import verification
 from muster.coordinator.api.transactions.verification import Knows, Verified, Wanted, as_produce_error
-from muster.coordinator.clock import ManualClock
-from muster.coordinator.core.interface import Client, Producer
 from muster.coordinator.log import Log, MemoryStorage
 from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
 from muster.coordinator.log.records.markers import EndMarker
-from muster.coordinator.slices import Slices
+from muster.coordinator.state_machine.interface import Client, Producer
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import JobQueue
 from muster.coordinator.topics.errors import ApiError
 from muster.coordinator.topics.settings import TopicSettings
 from muster.protocol.errors import ErrorCode
@@ -33,7 +33,7 @@ class Bench:
     def __init__(self, **settings: bool) -> None:
         self.clock = ManualClock()
         self.transactions = FakeTransactions()
-        self.slices = Slices(self.clock)
+        self.slices = JobQueue(self.clock)
         self.closed = False
         topics = SimpleNamespace(settings=TopicSettings(**settings))
         self.node: Any = SimpleNamespace(clock=self.clock, transactions=self.transactions, topics=topics)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.core.interface import Client, Command
 from muster.coordinator.groups.classic.states import EMPTY, PREPARING, STABLE
 from muster.coordinator.groups.common import events
+from muster.coordinator.state_machine.interface import Client, Command
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from tests.coordinator.groups.harness import Room

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.interface import Decoded, EndTransaction, Now, TransactionalBatch
 from muster.coordinator.groups.common.image import NO_TOPICS
 from muster.coordinator.groups.common.settings import GroupSettings
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Decoded, EndTransaction, Now, TransactionalBatch
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue

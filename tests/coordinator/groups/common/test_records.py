@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import uuid
 
-from muster.coordinator.core import record_bytes
 from muster.coordinator.groups.classic import records as classic
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.member import Member
 from muster.coordinator.groups.common import records
+from muster.coordinator.state_machine import record_bytes
 from muster.protocol.messages.group_records.group_metadata import GroupMetadataKey
 from muster.protocol.records import OFFSETS
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.groups.common.restless import CRASH_LOOP, FLAPPING, SLOW, told
+from muster.coordinator.groups.common.unstable_members import CRASH_LOOP, FLAPPING, SLOW, told
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.coordinator.core.interface import Client, Record
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.consumer.commands import (
     AssignmentComputed,
@@ -18,6 +17,7 @@ from muster.coordinator.groups.consumer.commands import (
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import ConsumerMember
 from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.state_machine.interface import Client, Record
 from muster.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatRequestTopicPartitions,

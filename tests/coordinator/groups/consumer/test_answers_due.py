@@ -10,7 +10,7 @@ from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import lifetime
 from muster.coordinator.groups.consumer.commands import AnswersDue, AssignmentComputed, AssignmentWanted, Helpers
-from muster.coordinator.groups.consumer.worked_out import work_out
+from muster.coordinator.groups.consumer.prepared_target import prepare_target
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import Hall, given, topics
@@ -42,7 +42,7 @@ class LaterHall(Hall):
 def compute(hall: Hall) -> AssignmentComputed:
     wanted = hall.elsewhere.pop(0)
     assert isinstance(wanted, AssignmentWanted)
-    return work_out(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
+    return prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
 
 
 @pytest.fixture

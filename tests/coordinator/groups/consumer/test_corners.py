@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from muster.assignors.subscription import assignment_bytes
-from muster.coordinator.core.deadlines import Deadlines
-from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.consumer import history, kafka_order, reconciliation_facts, timers
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
 from muster.coordinator.groups.consumer.member import JOIN, SYNC, ConsumerMember
-from muster.coordinator.groups.foreign import ForeignGroup
 from muster.coordinator.groups.offsets.commit import CommitCommand
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
+from muster.coordinator.groups.unsupported_group import UnsupportedGroup
+from muster.coordinator.state_machine.deadlines import Deadlines
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.group_records.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
@@ -135,9 +135,9 @@ def test_a_foreign_group_that_was_never_there_and_one_without_members() -> None:
     hall.core.replay(rows, hall.now)
     hall.take(hall.core.loaded(hall.now))
     group = hall.core.state.groups["x"]
-    assert isinstance(group, ForeignGroup)
+    assert isinstance(group, UnsupportedGroup)
     assert (list(hall.core.state.groups), group.state) == (["x"], "Empty")
-    assert group.unused_since_ms() == ForeignGroup.unused_since_ms(group)
+    assert group.unused_since_ms() == UnsupportedGroup.unused_since_ms(group)
 
 
 def committing(hall: Hall, epoch: int, version: int) -> int:

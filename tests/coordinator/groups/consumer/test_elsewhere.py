@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
-from muster.coordinator.core.interface import Record
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import records
 from muster.coordinator.groups.consumer.commands import (
@@ -16,7 +15,8 @@ from muster.coordinator.groups.consumer.commands import (
     TopicsFound,
     TopicsWanted,
 )
-from muster.coordinator.groups.consumer.worked_out import work_out
+from muster.coordinator.groups.consumer.prepared_target import prepare_target
+from muster.coordinator.state_machine.interface import Record
 from muster.protocol.errors import ErrorCode
 from tests.coordinator.groups.consumer.harness import Hall, given, topics
 
@@ -34,7 +34,7 @@ def partitions(answer: Any) -> list[int]:
 def compute(hall: Hall) -> AssignmentComputed:
     wanted = hall.elsewhere.pop(0)
     assert isinstance(wanted, AssignmentWanted)
-    return work_out(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
+    return prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor]))
 
 
 def search(hall: Hall, *names: str) -> None:
@@ -59,7 +59,7 @@ def test_what_was_worked_out_apart_gives_the_same_records(change: str) -> None:
         if change == "topics":
             hall.told(TopicsChanged(topics(u=600)))
         hall.written()
-        hall.told(computed if number else computed._replace(worked_out=None))
+        hall.told(computed if number else computed._replace(prepared_target=None))
     usual, quick = halls
     records = quick.written()
     assert len(records) >= 4
@@ -72,7 +72,7 @@ def test_a_target_that_stays_gets_no_record() -> None:
     hall.told(compute(hall))
     hall.enter("B", "u")  # what A has stays
     computed = compute(hall)
-    assert set(computed.worked_out.records) == {"B"}
+    assert set(computed.prepared_target.records) == {"B"}
     hall.told(computed)
     assert [one for one in hall.written() if "target" in one and " A" in one] == []
 

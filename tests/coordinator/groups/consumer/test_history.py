@@ -10,8 +10,8 @@ from muster.assignors.subscription import assignment_bytes
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer import history, reconciliation_facts
 from muster.coordinator.groups.consumer.commands import AssignmentComputed, TopicsFound
-from muster.coordinator.observe import schema
-from muster.coordinator.observe.timeline import Timeline
+from muster.coordinator.history import schema
+from muster.coordinator.history.timeline import Timeline
 from tests.coordinator.groups.consumer.harness import Hall, topics
 from tests.coordinator.groups.consumer.test_elsewhere import compute
 from tests.coordinator.groups.consumer.test_migration import join, sync

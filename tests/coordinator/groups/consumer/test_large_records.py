@@ -15,12 +15,12 @@ from muster.assignors.builtin import SERVER_ASSIGNORS
 from muster.assignors.java_order import spread, uuid_hash
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.records import PackedRecord, pack
-from muster.coordinator.groups.consumer import kafka_order, large_records, records, worked_out
+from muster.coordinator.groups.consumer import kafka_order, large_records, prepared_target, records
+from muster.coordinator.groups.consumer.assignments import NOTHING, CurrentAssignment
 from muster.coordinator.groups.consumer.commands import AssignmentWanted
 from muster.coordinator.groups.consumer.group import free_partitions
 from muster.coordinator.groups.consumer.large_records import LaterRows
 from muster.coordinator.groups.consumer.member import Position
-from muster.coordinator.groups.consumer.partitions import NOTHING, Held
 from muster.coordinator.groups.consumer.reconciliation_facts import MOST_FREED, ReconciliationFacts
 from muster.coordinator.groups.consumer.states import STABLE
 from muster.protocol.messages.group_records.consumer_group_current_member_assignment import TopicPartitions
@@ -32,7 +32,7 @@ ROWS = st.dictionaries(
 )
 
 
-def held_of(rows: dict[bytes, list[int]], epoch: int) -> Held:
+def held_of(rows: dict[bytes, list[int]], epoch: int) -> CurrentAssignment:
     return tuple(
         (one, tuple(sorted(rows[one])), tuple(epoch + number % 2 for number, _ in enumerate(rows[one])))
         for one in sorted(rows)
@@ -168,10 +168,12 @@ def tell_computed(hall: Hall) -> None:
     while hall.elsewhere:
         wanted = hall.elsewhere.pop()
         assert isinstance(wanted, AssignmentWanted)
-        hall.told(worked_out.work_out(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
+        hall.told(prepared_target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS[wanted.assignor])))
 
 
-def slow_hand_over(freed: dict[tuple[bytes, int], int], before: Held, after: Held, now_ms: int) -> int:
+def slow_hand_over(
+    freed: dict[tuple[bytes, int], int], before: CurrentAssignment, after: CurrentAssignment, now_ms: int
+) -> int:
     had, has = ({(row[0], one) for row in rows for one in row[1]} for rows in (before, after))
     paused = sum([now_ms - freed.pop(one, now_ms) for one in has - had])
     freed.update(dict.fromkeys(had - has, now_ms))

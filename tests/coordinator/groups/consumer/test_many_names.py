@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from muster.assignors.builtin import SERVER_ASSIGNORS
-from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.step import Step
-from muster.coordinator.groups.consumer import describe, existing, history, lifetime, target, worked_out
+from muster.coordinator.groups.consumer import describe, existing, history, lifetime, prepared_target, target
 from muster.coordinator.groups.consumer.commands import AssignmentWanted, TopicsFound, TopicsWanted
 from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES, ascending_names
 from muster.coordinator.groups.consumer.replay import MOST_SHARED
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from tests.coordinator.groups.consumer.harness import Hall, topics
@@ -101,15 +101,15 @@ def test_the_records_of_ranges_are_made_apart_while_nobody_changes_what_it_says(
     for member in "AB":
         hall.enter(member, "t", assignor="range", pattern=pattern)
     wanted = next(one for one in hall.elsewhere if isinstance(one, AssignmentWanted))
-    hall.told(worked_out.work_out(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
+    hall.told(prepared_target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"])))
     wanted = hall.elsewhere[-1]
     assert isinstance(wanted, AssignmentWanted)
-    computed = worked_out.work_out(wanted, wanted.assign(SERVER_ASSIGNORS["range"]))
+    computed = prepared_target.prepare_target(wanted, wanted.assign(SERVER_ASSIGNORS["range"]))
     if says == "other names":
         hall.cast("A", names=["t", "u"], timeout=5_000)
     made: list[int] = []
-    usual = worked_out.kafka_order.ranges
-    monkeypatch.setattr(worked_out.kafka_order, "ranges", lambda count: made.append(count) or usual(count))
+    usual = prepared_target.kafka_order.ranges
+    monkeypatch.setattr(prepared_target.kafka_order, "ranges", lambda count: made.append(count) or usual(count))
     hall.told(computed)
     assert bool(made) == (pattern is not None or says == "other names")
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from muster.assignors.subscription import assignment_bytes
-from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.classic.group import ClassicGroup
 from muster.coordinator.groups.classic.join_command import JoinCommand
 from muster.coordinator.groups.common.image import TopicsChanged
@@ -16,6 +15,7 @@ from muster.coordinator.groups.consumer.commands import Helpers, UpgradePrepared
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.heartbeat import MOST_NAMES
 from muster.coordinator.groups.migration import reading
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.consumer import decode_assignment, decode_subscription, encode_subscription
 from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_protocol import (
@@ -445,7 +445,7 @@ def test_a_group_stays_classic_when_the_newcomer_has_no_room_in_the_batch() -> N
     assert hall.enter("C", "u").error_code == 0
 
 
-class Apart:
+class OffloadedWork:
     """Takes what is to be read apart from the event loop."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,12 +469,12 @@ class Apart:
 
 
 @pytest.fixture
-def apart(monkeypatch: pytest.MonkeyPatch) -> Apart:
-    return Apart(monkeypatch)
+def apart(monkeypatch: pytest.MonkeyPatch) -> OffloadedWork:
+    return OffloadedWork(monkeypatch)
 
 
 @pytest.mark.parametrize("change", ["nothing", "metadata", "topics", "not read"])
-def test_a_large_group_that_is_read_apart_is_upgraded_as_any_other(apart: Apart, change: str) -> None:
+def test_a_large_group_that_is_read_apart_is_upgraded_as_any_other(apart: OffloadedWork, change: str) -> None:
     hall, other = apart.hall, classic()
     assert hall.enter("C", "u") is None
     (wanted,) = apart.wanted
@@ -494,7 +494,7 @@ def test_a_large_group_that_is_read_apart_is_upgraded_as_any_other(apart: Apart,
     assert len(apart.wanted) == 1
 
 
-def test_what_cannot_be_read_apart_is_refused_as_ever(apart: Apart) -> None:
+def test_what_cannot_be_read_apart_is_refused_as_ever(apart: OffloadedWork) -> None:
     hall = apart.hall
     hall.core.state.groups["g"].members[apart.member].assignment = b"\0"  # type: ignore[attr-defined]
     hall.enter("C", "u")
@@ -504,7 +504,7 @@ def test_what_cannot_be_read_apart_is_refused_as_ever(apart: Apart) -> None:
     assert refused.error_message.endswith("the embedded consumer protocol is malformed.")
 
 
-def test_a_group_that_is_gone_when_it_was_read(apart: Apart) -> None:
+def test_a_group_that_is_gone_when_it_was_read(apart: OffloadedWork) -> None:
     hall = apart.hall
     hall.enter("C", "u")
     asked, prepared = hall.asked, apart.wanted[0].read()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from muster.coordinator.groups.consumer.assignments import (
+    NOTHING,
+    CurrentAssignment,
+    current_assignment,
+    partition_sets,
+    same_partitions,
+    target_assignment,
+    without_epochs,
+)
 from muster.coordinator.groups.consumer.checks import Refused
 from muster.coordinator.groups.consumer.group import ConsumerGroup
 from muster.coordinator.groups.consumer.member import START, Position
-from muster.coordinator.groups.consumer.partitions import (
-    NOTHING,
-    Held,
-    held_of,
-    partition_sets,
-    same_partitions,
-    share_of,
-    without_epochs,
-)
-from muster.coordinator.groups.consumer.reconcile import Aim, next_position
+from muster.coordinator.groups.consumer.reconcile import Target, next_position
 from muster.coordinator.groups.consumer.states import (
     STABLE,
     UNKNOWN,
@@ -29,16 +29,16 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 T, U = b"T" * 16, b"U" * 16
 
 
-def held(epoch: int, *partitions: int, topic: bytes = T) -> Held:
-    return held_of({topic: dict.fromkeys(partitions, epoch)})
+def held(epoch: int, *partitions: int, topic: bytes = T) -> CurrentAssignment:
+    return current_assignment({topic: dict.fromkeys(partitions, epoch)})
 
 
 def owned(*partitions: int, topic: bytes = T) -> list[ConsumerGroupHeartbeatRequestTopicPartitions]:
     return [ConsumerGroupHeartbeatRequestTopicPartitions(topic, list(partitions))]
 
 
-def aim(epoch: int, *partitions: int, subscribed: tuple[bytes, ...] = (T, U)) -> Aim:
-    return Aim("A", epoch, share_of({T: partitions}), subscribed)
+def aim(epoch: int, *partitions: int, subscribed: tuple[bytes, ...] = (T, U)) -> Target:
+    return Target("A", epoch, target_assignment({T: partitions}), subscribed)
 
 
 def group(**holders: str) -> ConsumerGroup:
@@ -48,7 +48,7 @@ def group(**holders: str) -> ConsumerGroup:
     return made
 
 
-def step(present: ConsumerGroup, at: Position, to: Aim, has: object = None, *, new: bool = False) -> Position:
+def step(present: ConsumerGroup, at: Position, to: Target, has: object = None, *, new: bool = False) -> Position:
     return next_position(present, at, to, has, is_subscription_new=new)  # type: ignore[arg-type]
 
 
@@ -68,7 +68,7 @@ def test_what_is_free_is_taken_and_the_rest_is_waited_for() -> None:
 
 def test_what_it_has_longer_keeps_its_epoch() -> None:
     at = Position(2, 1, STABLE, held(1, 0), NOTHING)
-    assert step(group(p0="A"), at, aim(3, 0, 1)).assigned == held_of({T: {0: 1, 1: 3}})
+    assert step(group(p0="A"), at, aim(3, 0, 1)).assigned == current_assignment({T: {0: 1, 1: 3}})
 
 
 def test_it_gives_up_before_it_gets() -> None:
@@ -78,7 +78,7 @@ def test_it_gives_up_before_it_gets() -> None:
     assert step(group(), told, aim(3, 0, 2), owned(0, 1)) is told
     assert step(group(), told, aim(3, 0, 2)) is told  # it does not say
     done = step(group(), told, aim(3, 0, 2), owned(0))
-    assert done == Position(3, 2, STABLE, held_of({T: {0: 2, 2: 3}}), NOTHING)
+    assert done == Position(3, 2, STABLE, current_assignment({T: {0: 2, 2: 3}}), NOTHING)
 
 
 def test_what_it_has_given_up_already_need_not_be_asked_for() -> None:
@@ -89,11 +89,11 @@ def test_what_it_has_given_up_already_need_not_be_asked_for() -> None:
 def test_what_it_gives_up_may_come_back_to_it() -> None:
     told = Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 1))
     back = step(group(p0="A", p1="A"), told, aim(4, 0, 1), owned(0))
-    assert back == Position(4, 2, STABLE, held_of({T: {0: 2, 1: 4}}), NOTHING)
+    assert back == Position(4, 2, STABLE, current_assignment({T: {0: 2, 1: 4}}), NOTHING)
 
 
 def test_topics_that_it_does_not_subscribe_to_any_more_are_given_up_at_once() -> None:
-    at = Position(2, 1, STABLE, held_of({T: {0: 2}, U: {0: 2}}), NOTHING)
+    at = Position(2, 1, STABLE, current_assignment({T: {0: 2}, U: {0: 2}}), NOTHING)
     only_t = aim(2, 0, subscribed=(T,))
     told = step(group(), at, only_t, new=True)
     assert told == Position(2, 2, UNREVOKED_PARTITIONS, held(2, 0), held(2, 0, topic=U))
@@ -101,7 +101,7 @@ def test_topics_that_it_does_not_subscribe_to_any_more_are_given_up_at_once() ->
     assert step(group(), at, aim(2, 0), new=True) is at
     more = step(group(), told, aim(2, 0, subscribed=()), owned(0, topic=U), new=True)
     assert more.assigned == NOTHING
-    assert more.revoking == held_of({T: {0: 2}, U: {0: 2}})
+    assert more.revoking == current_assignment({T: {0: 2}, U: {0: 2}})
 
 
 def test_a_state_of_a_later_kafka() -> None:
@@ -114,7 +114,7 @@ def test_a_state_of_a_later_kafka() -> None:
 
 
 def test_partitions_as_values() -> None:
-    value = held_of({U: {}, T: {2: 5, 0: 4}})
+    value = current_assignment({U: {}, T: {2: 5, 0: 4}})
     assert value == ((T, (0, 2), (4, 5)),)
     assert partition_sets(value) == {T: {0, 2}}
     assert without_epochs(value) == ((T, (0, 2), (0, 0)),)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from muster.coordinator.groups.consumer.assignments import FEW, CurrentAssignment, with_shared_tuples
 from muster.coordinator.groups.consumer.group import ConsumerGroup, consumer_group
 from muster.coordinator.groups.consumer.member import Description, Position
-from muster.coordinator.groups.consumer.partitions import FEW, Held, sparing
 from muster.coordinator.groups.consumer.records import current, group_epoch, member_metadata, target, target_epoch
 from muster.coordinator.groups.core import GroupCore
 from muster.protocol.errors import ErrorCode
@@ -164,9 +164,9 @@ def test_epochs_are_shared_but_for_those_of_many_partitions() -> None:
         return common
 
     common = (7, 7)
-    few: Held = ((T, (0, 1), (7, 7)),)
-    assert sparing(few, (), shared)[0][2] is common
-    unlike: Held = ((T, (0, 1), (7, 8)),)
-    assert sparing(unlike, ((T, (0,)),), shared) == unlike
-    many: Held = ((T, tuple(range(FEW + 1)), (7,) * (FEW + 1)),)
-    assert sparing(many, (), shared) == many
+    few: CurrentAssignment = ((T, (0, 1), (7, 7)),)
+    assert with_shared_tuples(few, (), shared)[0][2] is common
+    unlike: CurrentAssignment = ((T, (0, 1), (7, 8)),)
+    assert with_shared_tuples(unlike, ((T, (0,)),), shared) == unlike
+    many: CurrentAssignment = ((T, tuple(range(FEW + 1)), (7,) * (FEW + 1)),)
+    assert with_shared_tuples(many, (), shared) == many

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from muster.coordinator.core.interface import Client
 from muster.coordinator.groups.common.group_configs import GroupConfigured, IntervalConfigured, OwnConfig
 from muster.coordinator.groups.common.image import TopicsChanged
 from muster.coordinator.groups.consumer.steady import SteadyMember
+from muster.coordinator.state_machine.interface import Client
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.coordinator.groups.consumer.harness import Hall, topics
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from muster.coordinator.core.interface import EndTransaction, TransactionalBatch
+from muster.coordinator.state_machine.interface import EndTransaction, TransactionalBatch
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from muster.coordinator.core.interface import Now, Output
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.offsets import retention
+from muster.coordinator.state_machine.interface import Now, Output
 from muster.protocol.consumer import encode_subscription
 from muster.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.interface import Client, EndTransaction, TransactionalBatch
 from muster.coordinator.groups.common import events
 from muster.coordinator.groups.common.batch_size import HEADER, size_of
 from muster.coordinator.groups.common.image import TopicImage, TopicsChanged, TopicsImage
 from muster.coordinator.groups.common.records import pack
 from muster.coordinator.groups.core import GroupCore
-from muster.coordinator.groups.foreign import SHARE, STABLE, ForeignGroup
 from muster.coordinator.groups.offsets import txn_commit
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
+from muster.coordinator.groups.unsupported_group import SHARE, STABLE, UnsupportedGroup
+from muster.coordinator.state_machine.interface import Client, EndTransaction, TransactionalBatch
 from muster.protocol.errors import ErrorCode
 from muster.protocol.message import ZERO_UUID
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -316,7 +316,7 @@ def test_a_refusal_is_told(room: Producers) -> None:
     ("kind", "errors"), [("consumer", [0, UNKNOWN_MEMBER, UNKNOWN_MEMBER]), (SHARE, [ErrorCode.GROUP_ID_NOT_FOUND] * 3)]
 )
 def test_groups_of_other_types(room: Producers, kind: str, errors: list[int]) -> None:
-    group = room.core.state.groups["g"] = ForeignGroup("g", kind)
+    group = room.core.state.groups["g"] = UnsupportedGroup("g", kind)
     group.state = STABLE
     assert [room.txn(), room.txn("x", 1), room.txn("x", -1)] == errors
 

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.interface import Client, EndTransaction, TransactionalBatch
 from muster.coordinator.groups.core import GroupCore
 from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
+from muster.coordinator.state_machine.interface import Client, EndTransaction, TransactionalBatch
 from muster.protocol.messages.delete_groups import DeleteGroupsRequest
 from muster.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import structlog
 
-from muster.coordinator.clock import ManualClock
 from muster.coordinator.log import Log, LogConfig, LogManager, MemoryStorage, batches
 from muster.coordinator.log.cleaning.cleaner import Cleaner
 from muster.coordinator.log.cleaning.log_to_clean import examine
 from muster.coordinator.log.records.headers import DELETE_HORIZON, BatchHeader, set_crc
 from muster.coordinator.log.records.markers import build_marker
 from muster.coordinator.log.segments.transaction_index import decode as decode_index
-from muster.coordinator.slices import at_once
-from tests.coordinator.log.support import NOW, Later, manage
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import at_once
+from tests.coordinator.log.support import NOW, PendingResult, manage
 from tests.support.markers import build_control
 
 COMPACTED = LogConfig(
@@ -33,7 +33,7 @@ class Bench:
 
     def __init__(self, config: LogConfig = COMPACTED, **settings: Any) -> None:
         self.storage = MemoryStorage()
-        self.later = Later()
+        self.later = PendingResult()
         self.clock = ManualClock(NOW)
         self.manager: LogManager = manage(self.storage, **settings)
         self.log: Log = self.manager.open_log("t", 0, config=config)

@@ -19,8 +19,8 @@ from muster.coordinator.log.durability import RESERVED_BYTES
 from muster.coordinator.log.opening import loader
 from muster.coordinator.log.records.headers import set_crc
 from muster.coordinator.log.storage.files import DiskFile
-from muster.coordinator.slices import at_once
-from tests.coordinator.log.support import NOW, SMALL, Later, batch, everything, fill, manage, on_files
+from muster.coordinator.system.jobs import at_once
+from tests.coordinator.log.support import NOW, SMALL, PendingResult, batch, everything, fill, manage, on_files
 
 LOG = "t-0/00000000000000000000.log"
 
@@ -183,17 +183,17 @@ def files_of(folder: Path) -> list[int]:
 class TestRoomInAdvance:
     """A log that waits for its syncs writes into room that its file has already."""
 
-    def manager(self, folder: Path) -> tuple[LogManager, Later]:
-        later = Later()
+    def manager(self, folder: Path) -> tuple[LogManager, PendingResult]:
+        later = PendingResult()
         return manage(FileStorage(folder), sync=later.sync), later
 
-    def synced(self, manager: LogManager, later: Later, config: LogConfig = SMALL) -> Log:
+    def synced(self, manager: LogManager, later: PendingResult, config: LogConfig = SMALL) -> Log:
         log = manager.open_log("t", 0, config=config, wait_for_sync=True)
         log.when_durable(log.end_offset, lambda _: None)
         later.settle()
         return log
 
-    def write(self, log: Log, later: Later, count: int) -> list[bytes]:
+    def write(self, log: Log, later: PendingResult, count: int) -> list[bytes]:
         content = []
         for value in fill(log, count):
             content.append(value)

@@ -13,9 +13,9 @@ from muster.coordinator.log.producers.verification import NOT_NEEDED
 from muster.coordinator.log.records.headers import BatchHeader, iterate
 from muster.coordinator.log.records.markers import EndMarker, read_marker
 from muster.coordinator.log.segments.transaction_index import AbortedTransaction
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from muster.simulation.faulty_storage import Died, FaultyStorage
-from tests.coordinator.log.support import NOW, Later, batch, manage
+from tests.coordinator.log.support import NOW, PendingResult, batch, manage
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100)
 PRODUCERS = (1, 2, 3)
@@ -81,7 +81,9 @@ def stored(log: UnifiedLog) -> list[tuple[BatchHeader, bytes]]:
     return found
 
 
-def opened(storage: MemoryStorage, later: Later | None = None, **configs: bool) -> tuple[LogManager, UnifiedLog]:
+def opened(
+    storage: MemoryStorage, later: PendingResult | None = None, **configs: bool
+) -> tuple[LogManager, UnifiedLog]:
     manager = manage(storage) if later is None else manage(storage, sync=later.sync)
     return manager, manager.open_log("t", 0, config=CONFIG, **configs)
 
@@ -92,7 +94,7 @@ class History:
     def __init__(self, seed: int, dies_at: int = 120) -> None:
         self.draw = random.Random(seed)
         self.storage = FaultyStorage(seed, self.draw.randrange(10, dies_at))
-        self.later = Later()
+        self.later = PendingResult()
         self.wait_for_sync = self.draw.random() < 0.5
         self.manager: LogManager
         self.log: UnifiedLog

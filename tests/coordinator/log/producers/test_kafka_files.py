@@ -12,7 +12,7 @@ from muster.coordinator.log.producers import tracker
 from muster.coordinator.log.producers.snapshot import decode, row_of
 from muster.coordinator.log.records.headers import iterate
 from muster.coordinator.log.records.markers import build_marker, read_marker
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.producers.histories import expected, stored, told
 from tests.coordinator.log.support import GOLDEN, NOW, on_files
 

@@ -12,7 +12,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from muster.coordinator.log import UnifiedLog
 from muster.coordinator.log.records.markers import read_marker
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.producers.histories import History, opened, stored
 
 assert AIOKafkaConsumer  # its module cannot be imported after the fetcher's

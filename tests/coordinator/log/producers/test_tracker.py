@@ -17,7 +17,7 @@ from muster.coordinator.log.segments.transaction_index import (
 from muster.coordinator.log.segments.transaction_index import (
     decode as decode_index,
 )
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.topics.support import Draws, batch
 
 NOW = 1_700_000_000_000

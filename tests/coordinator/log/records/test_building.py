@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.record_bytes import pack_pair
 from muster.coordinator.log import batches
 from muster.coordinator.log.records.building import build_packed
+from muster.coordinator.state_machine.record_bytes import pack_pair
 
 blob = st.binary(max_size=20) | st.sampled_from([b"x" * size for size in (59, 60, 61, 505, 506, 507, 508, 5000)])
 pairs = st.lists(st.tuples(blob, st.none() | blob), min_size=1, max_size=8)

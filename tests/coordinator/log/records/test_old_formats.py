@@ -33,7 +33,7 @@ from muster.coordinator.log.directory.last_stop import LastStop
 from muster.coordinator.log.errors import UnreadableLog
 from muster.coordinator.log.records import old_format
 from muster.coordinator.log.records.headers import BatchHeader, iterate, read_header, set_crc, whole_batches
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.cleaning.test_compaction import COMPACTED, Bench
 from tests.coordinator.log.support import NOW, SMALL, batch, manage
 from tests.support.old_formats import GOLDEN, GZIP, LZ4, SEGMENT, SNAPPY, Row, messages, rows_of, sets, wrapped

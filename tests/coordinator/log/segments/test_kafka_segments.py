@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.log import LogConfig, LogManager, batches
-from muster.coordinator.slices import at_once
+from muster.coordinator.system.jobs import at_once
 from tests.coordinator.log.support import GOLDEN, NOW, batch, everything, on_files
 
 OFFSETS = GOLDEN / "offsets-log"

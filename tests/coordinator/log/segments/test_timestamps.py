@@ -5,7 +5,7 @@ import pytest
 from muster.coordinator.log import Log, LogConfig, MemoryStorage, batches
 from muster.coordinator.log.records import compression
 from muster.coordinator.log.segments.timestamps import MANY_RECORDS
-from muster.coordinator.slices import Apart, Job, at_once
+from muster.coordinator.system.jobs import Job, OffloadedWork, at_once
 from tests.coordinator.log.support import NOW, batch, manage
 
 
@@ -95,7 +95,7 @@ def test_what_may_take_long_is_looked_through_in_the_thread(compression: int, re
     for job in (log.offset_for_timestamp(NOW), log.offset_of_max_timestamp()):
         steps, found = walked(job)
         assert found == (NOW, 0, 0)
-        assert sum(isinstance(step, Apart) for step in steps) == apart
+        assert sum(isinstance(step, OffloadedWork) for step in steps) == apart
 
 
 def walked(job: Job[Any]) -> tuple[list[Any], Any]:
@@ -107,4 +107,4 @@ def walked(job: Job[Any]) -> tuple[list[Any], Any]:
             steps.append(job.send(value))
         except StopIteration as end:
             return steps, end.value
-        value = steps[-1].work() if isinstance(steps[-1], Apart) else None
+        value = steps[-1].work() if isinstance(steps[-1], OffloadedWork) else None

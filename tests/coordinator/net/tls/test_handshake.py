@@ -17,7 +17,6 @@ import pytest
 import uvloop
 from structlog.testing import capture_logs
 
-from muster.coordinator.clock import LoopClock
 from muster.coordinator.net.connection import Connection
 from muster.coordinator.net.connection_core import HANDSHAKING, INPUT_HIGH_BYTES, READY
 from muster.coordinator.net.limits import Limits
@@ -26,6 +25,7 @@ from muster.coordinator.net.settings import NetSettings
 from muster.coordinator.net.tls import handshake
 from muster.coordinator.net.tls.renewal import ListenerTls
 from muster.coordinator.net.tls.settings import TlsSettings
+from muster.coordinator.system.clock import LoopClock
 from tests.coordinator.net.test_connection import Echo, frame
 
 

@@ -1,0 +1,8 @@
+"""`python -m muster.cli` is the `muster` command."""
+
+import sys
+
+from muster.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

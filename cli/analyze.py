@@ -1,0 +1,84 @@
+"""`muster analyze`: the data pipeline over a group log. Needs Spark, which is imported only for this command."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from muster.pipeline import arguments
+
+PROG = "muster analyze"
+EXTRA = "pip install 'muster-kafka[spark]'"
+
+
+def add_parser(commands: Any) -> None:
+    """Add `analyze` to the commands of `muster`."""
+    parser = commands.add_parser(
+        "analyze",
+        help="tell from a group log what the groups did, and what they would have done (needs Spark)",
+        description=arguments.ABOUT,
+        epilog=arguments.EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    arguments.add_options(parser)
+    parser.add_argument(
+        "--command-config", type=Path, metavar="FILE", help="a client.properties as Kafka's tools have it: TLS, SASL"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run what was asked for; the exit status."""
+    try:
+        _add_security(options)
+        arguments.read(options)  # before Spark is waited for
+    except arguments.BadArgument as error:
+        print(f"{PROG}: {error}", file=sys.stderr)
+        return 2
+    if options.bootstrap_server is not None and (why := _speaks_another(options)) is not None:
+        print(f"{PROG}: {why}", file=sys.stderr)
+        return 1
+    try:
+        from muster.pipeline.analyze import analyze
+    except ImportError as error:
+        print(f"{PROG}: it needs Spark, and {error.name or error} is not there: {EXTRA}", file=sys.stderr)
+        return 1
+    return analyze(options, PROG)
+
+
+def _speaks_another(options: argparse.Namespace) -> str | None:
+    """Why no server can be asked without TLS, if one of them says so. Spark takes seconds to start, and says less."""
+    from muster.client import hints
+    from muster.coordinator.config.error import ConfigError
+    from muster.coordinator.config.listeners import parse_addresses, show
+
+    name = "kafka.security.protocol="
+    protocol = next((one.removeprefix(name) for one in reversed(options.client) if one.startswith(name)), "PLAINTEXT")
+    if "SSL" in protocol.upper():
+        return None
+    try:
+        addresses = parse_addresses(options.bootstrap_server, "--bootstrap-server")
+    except ConfigError:  # a host alone, which librdkafka knows too
+        return None
+    if any(hints.speaks_plainly(one) for one in addresses):
+        return None
+    hint = next(((one, hint) for one in addresses if (hint := hints.of_silence(one, "SASL_PLAINTEXT", None))), None)
+    return None if hint is None else f"{show(*hint[0])} cannot be asked: {hint[1]}"
+
+
+def _add_security(options: argparse.Namespace) -> None:
+    """What --command-config says, as options of the client; those of -X count more. Raises BadArgument."""
+    file = options.command_config
+    if file is None:
+        return
+    if options.bootstrap_server is None:
+        raise arguments.BadArgument(f"--command-config {file} is for a live cluster: give --bootstrap-server too")
+    from muster.client import security
+    from muster.coordinator.config.error import ConfigError
+
+    try:
+        given = list(security.librdkafka(security.read(file)))
+    except ConfigError as error:
+        raise arguments.BadArgument(str(error)) from error
+    options.client = [*(f"kafka.{name}={value}" for name, value in given), *options.client]

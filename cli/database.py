@@ -1,0 +1,169 @@
+"""`muster cluster`: the tables of a cluster in PostgreSQL, and a whole cluster on this machine to try."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from muster.cli.local_cluster import options as options_of_try
+
+if TYPE_CHECKING:
+    from muster.postgres.administration import ClusterStatus, Status
+
+DEFAULT_NAME = "muster"
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command."""
+    about = "Several nodes over one database: what `muster serve --cluster URL` needs in PostgreSQL."
+    parser = commands.add_parser("cluster", help="several nodes over one PostgreSQL", description=about)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    options_of_try.add_parser(actions)
+    init = actions.add_parser("init", help="make the tables, and a cluster in them; what is there stays")
+    status = actions.add_parser(
+        "status", help="which nodes there are, how much there is, and what the database's settings promise"
+    )
+    upgrade = actions.add_parser("upgrade", help="bring the tables to this Muster's version")
+    for one in (init, status, upgrade):
+        one.add_argument("url", metavar="URL", help="postgresql://USER@HOST/DATABASE; the password also as PGPASSWORD")
+    init.add_argument("--name", default=DEFAULT_NAME, help=f"of the cluster (default: {DEFAULT_NAME})")
+    init.add_argument("--cluster-id", metavar="ID", help="the id that clients see (default: a new one)")
+    status.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run it. Exit status 0; 1 when the database cannot do it; 2 for wrong options of `try`."""
+    if options.action == "try":
+        from muster.cli.local_cluster.command import run as run_trial
+
+        return run_trial(options)
+    import asyncio
+
+    url = getattr(options, "url", None)
+    wrong = None if url is None else wrong_url(url)
+    if wrong is not None:
+        print(f"muster cluster: {wrong}", file=sys.stderr)
+        return 2
+    from muster.postgres.missing import MissingExtra, check
+
+    try:
+        check()
+    except MissingExtra as error:
+        return _failed(str(error))
+    from muster.postgres.store import StoreAway, StoreRefused
+
+    try:
+        return asyncio.run(_ACTIONS[options.action](options))
+    except StoreRefused as error:
+        return _failed(str(error))
+    except StoreAway as error:
+        return _failed(f"the database cannot be reached: {_why(error)}; is PostgreSQL running there?")
+
+
+def wrong_url(url: str) -> str | None:
+    """What is wrong with the URL of a database; None when it looks right. A password in it is not shown."""
+    if url.startswith(("postgresql://", "postgres://")):
+        return None
+    scheme, separator, _ = url.partition("://")
+    given = f"begins with {scheme}://" if separator else "is no URL of PostgreSQL"
+    return f"the address of the database {given}; postgresql://USER@HOST/DATABASE was expected"
+
+
+def _why(error: Exception) -> str:
+    """The system's own words for what asyncio says in words of its own."""
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+        return os.strerror(cause.errno)
+    return str(error)
+
+
+def _failed(why: str) -> int:
+    print(f"muster cluster: {why}", file=sys.stderr)
+    return 1
+
+
+async def _init(options: argparse.Namespace) -> int:
+    from muster.coordinator.log.checkpoints import encode_uuid
+    from muster.coordinator.system import uuids
+    from muster.postgres import administration
+    from muster.postgres.store import Identity
+
+    if not options.name.strip():
+        return _failed("--name is empty; give the cluster a name, or none for the default one")
+    cluster_id = options.cluster_id or encode_uuid(uuids.draw_uuid())
+    identity = Identity(cluster_id, encode_uuid(uuids.draw_uuid()))
+    done, found, is_new = await administration.init(options.url, options.name, identity)
+    for migration in done:
+        print(f"tables of version {migration.version}: {migration.about}")
+    if options.cluster_id is not None and found != options.cluster_id:
+        return _failed(f"the cluster {options.name} is there, and has the id {found}, not {options.cluster_id}")
+    print(f"the cluster {options.name} is {'made' if is_new else 'there'}, with the id {found}")
+    return 0
+
+
+async def _upgrade(options: argparse.Namespace) -> int:
+    from muster.postgres import administration, schema
+
+    done = await administration.upgrade(options.url)
+    for migration in done:
+        print(f"tables of version {migration.version}: {migration.about}")
+    if not done:
+        print(f"the tables are of version {schema.NEWEST}, the newest one")
+    return 0
+
+
+async def _status(options: argparse.Namespace) -> int:
+    from muster.postgres import administration
+
+    found = await administration.status(options.url)
+    if options.json:
+        print(json.dumps(_plain(found), indent=2))
+    else:
+        for line in lines(found):
+            print(line)
+    return 0
+
+
+def _plain(status: Status) -> dict[str, Any]:
+    clusters = [
+        {**one._asdict(), "nodes": [node._asdict() for node in one.nodes]} for one in status.clusters
+    ]  # fmt: skip
+    return {**status._asdict(), "clusters": clusters, "warnings": list(status.warnings)}
+
+
+def lines(status: Status) -> list[str]:
+    """What is printed."""
+    from muster.postgres import schema
+
+    found = [f"PostgreSQL {status.server}"]
+    if status.version == 0:
+        found.append("there are no tables of Muster's: run `muster cluster init URL`")
+    elif status.version < schema.NEWEST:
+        found.append(f"the tables are of version {status.version}: run `muster cluster upgrade URL`")
+    elif status.version > schema.NEWEST:
+        found.append(f"the tables are of version {status.version}: a newer Muster has made them")
+    for cluster in status.clusters:
+        found += _lines_of(cluster)
+    return found + [f"warning: {warning}" for warning in status.warnings]
+
+
+def _lines_of(cluster: ClusterStatus) -> list[str]:
+    found = [
+        f"cluster {cluster.name} ({cluster.cluster_id}): {cluster.logs} partitions, {cluster.segments} segments, "
+        f"{cluster.rows} rows, {cluster.bytes / 1_000_000:.1f} MB"
+        + (f"; {cluster.dead_segments} segments wait for their removal" if cluster.dead_segments else "")
+    ]
+    if not any(node.lease_ms > 0 for node in cluster.nodes):
+        found.append("  nobody serves")
+    for node in cluster.nodes:
+        if node.lease_ms > 0:
+            found.append(f"  node {node.node_id}, {node.address}, serves; its lease has {node.lease_ms} ms left")
+        else:
+            found.append(f"  node {node.node_id}, last {node.address}, is not there")
+    return found
+
+
+_ACTIONS = {"init": _init, "status": _status, "upgrade": _upgrade}

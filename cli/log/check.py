@@ -1,0 +1,216 @@
+"""`muster log check`: checks that all on the disk is as it was written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from muster.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, segment_files
+from muster.cli.log.small_files import (
+    FileProblem,
+    broken_folders,
+    epochs,
+    has_obstacle,
+    obstacles,
+    of_directory,
+)
+from muster.cli.progress import Progress
+from muster.coordinator.log.checking.inspection import DAMAGE, Inspection
+from muster.coordinator.log.checkpoints import Partition
+from muster.coordinator.log.directory.last_stop import UNKNOWN, LastStop, read_last_stops
+from muster.coordinator.log.segments.file_names import LOG_SUFFIX
+from muster.coordinator.log.storage.files import FileStorage
+from muster.coordinator.topics.folder_check import Misfit, misfits
+
+MOVE_IT = (
+    "Stop the server and move the folder to one that can read it: the one that wrote it, or a newer version of this one"
+)
+
+
+METADATA_FOLDER = "__cluster_metadata-0"
+WITHOUT_FOLDER = "stop the server, and put what is missing back from a backup"
+
+
+class Found(NamedTuple):
+    """What was found in a data directory, or in the folder of one partition."""
+
+    inspections: list[tuple[Place, Inspection]]
+    misfits: list[Misfit]
+    files: list[FileProblem]
+    """Of the directory itself."""
+
+    @property
+    def damaged(self) -> list[tuple[Place, Inspection]]:
+        """The partitions that are damaged."""
+        return [(place, inspection) for place, inspection in self.inspections if inspection.is_damaged]
+
+    @property
+    def damaged_names(self) -> list[str]:
+        """The names of their folders, and of those that do not fit the metadata log."""
+        files = [Path(one.finding.file).name for one in self.files if one.finding.severity == DAMAGE]
+        folders = [place.name for place, _ in self.damaged] + [one.folder for one in self.misfits]
+        return list(dict.fromkeys(files + folders))
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """How much was looked at."""
+        segments = [facts for _, inspection in self.inspections for facts in inspection.segments]
+        return {
+            "partitions": len(self.inspections),
+            "segments": len(segments),
+            "batches": sum(facts.batches for facts in segments),
+            "bytes": sum(facts.size for facts in segments),
+        }
+
+
+def check(directory: Path, *, as_json: bool) -> int:
+    """Look at every partition in `directory`; 0: sound, 1: damaged, 2: cannot be read."""
+    try:
+        found = _look(directory)
+    except (WrongPath, OSError) as error:
+        print(f"muster log check: {error}", file=sys.stderr)
+        return 2
+    for line in _rows(found) if as_json else _lines(found):
+        print(line)
+    return 1 if found.damaged_names else 0
+
+
+def _look(directory: Path) -> Found:
+    unfit: list[Misfit] = []
+    files: list[FileProblem] = []
+    places = partitions_in(directory)
+    # before the segments: a server that runs moves them on
+    stops = _last_stops(places[0].folder.resolve().parent)
+    if places[0].folder != directory:
+        # folders that were only copied here have no meta.properties
+        files = list(of_directory(directory, has_logs=(directory / METADATA_FOLDER).is_dir()))
+        places = sorted([*places, *_emptied(directory, stops)])
+        unfit = _misfits(directory, are_known=any(one.finding.severity == DAMAGE for one in files))
+    total = sum(_size(file) for place in places for file in segment_files(place.folder))
+    with Progress("checking", total) as progress:
+        inspections = [
+            (place, _inspect(place, stops.get((place.topic, place.number), UNKNOWN), progress)) for place in places
+        ]
+    return Found([*_told_exchanged(inspections)], unfit, files)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.is_file() else 0
+
+
+def _last_stops(directory: Path) -> dict[Partition, LastStop]:
+    """What the checkpoints say; nothing when one of them cannot be read, which is reported by itself."""
+    try:
+        return read_last_stops(FileStorage(directory, read_only=True))
+    except OSError:
+        return {}
+
+
+def _misfits(directory: Path, *, are_known: bool) -> list[Misfit]:
+    """`are_known`: some files of the directory cannot be read. That may be why the folders cannot be compared with the
+    metadata log.
+    """
+    broken = [Misfit(name, problem, WITHOUT_FOLDER) for name, problem in broken_folders(directory)]
+    try:
+        found = misfits(FileStorage(directory, read_only=True))
+    except OSError as error:
+        if are_known or broken:
+            return broken
+        # the inspection of its partition says which file
+        return [Misfit(METADATA_FOLDER, f"the metadata log cannot be read: {error.strerror}", WITHOUT_FOLDER)]
+    names = {one.folder for one in broken}
+    return [*broken, *(one for one in found if one.folder not in names)]
+
+
+def _told_exchanged(inspections: list[tuple[Place, Inspection]]) -> Iterator[tuple[Place, Inspection]]:
+    """Note it on both when two partitions of a topic each end where the other ended at the last stop."""
+    ends = {(place.topic, place.number): one for place, one in inspections}
+    for place, one in inspections:
+        other = next((at for at in ends if at[0] == place.topic and _are_exchanged(one, ends[at])), None)
+        if other is not None:
+            one.exchanged_with(f"{other[0]}-{other[1]}")
+    yield from inspections
+
+
+def _are_exchanged(one: Inspection, other: Inspection) -> bool:
+    stops = one.last_stop, other.last_stop
+    if not (stops[0].was_clean and stops[1].was_clean) or stops[0].recovery_point == stops[1].recovery_point:
+        return False
+    return (one.end_offset, other.end_offset) == (stops[1].recovery_point, stops[0].recovery_point)
+
+
+def _emptied(directory: Path, stops: Mapping[Partition, LastStop]) -> list[Place]:
+    """Partitions whose folder is there without a single segment, although there were records in it."""
+    places = [Place(topic, index, directory / f"{topic}-{index}") for topic, index in stops]
+    return [
+        place
+        for place, stop in zip(places, stops.values(), strict=True)
+        if stop.recovery_point > stop.start_offset and place.folder.is_dir() and not segment_files(place.folder)
+    ]
+
+
+def _inspect(place: Place, last_stop: LastStop, progress: Progress) -> Inspection:
+    inspection = Inspection(FileStorage(place.folder, read_only=True), "", progress.add, last_stop=last_stop)
+    broken = list(obstacles(place.folder))
+    if not has_obstacle(broken, LOG_SUFFIX):
+        inspection.run({Path(one.file).name for one in broken})
+    inspection.findings += broken
+    inspection.findings += epochs(place.folder)
+    return inspection
+
+
+def _lines(found: Found) -> Iterator[str]:
+    """What is told to people."""
+    for file in found.files:
+        yield f"{Path(file.finding.file).name}: {file.finding.severity}: {file.finding.file}: {file.finding.problem}"
+    for place, inspection in found.inspections:
+        for finding in inspection.findings:
+            where = "" if finding.position is None else f" at byte {finding.position}"
+            yield f"{place.name}: {finding.severity}: {finding.file}{where}: {finding.problem}"
+    for one in found.misfits:
+        yield f"{one.folder}: {DAMAGE}: {one.problem}"
+    damaged = found.damaged_names
+    totals = ", ".join(f"{count} {what}" for what, count in found.totals.items())
+    yield f"{totals}: " + (f"{len(damaged)} damaged" if damaged else "all sound")
+    for file in found.files:
+        yield f"  {Path(file.finding.file).name}: {file.what_to_do}"
+    for place, inspection in found.damaged:
+        yield f"  {advice(place, inspection)}"
+    for one in found.misfits:
+        yield f"  {one.folder}: {one.what_to_do}"
+
+
+def _rows(found: Found) -> Iterator[str]:
+    """The same as JSON."""
+    for file in found.files:
+        yield json.dumps({"partition": None, **file.finding._asdict(), "advice": file.what_to_do})
+    for place, inspection in found.inspections:
+        for finding in inspection.findings:
+            row: dict[str, object] = {"partition": place.name, **finding._asdict()}
+            if finding.severity == DAMAGE:
+                row["advice"] = advice(place, inspection)
+            yield json.dumps(row)
+    for one in found.misfits:
+        about = {"severity": DAMAGE, "file": None, "position": None, "problem": one.problem}
+        yield json.dumps({"partition": one.folder, **about, "advice": one.what_to_do})
+    yield json.dumps({"summary": {**found.totals, "damaged": found.damaged_names}})
+
+
+def advice(place: Place, inspection: Inspection) -> str:
+    """What an operator can do about a damaged partition."""
+    if inspection.is_unknown:
+        return f"{place.name}: {MOVE_IT}"
+    data = place.folder.resolve().parent
+    if inspection.exchanged:
+        return (
+            f"{place.name}: stop the server, and give the folders {place.name} and {inspection.exchanged} each other's "
+            "names"
+        )
+    which = str(place.number) if place.topic == OFFSETS_TOPIC else place.name
+    return (
+        f"{place.name}: stop the server, then run `muster log repair {data} --partition {which}`: it keeps every whole "
+        "batch and the damaged file beside; or restore the folder from a backup"
+    )

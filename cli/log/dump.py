@@ -1,0 +1,226 @@
+"""`muster log dump`: segments as JSON lines, with the fields of Kafka's DumpLogSegments where it has them."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from muster.cli.log import producer_files
+from muster.cli.log.paths import OFFSETS_TOPIC, Place, WrongPath, partitions_in, place_of, segment_files
+from muster.cli.log.producer_files import is_of_producers
+from muster.cli.output import as_json as line_of
+from muster.cli.output import say
+from muster.cli.progress import Progress
+from muster.coordinator.log import BatchError, TruncatedBatch, batches
+from muster.coordinator.log.errors import damage
+from muster.coordinator.log.position import Place as BytePlace
+from muster.coordinator.log.records.headers import (
+    DELETE_HORIZON,
+    HEADER_SIZE,
+    MIN_BATCH_SIZE,
+    UNKNOWN_COUNT,
+    BatchHeader,
+    check_crc,
+    check_shape,
+    read_header,
+)
+from muster.protocol.as_json import as_json, group_metadata_as_json
+from muster.protocol.message import MalformedMessage
+from muster.protocol.records import OFFSETS, SHARE_STATE, TRANSACTION_STATE, KeyedRecords, UnknownRecord
+
+CHUNK_BYTES = 1024 * 1024
+GROUP_METADATA = 2
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+MARKERS = {batches.CONTROL_ABORT: "ABORT", batches.CONTROL_COMMIT: "COMMIT"}
+TABLES = {OFFSETS_TOPIC: OFFSETS, "__transaction_state": TRANSACTION_STATE, "__share_group_state": SHARE_STATE}
+Row = dict[str, Any]
+
+
+class Damaged(Exception):
+    """A segment cannot be read any further; names file and position."""
+
+
+def dump(path: Path, *, batches_only: bool) -> int:
+    """Print what `path` holds; the exit status."""
+    if is_of_producers(path) and path.is_file():
+        return _dump_producers(path)
+    try:
+        files = _files(path)
+    except (WrongPath, OSError) as error:
+        print(f"muster log dump: {error}", file=sys.stderr)
+        return 2
+    with Progress("reading", sum(file.stat().st_size for _, file in files)) as progress:
+        try:
+            for place, file in files:
+                lines = _batch_lines if batches_only else _record_lines
+                for row in lines(place, file, progress):
+                    sys.stdout.write(line_of(row) + "\n")
+        except Damaged as error:
+            sys.stdout.flush()
+            say(f"muster log dump: {error}", sys.stderr)
+            return 1
+    return 0
+
+
+def _dump_producers(path: Path) -> int:
+    try:
+        for row in producer_files.lines(path):
+            sys.stdout.write(line_of(row) + "\n")
+    except (ValueError, OSError) as error:
+        sys.stdout.flush()
+        say(f"muster log dump: {error}", sys.stderr)
+        return 1
+    return 0
+
+
+def _files(path: Path) -> list[tuple[Place | None, Path]]:
+    if path.is_file():
+        return [(place_of(path.parent), path)]
+    places = partitions_in(path)
+    if len(places) > 1 or places[0].folder != path:
+        places = [place for place in places if place.topic == OFFSETS_TOPIC]
+        if not places:
+            raise WrongPath(f"{path} has no partition of {OFFSETS_TOPIC}: give the folder of one partition")
+    return [(place, file) for place in places for file in segment_files(place.folder)]
+
+
+def _chunks(file: Path, progress: Progress) -> Iterator[tuple[int, bytes]]:
+    """Position and bytes of the batches of a file, one by one; a torn or reserved end behind them is passed over in
+    silence.
+    """
+    with file.open("rb") as stream:
+        data, position = b"", 0
+        while more := stream.read(CHUNK_BYTES):
+            data += more
+            at = 0
+            while len(data) - at >= MIN_BATCH_SIZE:
+                try:
+                    header = read_header(data, at)
+                    check_shape(header, position + at)
+                except TruncatedBatch:
+                    break
+                except BatchError as error:
+                    if not any(data[at : at + HEADER_SIZE]):
+                        return  # reserved in advance
+                    if position + at == 0 and header.size > file.stat().st_size:
+                        break  # another kind of file, most likely
+                    raise _damaged(file, position + at, error) from error
+                if len(data) - at < header.size:
+                    break
+                yield position + at, data[at : at + header.size]
+                at += header.size
+            position += at
+            data = data[at:]
+            progress.add(len(more))
+        if position == 0 and any(data):
+            raise Damaged(f"{file} has no whole batch in it: it is no segment of a log, or one that was cut off")
+
+
+def _damaged(file: Path, position: int, error: BatchError) -> Damaged:
+    return Damaged(str(damage(BytePlace(str(file), position), error)))
+
+
+def _batch_lines(place: Place | None, file: Path, progress: Progress) -> Iterator[Row]:
+    for position, batch in _chunks(file, progress):
+        header = read_header(batch)
+        row: Row = {} if place is None else {"partition": place.number}
+        horizon = header.attributes & DELETE_HORIZON != 0
+        row |= {
+            # a compressed message of an old format is seen as one, as in Kafka's own dump
+            "baseOffset": None if header.record_count == UNKNOWN_COUNT else header.base_offset,
+            "lastOffset": header.last_offset,
+            "count": None if header.record_count == UNKNOWN_COUNT else header.record_count,
+            "position": position,
+            "size": header.size,
+            "magic": header.magic,
+            "leaderEpoch": header.leader_epoch,
+            "compression": CODECS[header.compression] if header.compression < len(CODECS) else header.compression,
+            "timestampType": _timestamp_type(header),
+            "baseTimestamp": None if horizon else header.base_timestamp,
+            "maxTimestamp": header.max_timestamp,
+            "deleteHorizon": header.base_timestamp if horizon else None,
+            "baseSequence": header.base_sequence,
+        }
+        yield row | _facts(header) | {"crcIsRight": check_crc(batch, 0, header)}
+
+
+def _timestamp_type(header: BatchHeader) -> str:
+    if header.magic == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if header.is_log_append_time else "CreateTime"
+
+
+def _facts(header: BatchHeader) -> Row:
+    return {
+        "producerId": header.producer_id,
+        "producerEpoch": header.producer_epoch,
+        "transactional": header.is_transactional,
+        "control": header.is_control,
+        "crc": header.crc,
+    }
+
+
+def _record_lines(place: Place | None, file: Path, progress: Progress) -> Iterator[Row]:
+    table = OFFSETS if place is None else TABLES.get(place.topic)
+    show = _raw if table is None else _decoded(table)
+    for position, batch in _chunks(file, progress):
+        try:
+            for header, records in batches.read(batch):
+                facts = {"baseOffset": header.base_offset} | _facts(header)
+                for record in records:
+                    row: Row = {} if place is None else {"partition": place.number}
+                    row |= {
+                        "offset": record.offset,
+                        "timestamp": record.timestamp,
+                        "keySize": -1 if record.key is None else len(record.key),
+                        "valueSize": -1 if record.value is None else len(record.value),
+                        "batch": facts,
+                    }
+                    if header.is_control:
+                        row["marker"] = _marker(record)
+                    else:
+                        row |= show(record.key, record.value)
+                    yield row
+        except BatchError as error:
+            raise _damaged(file, position, error) from error
+
+
+def _marker(record: batches.Record) -> Row:
+    kind = batches.control_kind(record)
+    value = record.value or b""
+    epoch = int.from_bytes(value[2:6], "big", signed=True) if len(value) >= 6 else -1
+    return {"type": MARKERS.get(kind, str(kind)), "coordinatorEpoch": epoch}
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _raw(key: bytes | None, value: bytes | None) -> Row:
+    return {"key": _text(key), "value": _text(value)}
+
+
+def _decoded(table: KeyedRecords) -> Callable[[bytes | None, bytes | None], Row]:
+    def show(key: bytes | None, value: bytes | None) -> Row:
+        if key is None:
+            return {"key": None, "value": _text(value)}
+        try:
+            kind, message = table.decode_key(key)
+        except (UnknownRecord, MalformedMessage) as error:
+            number = int.from_bytes(key[:2], "big", signed=True) if len(key) >= 2 else None
+            return {"key": {"type": number, "raw": _text(key)}, "value": _text(value), "unreadable": str(error)}
+        row: Row = {"key": {"type": kind, "data": as_json(message, 0)}, "value": None}
+        if value is not None:
+            try:
+                version, message = table.decode_value(kind, value)
+            except (UnknownRecord, MalformedMessage) as error:
+                return row | {"value": {"raw": _text(value)}, "unreadable": str(error)}
+            is_group = table is OFFSETS and kind == GROUP_METADATA
+            data = group_metadata_as_json(message, version) if is_group else as_json(message, version)
+            row["value"] = {"version": version, "data": data}
+        return row
+
+    return show

@@ -1,0 +1,98 @@
+"""`muster log repair`: makes a damaged partition readable again, and says what may be lost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from muster.cli.log.check import MOVE_IT
+from muster.cli.log.paths import OFFSETS_TOPIC, place_of
+from muster.coordinator.log.checking import repair as repairing
+from muster.coordinator.log.checking.repair import Loss, Repair
+from muster.coordinator.log.directory.folder_names import read_other_name
+from muster.coordinator.log.errors import DirectoryLocked, LogError
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import read_wall
+from muster.coordinator.system.uuids import draw_uuid
+from muster.coordinator.topics.metadata_log import topic_id_of
+from muster.coordinator.topics.restore_stray import CannotRestore, belongs_to_a_topic, restore_stray
+
+
+def repair(directory: Path, partition: str) -> int:
+    """Repair one partition of a data directory; 0: done, 1: it could not be done, 2: there is no such partition."""
+    name = f"{OFFSETS_TOPIC}-{partition}" if partition.isascii() and partition.isdigit() else partition
+    folder = directory / name
+    is_aside = read_other_name(name) is not None
+    if (place_of(folder) is None and not is_aside) or not folder.is_dir():
+        print(f"muster log repair: {folder} is no partition's folder: give one of {directory}", file=sys.stderr)
+        return 2
+    try:
+        if is_aside or not belongs_to_a_topic(directory, name):
+            return _put_back(directory, name)
+        done = repairing.repair(str(directory), name, topic_id_of)
+    except DirectoryLocked as error:
+        holder = f"process {error.pid}" if error.pid is not None else "another process"
+        return _failed(f"{directory} is in use by {holder}: stop it first")
+    except (OSError, LogError, CannotRestore) as error:
+        return _failed(str(error))
+    if done.is_unknown:
+        return _failed(
+            f"{folder} has batches of a format that this version does not know; nothing was changed. `muster log check "
+            f"{directory}` says where they are. {MOVE_IT}"
+        )
+    for line in _lines(name, done):
+        print(line)
+    if done.is_stray:
+        return _failed(
+            f"{folder} does not say which topic it belongs to, and the metadata log has none of that name: "
+            "restore the folder from a backup, or remove it"
+        )
+    return 0
+
+
+def _failed(why: str) -> int:
+    print(f"muster log repair: {why}", file=sys.stderr)
+    return 1
+
+
+def _lines(name: str, done: Repair) -> Iterator[str]:
+    """What was done, and what is lost."""
+    for loss in done.losses:
+        yield _line(loss)
+    for kept in done.kept_beside:
+        yield f"the damaged file is kept as {kept}; remove it when you need it no more"
+    for index in done.indexes:
+        yield f"{index} was removed: the next start makes it anew"
+    for gone in done.gone:
+        yield (
+            f"{name}: offsets {gone.start} to {gone.stop - 1} were synced and are in no file any more: lost for good "
+            f"unless a backup has them; the log goes on at offset {gone.start}"
+        )
+    for identity in done.identities:
+        yield f"{identity} was written anew, with the id that the topic has"
+    if not (done.losses or done.indexes or done.gone or done.identities or done.is_stray):
+        yield f"{name}: nothing to repair"
+
+
+def _put_back(directory: Path, folder: str) -> int:
+    """Raises what `restore_stray` does."""
+    done = restore_stray(directory, folder, draw_uuid, Now(0, read_wall("now")))
+    names = ", ".join(f"{done.topic}-{index}" for index in done.partitions)
+    print(f"in their place again: {names}; the next start serves them")
+    if done.is_new:
+        print(
+            f"the topic {done.topic} was made for them: its configs are lost, so it keeps all records until you set "
+            "retention.ms"
+        )
+    return 0
+
+
+def _line(loss: Loss) -> str:
+    if loss.end_offset < 0:
+        offsets = f"all from offset {loss.first_offset} on"
+    elif loss.end_offset <= loss.first_offset:
+        offsets = "no offset"
+    else:
+        offsets = f"offsets {loss.first_offset} to {loss.end_offset - 1}"
+    return f"{loss.file}: {loss.bytes} bytes at byte {loss.position} were taken out; lost: {offsets}"

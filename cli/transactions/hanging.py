@@ -1,0 +1,189 @@
+"""`muster transactions hanging`: open transactions that nobody will end.
+
+The leaders of partitions say which producers have a transaction open there (DescribeProducers, KIP-664); the
+coordinators say which transactions they know. What a coordinator does not know is looked at twice, for a transaction
+may have ended in between.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from muster.cli.output import say
+from muster.cli.table import print_json, print_table
+from muster.cli.transactions.describing import Description, describe_id
+from muster.cli.transactions.listing import all_transactions
+from muster.client.connection import AskingFailed, Connection, sentence
+from muster.client.kafka_client import Cluster
+from muster.coordinator.history.words import seconds
+from muster.coordinator.system.clock import read_wall
+from muster.protocol.api import ApiKey
+from muster.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from muster.protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from muster.protocol.messages.list_transactions import ListTransactionsRequest
+
+MAX_TIMEOUT: Final = "transaction.max.timeout.ms"
+BROKER: Final = 4
+"""DescribeConfigs' type of a broker."""
+UNKNOWN: Final = "unknown to its coordinator"
+TOO_LONG: Final = f"open for longer than {MAX_TIMEOUT}"
+PARTITIONS_AT_ONCE: Final = 1_000
+
+
+class Open(NamedTuple):
+    """A transaction that is open in a partition. `last_append`: wall ms of the producer's last batch, -1: not known."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    last_append: int
+
+
+class Hanging(NamedTuple):
+    """One that hangs. `open_ms`: since it began, or since the last append if nobody knows when it began."""
+
+    open: Open
+    transactional_id: str | None
+    open_ms: int
+    why: str
+
+
+def hanging(cluster: Cluster, topics: Sequence[str] | None, *, as_json: bool) -> int:
+    """Print transactions that hang; exit status 1 when some partitions could not be looked at."""
+    places = _places(cluster, topics)
+    troubles: dict[tuple[str, int], str] = {}
+    found = find(cluster, places, _max_timeout_ms(cluster.bootstrap, cluster), troubles)
+    for one in found:
+        if as_json:
+            print_json(_as_json(cluster, one))
+    if not as_json:
+        if found:
+            _print(cluster, found)
+        elif not troubles:
+            say("no transaction hangs")
+    for (topic, partition), why in sorted(troubles.items()):
+        say(f"muster transactions hanging: {topic}-{partition} cannot be looked at: {why}", sys.stderr)
+    return 1 if troubles else 0
+
+
+Places = Mapping[int, Sequence[tuple[str, int]]]
+"""Partitions by the node that leads them; -1: nobody does."""
+
+
+def find(cluster: Cluster, places: Places, max_timeout_ms: int, troubles: dict[tuple[str, int], str]) -> list[Hanging]:
+    """Those that hang, by topic and partition; `troubles` takes what could not be looked at. Raises AskingFailed."""
+    troubles.update(dict.fromkeys(places.get(-1, ()), "it has no leader"))
+    seen = list(_open_ones(cluster, places, troubles))
+    if not seen:
+        return []
+    known, now_ms = _known(cluster, {one.producer_id for one in seen}), read_wall("now")
+    found = [_judge(one, known.get(one.producer_id, ()), max_timeout_ms, now_ms) for one in seen]
+    suspects = [one.open for one in found if one is not None and one.why == UNKNOWN]
+    if suspects:
+        again = {(one.topic, one.partition) for one in suspects}
+        where = {node: [place for place in rows if place in again] for node, rows in places.items()}
+        still = {one[:5] for one in _open_ones(cluster, where, troubles)}
+        found = [one for one in found if one is not None and (one.why != UNKNOWN or one.open[:5] in still)]
+    return sorted(one for one in found if one is not None)
+
+
+def _judge(one: Open, ids: Iterable[Description], max_timeout_ms: int, now_ms: int) -> Hanging | None:
+    for found in ids:
+        if one.partition in found.topics.get(one.topic, ()):
+            open_ms = 0 if found.began is None else now_ms - found.began
+            return Hanging(one, found.transactional_id, open_ms, TOO_LONG) if open_ms > max_timeout_ms else None
+    name = next((found.transactional_id for found in ids), None)
+    return Hanging(one, name, max(now_ms - one.last_append, 0) if one.last_append >= 0 else 0, UNKNOWN)
+
+
+def _places(cluster: Cluster, topics: Sequence[str] | None) -> dict[int, list[tuple[str, int]]]:
+    found = cluster.topics(topics)
+    missing = sorted(set(topics or ()) - set(found))
+    if missing:
+        raise AskingFailed(f"--topic {missing[0]}: {cluster.why_no_topic(missing[0])}")
+    places: dict[int, list[tuple[str, int]]] = {}
+    for name, topic in sorted(found.items()):
+        for one in topic.partitions:
+            places.setdefault(one.leader_id, []).append((name, one.partition_index))
+    return places
+
+
+def _open_ones(cluster: Cluster, places: Places, troubles: dict[tuple[str, int], str]) -> Iterator[Open]:
+    for node_id, rows in places.items():
+        if node_id < 0:
+            continue
+        node = cluster.node(node_id)
+        for start in range(0, len(rows), PARTITIONS_AT_ONCE):
+            by_topic: dict[str, list[int]] = {}
+            for topic, partition in rows[start : start + PARTITIONS_AT_ONCE]:
+                by_topic.setdefault(topic, []).append(partition)
+            request = DescribeProducersRequest([TopicRequest(topic, some) for topic, some in by_topic.items()])
+            answer: DescribeProducersResponse = node.ask(ApiKey.DESCRIBE_PRODUCERS, request)
+            yield from _open_in(answer, troubles)
+
+
+def _open_in(answer: DescribeProducersResponse, troubles: dict[tuple[str, int], str]) -> Iterator[Open]:
+    for topic in answer.topics:
+        for row in topic.partitions:
+            if row.error_code:
+                troubles[topic.name, row.partition_index] = sentence(row.error_code, row.error_message)
+            for one in row.active_producers:
+                if one.current_txn_start_offset >= 0:
+                    yield Open(topic.name, row.partition_index, one.producer_id, one.producer_epoch,
+                               one.current_txn_start_offset, one.last_timestamp)  # fmt: skip
+
+
+def _known(cluster: Cluster, producer_ids: set[int]) -> dict[int, list[Description]]:
+    """What the coordinators know of these producers. Raises AskingFailed if one does not say, for all would hang."""
+    rows, missing = all_transactions(cluster, ListTransactionsRequest([], sorted(producer_ids)))
+    if missing:
+        raise AskingFailed(f"{missing[0]}; which transactions hang cannot be told without")
+    known: dict[int, list[Description]] = {}
+    for row in rows:
+        known.setdefault(row.producer_id, []).append(describe_id(cluster, row.transactional_id))
+    return known
+
+
+def _max_timeout_ms(node: Connection, cluster: Cluster) -> int:
+    name = str(min(cluster.nodes))
+    request = DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, [MAX_TIMEOUT])])
+    (result,) = cluster.node(int(name)).ask(ApiKey.DESCRIBE_CONFIGS, request).results
+    if result.error_code or not result.configs:
+        why = sentence(result.error_code, result.error_message)
+        raise AskingFailed(f"{node.address} does not tell {MAX_TIMEOUT}: {why}")
+    return int(result.configs[0].value or 0)
+
+
+def command(cluster: Cluster, one: Open) -> str:
+    """What ends it."""
+    return (
+        f"kafka-transactions.sh --bootstrap-server {cluster.bootstrap.address} abort --topic {one.topic} "
+        f"--partition {one.partition} --start-offset {one.start_offset}"
+    )
+
+
+def _as_json(cluster: Cluster, one: Hanging) -> dict[str, object]:
+    told = {**one.open._asdict(), "transactional_id": one.transactional_id, "open_ms": one.open_ms, "why": one.why}
+    return told | {"command": command(cluster, one.open)}
+
+
+def _print(cluster: Cluster, found: Sequence[Hanging]) -> None:
+    head = ("TOPIC", "PARTITION", "PRODUCER ID", "EPOCH", "TRANSACTIONAL ID", "START OFFSET", "OPEN FOR", "WHY")
+    rows = [
+        (one.open.topic, one.open.partition, one.open.producer_id, one.open.producer_epoch, one.transactional_id,
+         one.open.start_offset, seconds(one.open_ms), one.why)
+        for one in found
+    ]  # fmt: skip
+    print_table(head, rows)
+    say("")
+    say("to end them, which makes what they have written count as aborted:")
+    for one in found:
+        say(f"  {command(cluster, one.open)}")

@@ -1,0 +1,243 @@
+"""A connection to one node, for `cluster.py`: one request after the other. It waits for each answer, so it is for a
+command line and not for a server.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TYPE_CHECKING, Any, Final
+
+from muster.client.versions import NEEDED
+from muster.coordinator.config.listeners import Address, show
+from muster.protocol.api import ApiKey, api
+from muster.protocol.errors import ErrorCode, error_message, error_name
+from muster.protocol.frames import decode_response_header, request_frame
+from muster.protocol.message import Message, ProtocolError
+from muster.protocol.messages.api_versions import ApiVersionsRequest
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from muster.client.security import ClientSecurity
+
+TIMEOUT_S: Final = 30.0
+FIRST_TIMEOUT_S: Final = 5.0
+"""So long whatever listens there may take to say that it is a broker."""
+MAX_ANSWER_BYTES: Final = 100_000_000
+"""As librdkafka's receive.message.max.bytes: the size of a longer answer is that of no answer of Kafka's."""
+CLIENT_ID: Final = "muster"
+_RENEWED_AT: Final = 0.8
+"""Of the lifetime of a session: then we say again who we are, before the server asks for it."""
+IS_IT_THERE: Final = "; is a server listening there? (--bootstrap-server HOST:PORT)"
+
+
+class AskingFailed(Exception):
+    """Something cannot be found out: one sentence that says what, and where it can, what to do."""
+
+
+class Connection:
+    """One node."""
+
+    def __init__(self, address: Address, security: ClientSecurity | None = None) -> None:
+        """Connects, with TLS and as a user where `security` says so. Raises AskingFailed."""
+        self.address = show(*address)
+        self._place = address
+        self._security = security
+        self._correlation_id = 0
+        self._failed = False
+        self._renew_at_ms: float | None = None
+        self._was_answered = False
+        """Also something that only clients which are let in are answered."""
+        try:
+            self._socket = socket.create_connection(address, FIRST_TIMEOUT_S)
+        except OSError as error:
+            raise AskingFailed(f"{self.address} cannot be reached: {error.strerror or error}{IS_IT_THERE}") from error
+        try:
+            if security is not None and security.context is not None:
+                self._establish_tls(security.context, address.host)
+            self._versions = self._ask_versions()
+            self._socket.settimeout(TIMEOUT_S)
+            self._log_in()
+        except AskingFailed:
+            self.close()
+            raise
+
+    def _establish_tls(self, context: SSLContext, host: str) -> None:
+        try:
+            self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:  # as are all of ssl
+            why = getattr(error, "verify_message", None)
+            if why is not None:
+                raise AskingFailed(
+                    f"{self.address} is not trusted: {why.rstrip('.')}; the certificate must come from one of "
+                    "ssl.truststore, and name the host (ssl.endpoint.identification.algorithm)"
+                ) from error
+            # imported here: it is needed only now
+            from muster.client import hints
+
+            self._socket.close()
+            hint = hints.of_tls(self._place) or "is it a listener of SSL or SASL_SSL?"
+            raise AskingFailed(
+                f"{self.address} cannot be spoken to with TLS: {getattr(error, 'reason', None) or error}; {hint}"
+            ) from error
+
+    def _log_in(self) -> None:
+        """Say who we are, when the security asks for it; after a while again (KIP-368)."""
+        if self._security is None or self._security.user is None:
+            return
+        # imported here: who uses a listener without SASL need not wait for it
+        from muster.client import oauth_login, sasl_login
+        from muster.coordinator.system.clock import read_wall
+        from muster.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+        from muster.protocol.messages.sasl_handshake import SaslHandshakeRequest
+
+        user = self._security.user
+        answer = self._exchange(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(user.mechanism))
+        if answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            raise AskingFailed(f"{self.address} has no {user.mechanism}, only {', '.join(answer.mechanisms)}")
+        if answer.error_code:
+            raise AskingFailed(
+                f"{self.address} asks no client who it is ({error_name(answer.error_code)}): give security.protocol="
+                f"{self._security.protocol.removeprefix('SASL_')} in the file of --command-config"
+            )
+        exchange = sasl_login.login(user)
+        try:
+            token = next(exchange)
+            while True:
+                answer = self._exchange(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(token))
+                if answer.error_code:
+                    raise AskingFailed(f"{self.address} refuses {user.name}: {answer.error_message}")
+                token = exchange.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            pass
+        except oauth_login.NoToken as failure:
+            raise AskingFailed(f"there is no token to show to {self.address}: {failure}") from None
+        except sasl_login.LoginFailed as failure:
+            raise AskingFailed(f"{self.address} cannot be trusted: {failure}") from None
+        lifetime_ms = answer.session_lifetime_ms
+        self._renew_at_ms = read_wall("now") + lifetime_ms * _RENEWED_AT if lifetime_ms else None
+
+    def close(self) -> None:
+        """Hang up."""
+        self._failed = True
+        self._socket.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be asked once more: every request was answered, and the node has not hung up since."""
+        if self._failed:
+            return False
+        self._socket.settimeout(0)
+        try:
+            # as of any socket: one of TLS takes no flags
+            return socket.socket.recv(self._socket, 1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the node is on this machine: both ends of the connection have the same host."""
+        return bool(self._socket.getpeername()[0] == self._socket.getsockname()[0])
+
+    def speaks(self, key: int) -> bool:
+        """Does the node offer this API in a version that is spoken here?"""
+        return self._version(key) is not None
+
+    def ask(self, key: int, request: Message, timeout_s: float = TIMEOUT_S) -> Any:
+        """Send a request, wait for the answer, so long at most. Raises AskingFailed."""
+        version = self._version(key)
+        if version is None:
+            low, high = NEEDED[key]
+            raise AskingFailed(
+                f"{self.address} does not offer {api(key).name} in the versions {low} to {high}: "
+                "Kafka 3.0 or later, or Muster, was expected"
+            )
+        if self._renew_at_ms is not None:
+            from muster.coordinator.system.clock import read_wall
+
+            if read_wall("now") >= self._renew_at_ms:
+                self._socket.settimeout(TIMEOUT_S)
+                self._log_in()
+        self._socket.settimeout(timeout_s)
+        return self._exchange(key, version, request)
+
+    def _version(self, key: int) -> int | None:
+        least, most = self._versions.get(key, (0, -1))
+        low, high = NEEDED[key]
+        version = min(most, high)
+        return version if version >= max(least, low) else None
+
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+        answer = self._exchange(ApiKey.API_VERSIONS, 0, ApiVersionsRequest())
+        if answer.error_code:
+            raise AskingFailed(f"{self.address} refuses ApiVersions: {error_name(answer.error_code)}")
+        return {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
+
+    def _exchange(self, key: int, version: int, request: Message) -> Any:
+        kind = api(key)
+        self._correlation_id += 1
+        self._failed = True  # until the answer is there: what is left unread would be taken for the next one
+        try:
+            self._socket.sendall(request_frame(kind, version, self._correlation_id, request, CLIENT_ID))
+            start = self._read(4)
+            (size,) = struct.unpack(">i", start)
+            if not 0 <= size <= MAX_ANSWER_BYTES:
+                raise AskingFailed(
+                    f"{self.address} answers {kind.name} with something that Kafka never sends{_looks_like(start)}"
+                )
+            data = self._read(size)
+            correlation_id, body = decode_response_header(kind, version, data, 0, len(data))
+            if correlation_id != self._correlation_id:
+                raise AskingFailed(f"{self.address} answers a request that was not sent")
+            answer = kind.decode_response(version, data, body, len(data))
+            self._failed = False
+            self._was_answered = self._was_answered or key != ApiKey.API_VERSIONS
+            return answer
+        except (OSError, EOFError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise AskingFailed(f"{self.address} does not answer {kind.name}: {why}; {self._hint(error)}") from error
+        except ProtocolError as error:
+            raise AskingFailed(
+                f"{self.address} answers {kind.name} with something that cannot be read: {error}"
+            ) from error
+
+    def _hint(self, error: Exception) -> str:
+        """What to do when the server hangs up, or is silent."""
+        security = self._security
+        protocol = "PLAINTEXT" if security is None else security.protocol
+        hint = None
+        # who is silent is not asked again: the next server is waiting
+        if not self._was_answered and not isinstance(error, TimeoutError):
+            # imported here: it is needed only now
+            from muster.client import hints
+
+            self._socket.close()
+            hint = hints.of_silence(self._place, protocol, None if security is None else security.context)
+        return hint or f"is it a Kafka listener of {protocol}? (--command-config FILE)"
+
+    def _read(self, count: int) -> bytes:
+        parts: list[bytes] = []
+        while count > 0:
+            part = self._socket.recv(min(count, 1 << 20))
+            if not part:
+                raise EOFError("the connection was closed")
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+
+def _looks_like(start: bytes) -> str:
+    """What a server may be whose answer begins so."""
+    if start[:2] == b"\x15\x03":  # an alert
+        return ": it speaks TLS; give security.protocol=SSL or SASL_SSL in the file of --command-config"
+    if start == b"HTTP":
+        return ": it is a server of HTTP"
+    return ""
+
+
+def sentence(error_code: int, message: str | None = None) -> str:
+    """An error of the server, in its own words where it has some."""
+    return f"{error_name(error_code)} ({message or error_message(error_code)})"

@@ -1,0 +1,132 @@
+"""The records of `__group_events` and `__transaction_events`, fetched as a consumer does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from muster.client.connection import AskingFailed, sentence
+from muster.client.kafka_client import NO_TOPIC, Cluster
+from muster.client.list_offsets import end_offsets
+from muster.coordinator.log import batches
+from muster.protocol.api import ApiKey
+from muster.protocol.errors import ErrorCode
+from muster.protocol.hashing import group_partition
+from muster.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+FETCH_BYTES: Final = 4 * 1024 * 1024
+WAIT_MS: Final = 500
+
+Value = dict[str, Any]
+
+
+class History(NamedTuple):
+    """One of the two."""
+
+    topic: str
+    name: str
+    """The field of an event that says of whom it is."""
+    missing: str
+    """What to do when there is no such topic."""
+
+
+OF_GROUPS: Final = History(
+    "__group_events", "group", "history and watch need Muster with muster.group.events.enable=true"
+)
+OF_TRANSACTIONS: Final = History(
+    "__transaction_events",
+    "transactional_id",
+    "history needs Muster with muster.transaction.events.enable=true, and a first transactional id; Apache Kafka keeps "
+    "no history (muster analyze tells what its logs still hold)",
+)
+
+
+class Events:
+    """The topic, read from one place on."""
+
+    def __init__(self, cluster: Cluster, of: History = OF_GROUPS) -> None:
+        """Raises AskingFailed when there is no such topic."""
+        self._cluster = cluster
+        self._of = of
+        topic = cluster.topics([of.topic]).get(of.topic)
+        if topic is None and (why := cluster.why_no_topic(of.topic)) != NO_TOPIC:
+            raise AskingFailed(f"{of.topic} cannot be read: {why}")
+        if topic is None:
+            raise AskingFailed(f"{cluster.bootstrap.address} has no topic {of.topic}: {of.missing}")
+        self._leaders = {one.partition_index: one.leader_id for one in topic.partitions}
+
+    def partition_of(self, name: str) -> int:
+        """Where the events of a group or a transactional id are."""
+        return group_partition(name, len(self._leaders))
+
+    def ends(self) -> dict[int, int]:
+        """The end of every partition."""
+        found = end_offsets(self._cluster, [(self._of.topic, partition) for partition in self._leaders])
+        return {partition: end for (_, partition), end in found.items()}
+
+    def upto_now(self, name: str) -> Iterator[Value]:
+        """All events of a group or a transactional id that there are."""
+        return (value for value in self.of_partition(self.partition_of(name)) if value[self._of.name] == name)
+
+    def newest(self, name: str, most: int) -> Iterator[Value]:
+        """Those among the last `most` events of its partition."""
+        partition = self.partition_of(name)
+        begin = max(self.ends().get(partition, 0) - most, 0)
+        return (value for value in self.of_partition(partition, begin) if value[self._of.name] == name)
+
+    def of_partition(self, partition: int, begin: int = 0) -> Iterator[Value]:
+        """All events of a partition that there are, from an offset on."""
+        end = self.ends().get(partition, 0)
+        position = {partition: begin}
+        while position[partition] < end:
+            before = position[partition]
+            yield from self.fetch(position, 0)
+            if position[partition] == before:  # what was there is kept no longer
+                return
+
+    def follow(self, position: dict[int, int]) -> Iterator[Value]:
+        """Every event from `position` (partition -> offset) on, for ever."""
+        while True:
+            yield from self.fetch(position, WAIT_MS)
+
+    def fetch(self, position: dict[int, int], wait_ms: int) -> list[Value]:
+        """What there is at `position`, which is moved on; waits so long for something to come."""
+        found: list[Value] = []
+        by_leader: dict[int, list[int]] = {}
+        for partition in position:
+            by_leader.setdefault(self._leaders[partition], []).append(partition)
+        for leader, partitions in by_leader.items():
+            rows = [FetchPartition(one, -1, position[one], -1, -1, FETCH_BYTES) for one in partitions]
+            request = FetchRequest(
+                max_wait_ms=wait_ms // len(by_leader), min_bytes=1, max_bytes=4 * FETCH_BYTES,
+                topics=[FetchTopic(self._of.topic, partitions=rows)],
+            )  # fmt: skip
+            answer = self._cluster.node(leader).ask(ApiKey.FETCH, request)
+            for topic in answer.responses:
+                for row in topic.partitions:
+                    found.extend(self._read(row, position))
+        found.sort(key=lambda value: value["time"])
+        return found
+
+    def _read(self, row: Any, position: dict[int, int]) -> Iterator[Value]:
+        if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            position[row.partition_index] = max(row.log_start_offset, 0)
+            return
+        if row.error_code:
+            raise AskingFailed(f"{self._of.topic}-{row.partition_index} cannot be read: {sentence(row.error_code)}")
+        for _, records in batches.read(bytes(row.records or b"")):
+            for record in records:
+                if record.offset >= position[row.partition_index]:
+                    position[row.partition_index] = record.offset + 1
+                    value = _value(record.value, self._of.name)
+                    if value is not None:
+                        yield value
+
+
+def _value(data: bytes | None, name: str) -> Value | None:
+    try:
+        value = json.loads(data or b"")
+    except ValueError:  # no event of ours
+        return None
+    return value if isinstance(value, Mapping) and {"kind", name, "time"} <= value.keys() else None  # type: ignore[return-value]  # JSON objects are dicts

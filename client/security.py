@@ -1,0 +1,149 @@
+"""`--command-config FILE`: the security of a client, in Kafka's properties, for Muster's own commands.
+
+Everything of TLS and SASL is read before a server is asked: what cannot be used is a ConfigError with one sentence,
+which names the file and no secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import ssl
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from muster.client import oauth_login
+from muster.client.oauth_login import OAUTHBEARER, Bearer
+from muster.client.sasl_login import PLAIN, SPOKEN, User
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.config.javaproperties import decode, parse
+from muster.coordinator.net.tls import stores
+from muster.coordinator.net.tls.context import client_context
+from muster.coordinator.net.tls.settings import TlsError, TlsSettings
+from muster.coordinator.security.sasl import jaas
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MODULES: Final = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    OAUTHBEARER: oauth_login.MODULE,
+}
+_IDENTIFICATION: Final = "ssl.endpoint.identification.algorithm"
+_JAAS: Final = "sasl.jaas.config"
+_MECHANISM: Final = "sasl.mechanism"
+
+
+class ClientSecurity(NamedTuple):
+    """How a server is spoken to. `context`: with TLS; `user`: with SASL; `where`: the file, for sentences."""
+
+    where: str
+    protocol: str = "PLAINTEXT"
+    context: ssl.SSLContext | None = None
+    user: User | Bearer | None = None
+    tls: TlsSettings | None = None
+
+
+def read(file: Path) -> ClientSecurity:
+    """What the file says. Raises ConfigError."""
+    where = f"--command-config {file}"
+    try:
+        properties = parse(decode(file.read_bytes()), where)
+    except OSError as error:
+        raise ConfigError(f"{where} cannot be read: {error.strerror or error}") from error
+    try:
+        return of(properties, where)
+    except (TlsError, ConfigError) as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def of(properties: Mapping[str, str], where: str) -> ClientSecurity:
+    """What these properties say. Raises ConfigError and TlsError."""
+    protocol = properties.get("security.protocol", "PLAINTEXT").strip().upper()
+    if protocol not in PROTOCOLS:
+        raise ConfigError(f"security.protocol={protocol} is not known; expected one of {', '.join(PROTOCOLS)}")
+    tls = context = None
+    if protocol.endswith("SSL"):
+        tls = TlsSettings.of(properties)
+        context = client_context(tls)
+        # as Java's clients: any certificate of the trust store ends a chain
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.check_hostname = _checks_names(properties)
+    user = _user(properties) if protocol.startswith("SASL") else None
+    return ClientSecurity(where, protocol, context, user, tls)
+
+
+def _checks_names(properties: Mapping[str, str]) -> bool:
+    """Kafka's clients compare the name in the server's certificate, unless they are told not to."""
+    given = properties.get(_IDENTIFICATION, "https").strip()
+    if given.lower() not in ("", "https"):
+        raise ConfigError(f"{_IDENTIFICATION}={given} is not known; expected https, or nothing for no comparison")
+    return bool(given)
+
+
+def _user(properties: Mapping[str, str]) -> User | Bearer:
+    mechanism = properties.get(_MECHANISM, "GSSAPI").strip()
+    if mechanism not in SPOKEN:
+        default = "" if _MECHANISM in properties else ", Kafka's default,"
+        raise ConfigError(f"{_MECHANISM}={mechanism}{default} is not spoken here; expected one of {', '.join(SPOKEN)}")
+    text = properties.get(_JAAS)
+    if text is None:
+        options = "" if mechanism == OAUTHBEARER else ' username="NAME" password="PASSWORD"'
+        raise ConfigError(f"{_JAAS} is missing: {_modules(mechanism)} required{options}; was expected")
+    try:
+        module = jaas.parse(text)
+    except jaas.BadJaas as error:
+        raise ConfigError(f"{_JAAS} cannot be read: {error}") from None
+    if module.name != _modules(mechanism):
+        raise ConfigError(
+            f"{_JAAS} is for {module.name}; with {_MECHANISM}={mechanism} {_modules(mechanism)} is needed"
+        )
+    if mechanism == OAUTHBEARER:
+        return oauth_login.read(properties, module.options)
+    missing = [name for name in ("username", "password") if name not in module.options]
+    if missing:
+        raise ConfigError(f"{_JAAS} has no {missing[0]}")
+    is_token = module.options.get("tokenauth", "").lower() == "true"
+    return User(mechanism, module.options["username"], module.options["password"], is_token)
+
+
+def _modules(mechanism: str) -> str:
+    return _MODULES.get(mechanism) or _MODULES["SCRAM"]
+
+
+def librdkafka(security: ClientSecurity) -> Iterator[tuple[str, str]]:
+    """The same for librdkafka, which `muster analyze` reads a cluster with. Raises ConfigError.
+
+    Certificates and keys are given as PEM, whatever they are kept in.
+    """
+    yield "security.protocol", security.protocol
+    if isinstance(security.user, Bearer):
+        try:
+            yield from oauth_login.librdkafka(security.user)
+        except ConfigError as error:
+            raise ConfigError(f"{security.where}: {error}") from error
+    elif security.user is not None:
+        if security.user.is_token:
+            raise ConfigError(f"{security.where}: delegation tokens (tokenauth) are not for `muster analyze`")
+        yield "sasl.mechanism", security.user.mechanism
+        yield "sasl.username", security.user.name
+        yield "sasl.password", security.user.password
+    if security.tls is None:
+        return
+    assert security.context is not None
+    if not security.context.check_hostname:
+        yield _IDENTIFICATION, "none"
+    trusted = stores.trusted(security.tls)
+    if trusted is not None:
+        yield "ssl.ca.pem", "".join(map(_pem, trusted))
+    if security.tls.ssl_keystore_location is not None or security.tls.ssl_keystore_key is not None:
+        pair = stores.key_pair(security.tls)
+        yield "ssl.certificate.pem", "".join(map(_pem, pair.chain))
+        yield "ssl.key.pem", pair.key
+        if pair.password is not None:
+            yield "ssl.key.password", pair.password
+
+
+def _pem(certificate: bytes) -> str:
+    lines = textwrap.wrap(base64.b64encode(certificate).decode(), 64)
+    return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""])

@@ -1,0 +1,94 @@
+"""Partitions by topic id, as members own them and as they are to own them. Immutable values: they are compared, shared
+and replaced as wholes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+TargetAssignment = tuple[tuple[bytes, tuple[int, ...]], ...]
+"""(topic id, its partitions ascending), ascending by topic id: a target assignment."""
+Row = tuple[bytes, tuple[int, ...], tuple[int, ...]]
+"""One topic of a `Held`."""
+CurrentAssignment = tuple[Row, ...]
+"""As `Share`, with the epoch of the group at which each partition was assigned (KIP-1251)."""
+Epochs = dict[int, int]
+"""Partition -> that epoch."""
+NOTHING: Final[tuple[()]] = ()
+FEW: Final = 100
+"""Epochs of so many partitions are shared; longer tuples would stay after their last member is gone."""
+NOT_KNOWN: Final = 0
+"""The epoch of a partition in a record that does not say it (before Kafka 4.3)."""
+
+
+def target_assignment(rows: Mapping[bytes, Collection[int]]) -> TargetAssignment:
+    """Partitions by topic id as a value; topics without partitions are left out."""
+    return tuple([(topic_id, tuple(sorted(rows[topic_id]))) for topic_id in sorted(rows) if rows[topic_id]])
+
+
+def current_assignment(rows: Mapping[bytes, Mapping[int, int]]) -> CurrentAssignment:
+    """Partitions with their epochs as a value; topics without partitions are left out."""
+    return tuple([row_of(topic_id, sorted(epochs.items())) for topic_id, epochs in sorted(rows.items()) if epochs])
+
+
+def row_of(topic_id: bytes, pairs: Sequence[tuple[int, int]]) -> Row:
+    """Partitions of a topic, ascending, each with its epoch."""
+    return topic_id, tuple([one[0] for one in pairs]), tuple([one[1] for one in pairs])
+
+
+@lru_cache(256)
+def _few_since(epoch: int, count: int) -> tuple[int, ...]:
+    return (epoch,) * count
+
+
+def all_since(epoch: int, count: int) -> tuple[int, ...]:
+    """The epochs of so many partitions that were assigned at the same time."""
+    return _few_since(epoch, count) if count <= FEW else (epoch,) * count
+
+
+def assigned_since(share: TargetAssignment, epoch: int) -> CurrentAssignment:
+    """Who has all of its target since this epoch."""
+    since = {count: all_since(epoch, count) for count in {len(row[1]) for row in share}}
+    return tuple([(topic_id, partitions, since[len(partitions)]) for topic_id, partitions in share])
+
+
+def with_shared_tuples(
+    held: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
+) -> CurrentAssignment:
+    """The same value in less memory: nearly always a member has the partitions of its target, and all since one epoch.
+    `shared`: the tuple that others have in common.
+    """
+    of_target = dict(target)
+    made = []
+    for topic_id, partitions, epochs in held:
+        its = of_target.get(topic_id)
+        if len(epochs) <= FEW and epochs.count(epochs[0]) == len(epochs):
+            epochs = shared(epochs)
+        made.append((topic_id, its if its == partitions else partitions, epochs))
+    return tuple(made)
+
+
+def epochs_of(held: Iterable[Row]) -> dict[bytes, Epochs]:
+    """What `held_of` was made from."""
+    return {topic_id: dict(zip(partitions, epochs, strict=True)) for topic_id, partitions, epochs in held}
+
+
+def without_epochs(held: CurrentAssignment) -> CurrentAssignment:
+    """The same partitions, all of an epoch that is not known."""
+    return tuple([(topic_id, partitions, (NOT_KNOWN,) * len(partitions)) for topic_id, partitions, _ in held])
+
+
+def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
+    """Whether both are the same partitions, whatever their epochs."""
+    if one is other or one == other:  # nearly always; rows that are the same objects are not looked into
+        return True
+    return len(one) == len(other) and all(
+        mine is its or (mine[0] == its[0] and mine[1] == its[1]) for mine, its in zip(one, other, strict=True)
+    )
+
+
+def partition_sets(held: CurrentAssignment) -> dict[bytes, frozenset[int]]:
+    """The partitions of each topic, to look many of them up: a client may name as many as it likes."""
+    return {topic_id: frozenset(partitions) for topic_id, partitions, _ in held}

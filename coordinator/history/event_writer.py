@@ -1,0 +1,147 @@
+"""The writer of one partition of a history (`__group_events`, `__transaction_events`): rows in, batches appended.
+
+No answer waits for the disk. If the log fails, or is not here yet, some events wait until it can be opened, and the
+others are lost; this is logged once, and whatever they tell of goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from muster.coordinator.log import batches
+from muster.coordinator.log.errors import LogError, LogOffline, RecordListTooLarge
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import Clock
+
+log = structlog.get_logger("muster.events")
+
+SYNC_MS: Final = 1_000
+"""How long what was appended may wait for the disk: what a power cut may cost."""
+REOPEN_MS: Final = 10_000
+"""How long a log that failed is left alone."""
+MOST_KEPT: Final = 1_000
+"""Rows that wait for a log that failed, or is not here yet: this process has become the leader just now."""
+ROWS_BYTES: Final = 256 * 1024
+"""How much is gathered into one batch."""
+
+Row = tuple[bytes | None, bytes]
+"""Key and value of a record."""
+
+
+class EventLog(Protocol):
+    """What is asked of the log of the partition (`log.Log`)."""
+
+    def append(self, leader_epoch: int, batch: bytes | bytearray, *, wall_ms: int) -> object:
+        """Append one batch; raises the log's errors or OSError."""
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        """Begin a sync of what has waited for `flush.ms`."""
+
+
+class EventWriter:
+    """See the module."""
+
+    def __init__(
+        self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock, topic: str | None = None
+    ) -> None:
+        """`open_log`: the partition's log, opened again when it had failed, and the epoch of its leader. `topic`: named
+        in log lines.
+        """
+        self._place = {"partition": partition} if topic is None else {"topic": topic, "partition": partition}
+        self._open_log = open_log
+        self._clock = clock
+        self._leader_epoch = 0
+        self._log: EventLog | None = None
+        self._closed_until_ms = 0
+        self._lost = 0
+        self._kept: list[Row] = []
+        self._sync_is_due = False
+
+    def renew(self) -> None:
+        """The log was opened anew, or has another leader, or has come to this process: it is opened at the next event,
+        or now, when some wait for it.
+        """
+        self._log = None
+        self._closed_until_ms = 0
+        if self._kept:
+            self.append([], self._clock.now())
+
+    def let_go(self) -> None:
+        """Another process leads the partition now, and its log is about to be closed: what comes waits."""
+        self._log = None
+        self._closed_until_ms = 0
+
+    def give_up(self) -> list[Row]:
+        """After `let_go`: the rows that wait, which wait no more here."""
+        kept, self._kept = self._kept, []
+        return kept
+
+    def write(self, rows: Sequence[Row], now: Now) -> None:
+        """Append rows, in batches that are not too large."""
+        some: list[Row] = []
+        size = 0
+        for row in rows:
+            size += len(row[1])
+            if size > ROWS_BYTES and some:
+                self.append(some, now)
+                some, size = [], len(row[1])
+            some.append(row)
+        self.append(some, now)
+
+    def append(self, rows: Sequence[Row], now: Now) -> None:
+        """Append rows as one batch."""
+        if self._log is None and now.mono_ms < self._closed_until_ms:
+            self._keep(rows)
+            return
+        is_open = self._log is not None
+        try:
+            if self._log is None:
+                self._log, self._leader_epoch = self._open_log()
+                is_open = True
+                kept, self._kept = self._kept, []
+                if self._lost:
+                    log.warning("events are written again", **self._place, lost=self._lost)
+                    self._lost = 0
+                if kept:
+                    self.write([*kept, *rows], now)
+                    return
+            self._log.append(self._leader_epoch, batches.build(rows, timestamp_ms=now.wall_ms), wall_ms=now.wall_ms)
+            if not self._sync_is_due:
+                self._sync_is_due = True
+                self._clock.machine.call_at(self._clock.machine.mono_ms() + SYNC_MS, self._sync)
+        except RecordListTooLarge as error:
+            # its segments were made small
+            if len(rows) > 1:
+                for row in rows:
+                    self.append([row], now)
+            else:
+                log.error("an event is lost: there is too much of it", **self._place, why=str(error))
+        except (LogError, OSError) as error:
+            self._log = None
+            self._closed_until_ms = now.mono_ms + REOPEN_MS
+            if is_open:
+                self._lost += len(rows)
+            else:
+                self._keep(rows)
+            if not (isinstance(error, LogOffline) and error.is_told):
+                log.error("events cannot be written and are lost until their log can be opened again",
+                          **self._place, error=str(error))  # fmt: skip
+
+    def _keep(self, rows: Sequence[Row]) -> None:
+        """Nothing of these was written: so many as may wait do."""
+        kept = rows[: MOST_KEPT - len(self._kept)]
+        self._kept += kept
+        self._lost += len(rows) - len(kept)
+
+    def _sync(self) -> None:
+        self._sync_is_due = False
+        if self._log is not None:
+            self._log.sync_if_older(self._clock.machine.mono_ms())
+
+
+def record_key(name: str) -> bytes:
+    """The key of the events of a group or a transactional id."""
+    return name.encode("utf-8", "surrogatepass")

@@ -1,0 +1,92 @@
+"""Counts of refused requests: one event for each cause and client in each second, with at most `MOST_BYTES` of names,
+so that refused clients cannot fill a disk. Sets no timer and writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from json.encoder import encode_basestring as quote
+from typing import Any, Final
+
+from muster.coordinator.groups.common.events import Event
+from muster.coordinator.history.event_writer import record_key
+
+SECOND_MS: Final = 1_000
+MOST_KINDS: Final = 100
+"""Different refusals of one second that get an event each; the others are counted together, without names."""
+
+MOST_BYTES: Final = 16 * 1024
+"""Bytes of their names together, as JSON."""
+LONGEST: Final = 249
+"""Characters of a name (the longest name of a topic); a longer one is cut and ends with CUT."""
+CUT: Final = "…"
+
+FACTS: Final = ("api", "error_code", "client_id", "host", "instance", "count")
+"""What an event of a group tells, in this order."""
+Facts = dict[str, Any]
+
+
+class RefusalCounts:
+    """The refusals of the present second."""
+
+    __slots__ = ("_bytes_left", "_counts", "_facts", "_others", "began_ms")
+
+    def __init__(self, facts: Sequence[str] = FACTS) -> None:
+        """`facts`: the names of what `count` is given, and "count"."""
+        self._facts = facts
+        self._bytes_left = MOST_BYTES
+        self._counts: dict[tuple[str | int | None, ...], list[int]] = {}
+        self._others = [0, 0]
+        """How many, and when the first of them came; so is every value of `_counts`."""
+        self.began_ms: int | None = None
+        """When the first of them came (wall ms); None: there is none."""
+
+    def add(self, event: Event, wall_ms: int) -> None:
+        """Count a REQUEST_REFUSED of a group."""
+        facts: Facts = event.facts
+        told = facts["api"], facts["error"], facts["client_id"], facts["host"], facts["instance"]
+        self.count(event.group_id, told, wall_ms)
+
+    def count(self, name: str, facts: Sequence[str | int | None], wall_ms: int) -> None:
+        """Count one of `name` with these facts."""
+        if self.began_ms is None:
+            self.began_ms = wall_ms
+        kind = (cut(name), *(cut(one) if isinstance(one, str) else one for one in facts))
+        counted = self._counts.get(kind)
+        if counted is not None:
+            counted[0] += 1
+            return
+        size = sum(len(quote(one).encode("utf-8", "surrogatepass")) for one in kind if isinstance(one, str))
+        if len(self._counts) < MOST_KINDS and size <= self._bytes_left:
+            self._counts[kind] = [1, wall_ms]
+            self._bytes_left -= size
+        else:
+            others, first_ms = self._others
+            self._others = [others + 1, first_ms if others else wall_ms]
+
+    def take(self) -> Iterator[tuple[str | None, int, Facts]]:
+        """The name of each event to write, when the first of what it counts came (wall ms), and its facts; nothing is
+        counted any more.
+        """
+        counts, (others, others_ms) = self._counts, self._others
+        self._counts, self._others, self._bytes_left, self.began_ms = {}, [0, 0], MOST_BYTES, None
+        for (name, *facts), (count, first_ms) in counts.items():
+            assert isinstance(name, str)
+            yield name, first_ms, dict(zip(self._facts, (*facts, count), strict=True))
+        if others:
+            yield None, others_ms, dict.fromkeys(self._facts) | {"count": others}
+
+
+def cut(name: str) -> str:
+    """A name, or the beginning of it."""
+    return name if len(name) <= LONGEST else name[:LONGEST] + CUT
+
+
+def is_cut(name: str) -> bool:
+    """Whether there is only the beginning of it."""
+    return len(name) > LONGEST
+
+
+def key_of(name: str | None) -> bytes | None:
+    """The key of an event that `take` gave: none for one of many names, or when there is only the beginning of it."""
+    return None if name is None or is_cut(name) else record_key(name)

@@ -1,0 +1,400 @@
+"""The JSON of `__group_events`: one record's value for each event, as `docs/events.md` describes it. Pure.
+
+Every value has `v` (the schema's version), `kind`, `group`, `time` (wall ms) and the fields of its kind. A reader
+ignores kinds and fields that it does not know. A field is never renamed and never changes its meaning under the same
+`v`.
+
+The text is built here, not by a general encoder, because one value may have 1,000 members. It is made in pieces of less
+than a millisecond, and has at most `MOST_BYTES`; a larger one is refused before it is made.
+"""
+
+from __future__ import annotations
+
+import json
+from binascii import b2a_base64
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from heapq import nsmallest
+from itertools import islice
+from json.encoder import encode_basestring as quote
+from typing import Any, Final
+
+from muster.assignors.measures import Moves, moves_in_steps
+from muster.coordinator.groups.classic.group import CONSUMER
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.common.shared_values import Protocols
+from muster.coordinator.history import ownership
+from muster.coordinator.history.ownership import Owned
+
+VERSION: Final = 1
+"""Of the schema; it grows only when old readers would misread something."""
+PROTOCOLS_KEPT: Final = 64
+"""Texts of protocols that are remembered, since most members of a group say the same."""
+LONGEST_KEPT: Final = 1_024
+"""Longer metadata is not remembered: it would be kept here after the last of its members is gone."""
+FEW_PROTOCOLS: Final = 16
+"""Nor are more protocols than these."""
+MOST_METADATA: Final = 64 * 1024
+"""Bytes of metadata that an event has of one member; of further metadata it only has the size."""
+MOST_METADATA_OF_ALL: Final = 4 * 1024 * 1024
+"""The same of all members together; metadata that is remembered does not count."""
+LONGEST_NAME: Final = 249
+"""Characters of a protocol's name; a longer one is cut, and ends with "…"."""
+MOST_BYTES: Final = 16 * 1024 * 1024 - 1024
+"""An event has no more: it is one record, in a segment of `__group_events`, and in a consumer's memory."""
+BYTES_A_PIECE: Final = 8 * 1024
+"""Text that is made in one piece, if it is of many members: some half a millisecond."""
+ENTRIES_A_PIECE: Final = 200
+LEAST_MEMBER_BYTES: Final = 200
+"""The text of a member without names, metadata and assignment."""
+PARTITIONS_A_PIECE: Final = 2_000
+"""That are looked at in one piece, in targets: some half a millisecond."""
+A_TOPIC: Final = 8
+"""A topic takes as long as so many partitions of it."""
+MOST_TOPICS: Final = 20
+"""Whose moves the event of a target tells each."""
+FACTS_OF_CLASSIC: Final = 3
+"""Of a member that joins: one of a consumer group has more."""
+SETTINGS: Final = (
+    "group_initial_rebalance_delay_ms",
+    "group_min_session_timeout_ms",
+    "group_max_session_timeout_ms",
+    "group_max_size",
+)
+"""The settings that a completed rebalance tells, by their names in `GroupSettings`."""
+
+_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+class TooLarge(ValueError):
+    """An event that would be longer than `MOST_BYTES`."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes or more, and {MOST_BYTES} is the most")
+
+
+def to_json(event: Event, wall_ms: int) -> bytes:
+    """The value of the event's record. Raises TooLarge."""
+    return "".join(filter(None, pieces(event, wall_ms))).encode("utf-8", "surrogatepass")
+
+
+def short_json(event: Event, wall_ms: int) -> bytes | None:
+    """The same of an event of one member, or of none; None: it may be long, and is to be told in pieces."""
+    tell = _WHOLE.get(event.kind)
+    if tell is None:
+        return None
+    return f"{_head(event, wall_ms)}{tell(event.facts)}}}".encode("utf-8", "surrogatepass")
+
+
+def pieces(event: Event, wall_ms: int) -> Iterator[str | None]:
+    """The text of that value, a piece at a time; None: some work was done, nothing is to be said yet. Raises
+    TooLarge.
+    """
+    yield _head(event, wall_ms)
+    whole = _WHOLE.get(event.kind)
+    if whole is not None:
+        yield whole(event.facts)
+    else:
+        yield from _IN_PIECES.get(event.kind, _plain_pieces)(event.facts)
+    yield "}"
+
+
+def _head(event: Event, wall_ms: int) -> str:
+    return f'{{"v":{VERSION},"kind":"{event.kind}","group":{quote(event.group_id)},"time":{wall_ms}'
+
+
+def plain_json(kind: str, group_id: str | None, wall_ms: int, facts: Mapping[str, object]) -> bytes:
+    """The value of an event that is no core's: facts are what JSON knows."""
+    head = {"v": VERSION, "kind": kind, "group": group_id, "time": wall_ms}
+    return _json(head | dict(facts)).encode("utf-8", "surrogatepass")
+
+
+# ---- each kind: what follows the head, beginning with a comma
+
+
+def _plain(facts: dict[str, Any]) -> str:
+    return "".join(f",{quote(name)}:{_json(value)}" for name, value in facts.items())
+
+
+def _plain_pieces(facts: dict[str, Any]) -> Iterator[str]:
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield f",{quote(name)}:{{"
+            comma = ""
+            for some in _portions(value):
+                yield comma + _json(some)[1:-1]
+                comma = ","
+            yield "}"
+        else:
+            yield f",{quote(name)}:{_json(value)}"
+
+
+def _portions(rows: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Rows in portions of one piece each: so many rows, or so many partitions in them."""
+    some: dict[str, Any] = {}
+    weight = 0.0
+    for name, value in rows.items():
+        partitions = len(value) if isinstance(value, list | tuple) else 0
+        weight += 1 / ENTRIES_A_PIECE + partitions / PARTITIONS_A_PIECE
+        some[name] = value
+        if weight >= 1:
+            yield some
+            some, weight = {}, 0.0
+    if some:
+        yield some
+
+
+def _joined(facts: dict[str, Any]) -> str:
+    reason, protocol_type = _text(facts["reason"]), _text(facts["protocol_type"])
+    told = f',"member":{_member(facts["member"], None)},"protocol_type":{protocol_type},"reason":{reason}'
+    return (
+        told if len(facts) == FACTS_OF_CLASSIC else told + _plain(dict(islice(facts.items(), FACTS_OF_CLASSIC, None)))
+    )
+
+
+def _member_event(facts: dict[str, Any]) -> str:
+    rest = _plain({name: value for name, value in facts.items() if name != "member"})
+    return f',"member":{_member(facts["member"], None)}{rest}'
+
+
+def _with_trigger(facts: dict[str, Any]) -> str:
+    rest = {name: value for name, value in facts.items() if name != "trigger"}
+    return f',"trigger":{_trigger(facts["trigger"])}{_plain(rest)}'
+
+
+def _target(facts: dict[str, Any]) -> Iterator[str | None]:
+    """How many partitions change hands, without those that stay where they are: counted here, where nobody waits."""
+    changes, image = facts["changes"], facts["names"]
+    yield _plain({name: value for name, value in facts.items() if name not in ("changes", "names")})
+    yield f',"changed":{len(changes)}'
+    given: dict[bytes, set[int]] = {}
+    taken: dict[bytes, set[int]] = {}
+    weight = 0
+    for _, before, after in changes:
+        had, has = dict(before), dict(after)
+        for topic_id in had.keys() | has.keys():
+            old, new = had.get(topic_id, ()), has.get(topic_id, ())
+            weight += len(old) + len(new) + A_TOPIC
+            if old != new:
+                given.setdefault(topic_id, set()).update(set(new).difference(old))
+                taken.setdefault(topic_id, set()).update(set(old).difference(new))
+            if weight > PARTITIONS_A_PIECE:
+                weight = 0
+                yield None
+    rows, sums = [], [0, 0, 0]
+    for topic_id in given.keys() | taken.keys():
+        new, old = given.get(topic_id, set()), taken.get(topic_id, set())
+        moved = len(new & old)
+        if new or old:
+            topic = image.by_id.get(topic_id)
+            name = image.deleted.get(topic_id) if topic is None else topic.name
+            row = (name, moved, len(new) - moved, len(old) - moved)
+            rows.append(row)
+            sums = [before + more for before, more in zip(sums, row[1:], strict=True)]
+        weight += len(old) + len(new) + A_TOPIC
+        if weight > PARTITIONS_A_PIECE:
+            weight = 0
+            rows = _most_moved(rows)
+            yield None
+    yield f',"moved":{sums[0]},"gained":{sums[1]},"lost":{sums[2]}'
+    names = ("topic", "moved", "gained", "lost")
+    yield f',"moves":{_json([dict(zip(names, row, strict=True)) for row in _most_moved(rows)])}'
+
+
+def _most_moved(rows: list[tuple[str | None, int, int, int]]) -> list[tuple[str | None, int, int, int]]:
+    """Those of them that the event names, in their order."""
+    return nsmallest(MOST_TOPICS, rows, key=lambda row: (-row[1], row[0] or ""))
+
+
+def _started(facts: dict[str, Any]) -> str:
+    return (
+        f',"cause":"{facts["cause"]}","trigger":{_trigger(facts["trigger"])},"generation":{facts["generation"]}'
+        f',"members":{facts["members"]},"state":"{facts["state"]}"'
+    )
+
+
+def _failed(facts: dict[str, Any]) -> Iterator[str | None]:
+    members: Sequence[MemberFacts] = facts["members"]
+    yield (
+        f',"generation":{facts["generation"]},"cause":"{facts["cause"]}","join_phase_ms":{_json(facts["join_phase_ms"])}'
+        f',"took_ms":{facts["took_ms"]},"members":['
+    )
+    yield from _listed((yield from _members(members, None)))
+
+
+def _completed(facts: dict[str, Any]) -> Iterator[str | None]:
+    members: Sequence[MemberFacts] = facts["members"]
+    now = then = None
+    if facts["protocol_type"] == CONSUMER:
+        now = yield from ownership.read((one.member, one.assignment) for one in members)
+        then = yield from ownership.read(facts["before"].items())
+    texts = yield from _members(members, now)
+    moved = None if now is None or then is None else (yield from moves_in_steps(then, now))
+    yield (
+        f',"generation":{facts["generation"]},"protocol_type":{_text(facts["protocol_type"])}'
+        f',"protocol":{_text(facts["protocol"])},"votes":{_counts(facts["votes"])},"leader":{_text(facts["leader"])}'
+        f',"cause":"{facts["cause"]}","trigger":{_trigger(facts["trigger"])},"join_phase_ms":{facts["join_phase_ms"]}'
+        f',"sync_phase_ms":{facts["sync_phase_ms"]},"took_ms":{facts["took_ms"]},"topics":{{'
+    )
+    comma = ""
+    for some in _portions(facts["topics"]):
+        yield comma + _counts(some)[1:-1]
+        comma = ","
+    yield (f'}},"settings":{_settings(facts["settings"])},"before":[{",".join(map(quote, facts["before"]))}],"moves":')
+    if moved is None:
+        yield "null"
+    else:
+        yield "["
+        yield from _listed(_moves(moved))
+    yield ',"members":['
+    yield from _listed(texts)
+
+
+# ---- parts
+
+
+def _trigger(trigger: Trigger | None) -> str:
+    if trigger is None:
+        return "null"
+    name, instance, client_id, host, reason = trigger
+    return (
+        f'{{"member":{quote(name)},"instance":{_text(instance)},"client_id":{quote(client_id)},"host":{quote(host)}'
+        f',"reason":{_text(reason)}}}'
+    )
+
+
+def _members(members: Sequence[MemberFacts], owned: Mapping[str, Owned] | None) -> Generator[None, None, Sequence[str]]:
+    """The texts of some members each. Raises TooLarge as soon as that is known."""
+    least = len(members) * LEAST_MEMBER_BYTES
+    if least > MOST_BYTES:
+        raise TooLarge(least)
+    texts: list[str] = []
+    some: list[str] = []
+    size = left = 0
+    metadata = MOST_METADATA_OF_ALL
+    for member in members:
+        text = _member(member, None if owned is None else owned[member.member], min(metadata, MOST_METADATA))
+        some.append(text)
+        if len(text) > LONGEST_KEPT:
+            metadata = max(metadata - len(text) * 3 // 4, 0)
+        left += len(text) + LEAST_MEMBER_BYTES
+        if left > BYTES_A_PIECE:
+            size += left
+            if size > MOST_BYTES:
+                raise TooLarge(size)
+            texts.append(",".join(some))
+            some, left = [], 0
+            yield
+    if some:
+        texts.append(",".join(some))
+    return texts
+
+
+def _member(member: MemberFacts, owned: Owned | None, most_metadata: int = MOST_METADATA) -> str:
+    (name, instance, client_id, host, session_timeout_ms, rebalance_timeout_ms, protocols, joined_ms, synced_ms,
+     heard_ms, assignment) = member  # fmt: skip
+    has = "null" if owned is None else _owned(owned)
+    raw = f'"{_base64(assignment)}"' if owned is None and assignment else "null"
+    return (
+        f'{{"member":{quote(name)},"instance":{"null" if instance is None else quote(instance)}'
+        f',"client_id":{quote(client_id)},"host":{quote(host)},"session_timeout_ms":{session_timeout_ms}'
+        f',"rebalance_timeout_ms":{rebalance_timeout_ms},"joined":{"null" if joined_ms is None else joined_ms}'
+        f',"synced":{"null" if synced_ms is None else synced_ms},"heard":{"null" if heard_ms is None else heard_ms}'
+        f',"protocols":{_protocols(protocols, most_metadata)},"assignment":{has},"assignment_base64":{raw}}}'
+    )
+
+
+def _protocols(protocols: Protocols, most: int) -> str:
+    if len(protocols) > FEW_PROTOCOLS:
+        return _long_protocols(protocols, most)
+    for _, metadata in protocols:
+        if len(metadata) > LONGEST_KEPT:
+            return _long_protocols(protocols, most)
+    return _short_protocols(protocols)
+
+
+def _long_protocols(protocols: Protocols, most: int = MOST_METADATA) -> str:
+    left, rows = most, []
+    for name, metadata in protocols:
+        if len(name) > LONGEST_NAME:
+            name = name[: LONGEST_NAME - 1] + "…"
+        if len(metadata) <= left:
+            left -= len(metadata)
+            rows.append(f'{{"name":{quote(name)},"metadata":"{_base64(metadata)}"}}')
+        else:
+            rows.append(f'{{"name":{quote(name)},"metadata":null,"metadata_bytes":{len(metadata)}}}')
+    return f"[{','.join(rows)}]"
+
+
+_short_protocols = lru_cache(PROTOCOLS_KEPT)(_long_protocols)
+
+
+def _base64(data: bytes) -> str:
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
+def _owned(owned: Owned) -> str:
+    # one list of rows rather than names as keys: readers with fixed schemas (Spark) can take it
+    if not owned:
+        return "[]"
+    rows = [f'{{"topic":{quote(topic)},"partitions":[{",".join(map(str, one))}]}}' for topic, one in owned.items()]
+    return f"[{','.join(rows)}]"
+
+
+def _moves(moved: Mapping[str, Moves]) -> Iterator[str]:
+    rows = iter(moved.items())
+    while some := tuple(islice(rows, ENTRIES_A_PIECE)):
+        yield ",".join(
+            f'{{"topic":{quote(topic)},"kept":{one.kept},"moved":{one.moved},"gained":{one.gained},"lost":{one.lost}}}'
+            for topic, one in some
+        )
+
+
+def _listed(texts: Iterable[str]) -> Iterator[str]:
+    """The rest of a list: its rows, some in each text, and the bracket behind."""
+    comma = ""
+    for text in texts:
+        yield comma + text
+        comma = ","
+    yield "]"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return f"{{{','.join([f'{quote(name)}:{count}' for name, count in counts.items()])}}}"
+
+
+@lru_cache(1)
+def _settings(settings: GroupSettings) -> str:
+    return _json({name: getattr(settings, name) for name in SETTINGS})
+
+
+def _text(text: str | None) -> str:
+    return "null" if text is None else quote(text)
+
+
+_WHOLE: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
+    events.GROUP_CREATED: _plain,
+    events.GROUP_EMPTIED: _plain,
+    events.GROUP_DELETED: _plain,
+    events.MEMBER_JOINED: _joined,
+    events.MEMBER_LEFT: _member_event,
+    events.MEMBER_EXPIRED: _member_event,
+    events.MEMBER_REMOVED: _member_event,
+    events.MEMBER_REPLACED: _member_event,
+    events.REBALANCE_STARTED: _started,
+    events.MEMBER_AWAY: _member_event,
+    events.EPOCH_BUMPED: _with_trigger,
+    events.TARGET_FAILED: _plain,
+    events.MEMBER_RECONCILED: _plain,
+    events.EPOCH_RECONCILED: _with_trigger,
+    events.GROUP_UPGRADED: _with_trigger,
+    events.GROUP_DOWNGRADED: _with_trigger,
+}
+"""Told in one piece: of one member, or of none, or of a few."""
+_IN_PIECES: Final[dict[str, Callable[[dict[str, Any]], Iterator[str | None]]]] = {
+    events.REBALANCE_FAILED: _failed,
+    events.REBALANCE_COMPLETED: _completed,
+    events.TARGET_ASSIGNED: _target,
+}

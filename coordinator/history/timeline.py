@@ -1,0 +1,209 @@
+"""Events of `__group_events` as lines for an operator. Pure: values in, text out.
+
+`Timeline` gets the values of one group in order. A completed rebalance is one line: how long, why, which member, what
+moved, and which other members came and left meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from muster.coordinator.history import epoch_words
+from muster.coordinator.history.words import Value, many, phrase, plural, seconds, short, who
+from muster.coordinator.system.clock import show_wall
+
+
+class Timeline:
+    """One group's story."""
+
+    def __init__(self, zone: Any = None, *, dates: bool = True, everything: bool = False) -> None:
+        """`zone`: a datetime.tzinfo, None is the machine's; `everything`: also what a rebalance's line tells anyway."""
+        self._zone = zone
+        self._dates = dates
+        self._everything = everything
+        self._day = ""
+        self._went: dict[str, Value] = {}
+        self._joined: list[str] = []
+        self._gone: list[str] = []
+        self._topics: list[Value] = []
+
+    def feed(self, value: Value) -> list[str]:
+        """The lines that this event adds; none when it is part of one that is still to come."""
+        kind = value["kind"]
+        self._remember(kind, value)
+        tell = _TELL.get(kind)
+        if tell is None and kind == "rebalance_completed":
+            text: str | None = self._completed(value)
+        elif tell is None and kind == "epoch_reconciled":
+            text = epoch_words.reconciled(value, self._why(value), self._others(value["trigger"]), self._topics)
+        elif tell is None:
+            text = _unknown(value) if self._everything else None
+        elif kind == "epoch_bumped" and not value["members"]:
+            text = epoch_words.emptied(value)
+        elif kind in _DETAILS and not self._everything:
+            text = None
+        elif kind == "group_emptied" and not self._everything:
+            text = f"{tell(value)}{self._who_left()}"
+        else:
+            text = tell(value)
+        if kind in _ENDS or (kind == "epoch_bumped" and not value["members"]):
+            self._went, self._joined, self._gone, self._topics = {}, [], [], []
+        return [] if text is None else [*self._date(value), f"{self._time(value)} {text}"]
+
+    def _remember(self, kind: str, value: Value) -> None:
+        if kind == "member_joined":
+            self._joined.append(value["member"]["member"])
+        elif kind in ("member_left", "member_expired", "member_removed"):
+            member = value["member"]["member"]
+            self._gone.append(member)
+            self._went[member] = value
+        elif kind == "epoch_bumped":
+            self._topics += value["topics"][: epoch_words.MOST - len(self._topics)]
+
+    def _date(self, value: Value) -> list[str]:
+        day = show_wall(value["time"], "%Y-%m-%d", self._zone)
+        if day == self._day or not self._dates:
+            return []
+        self._day = day
+        return [f"--- {day}"]
+
+    def _time(self, value: Value) -> str:
+        return show_wall(value["time"], "%H:%M:%S", self._zone)
+
+    def _completed(self, value: Value) -> str:
+        generation = value["generation"]
+        parts = [self._why(value)]
+        others = self._others(value["trigger"])
+        if others:
+            parts.append(others)
+        moved = _moved(value["moves"])
+        if moved:
+            parts.append(moved)
+        count = len(value["members"])
+        parts.append(f"{count} {many('member', count)}, {value['protocol'] or 'no protocol'}")
+        return f"rebalance {generation - 1} → {generation}, {seconds(value['took_ms'])}: {'; '.join(parts)}"
+
+    def _why(self, value: Value) -> str:
+        trigger = value["trigger"]
+        if trigger is None:
+            return phrase(value["cause"], "") if value["cause"] is not None else ""
+        went = self._went.get(trigger["member"])
+        how_long = seconds(went["member"]["session_timeout_ms"]) if went is not None else "its session timeout"
+        text = phrase(value["cause"], who(trigger), how_long)
+        return f'{text} ("{trigger["reason"]}")' if trigger["reason"] else text
+
+    def _who_left(self) -> str:
+        """Members that left without a line of their own."""
+        left = [one for one in self._went.values() if one["kind"] == "member_left"]
+        if not left:
+            return ""
+        before = f", {len(left) - 1} more before it" if len(left) > 1 else ""
+        return f": {who(left[-1]['member'])} left{_reason(left[-1])}{before}"
+
+    def _others(self, trigger: Value | None) -> str:
+        first = None if trigger is None else trigger["member"]
+        joined = len([one for one in self._joined if one != first])
+        gone = len([one for one in self._gone if one != first])
+        told = [f"{joined} more joined"] if joined else []
+        return " and ".join([*told, *([f"{gone} more went"] if gone else [])])
+
+
+def _moved(moves: list[Value] | None) -> str:
+    if moves is None:
+        return ""
+    total = {name: sum(one[name] for one in moves) for name in ("moved", "kept", "gained", "lost")}
+    first = total["moved"] or total["kept"] or not (total["gained"] or total["lost"])
+    told = [f"{total['moved']} {many('partition', total['moved'])} moved, {total['kept']} kept"] if first else []
+    told += [f"{total['gained']} newly owned"] if total["gained"] else []
+    told += [f"{total['lost']} without an owner"] if total["lost"] else []
+    return ", ".join(told)
+
+
+def _reason(value: Value) -> str:
+    return f': "{value["reason"]}"' if value.get("reason") else ""
+
+
+def _partitions(value: Value) -> str:
+    return ", ".join(f"{topic}: {' '.join(map(str, rows))}" for topic, rows in value["topics"].items())
+
+
+def _unknown(value: Value) -> str:
+    return f"{value['kind'].replace('_', ' ')}"
+
+
+def _started(value: Value) -> str:
+    trigger = value["trigger"]
+    told = phrase(value["cause"], "" if trigger is None else who(trigger))
+    return f"a rebalance begins in {value['state']}: {told}"
+
+
+def _failed(value: Value) -> str:
+    return (
+        f"rebalance to generation {value['generation']} did not complete, {seconds(value['took_ms'])}: another began, "
+        f"since {phrase(value['cause'], 'a member')}"
+    )
+
+
+def _refused(value: Value) -> str:
+    count = value["count"]
+    if value["api"] is None:
+        return f"{count} more requests were refused, of many clients"
+    client = {"member": "", "instance": value["instance"], "client_id": value["client_id"], "host": value["host"]}
+    told = who(client).removeprefix("member  ").strip("()") if not value["instance"] else who(client)
+    return f"{count} {value['api']} {many('request', count)} of {told} refused: {value['error']}"
+
+
+def _ended(value: Value) -> str:
+    first, last = value["first_epoch"], value["last_epoch"]
+    epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+    return f"{plural(value['transactions'], 'transaction')} of producer {value['producer_id']} ({epochs})"
+
+
+_DETAILS: Final = frozenset(
+    {
+        "epoch_bumped", "member_joined", "member_left", "member_reconciled", "members_synced", "rebalance_started",
+        "target_assigned", "transactions_committed",
+    }
+)  # fmt: skip
+"""What the line of the rebalance tells anyway, and what goes as it should."""
+
+_ENDS: Final = frozenset(
+    {"epoch_reconciled", "group_deleted", "group_downgraded", "group_emptied", "group_upgraded", "rebalance_completed"}
+)
+"""What came before them is told."""
+
+_TELL: Final[dict[str, Callable[[Value], str]]] = {
+    "group_created": lambda _: "the group was created",
+    "group_emptied": lambda value: f"the group is empty (generation {value['generation']})",
+    "group_deleted": lambda _: "the group was deleted",
+    "member_joined": lambda value: f"{who(value['member'])} joined{_reason(value)}",
+    "member_left": lambda value: f"{who(value['member'])} left{_reason(value)}",
+    "member_expired": lambda value: (
+        f"{who(value['member'])} sent no heartbeat for {seconds(value['member']['session_timeout_ms'])} and was removed"
+    ),
+    "member_removed": lambda value: f"{phrase(value['cause'], who(value['member']))} and was removed",
+    "member_replaced": lambda value: (
+        f"{who(value['member'])} came back as {short(value['member']['member'])}; {short(value['replaced'])} is fenced"
+    ),
+    "members_synced": lambda value: (
+        f"{len(value['synced'])} {many('member', len(value['synced']))} of generation {value['generation']} synced late"
+    ),
+    "group_restless": lambda value: f"{value['text']}: {plural(value['times'], 'time')}",
+    "rebalance_started": _started,
+    "rebalance_failed": _failed,
+    **epoch_words.TELL,
+    "offsets_deleted": lambda value: f"offsets were deleted ({value['cause'].replace('_', ' ')}): {_partitions(value)}",
+    "offsets_expired": lambda value: f"offsets expired: {_partitions(value)}",
+    "requests_refused": _refused,
+    "member_fenced": _refused,
+    "producer_fenced": lambda value: f"{_refused(value)}: a newer producer has its transactional id",
+    "transactions_committed": lambda value: f"{_ended(value)} committed: {plural(value['offsets'], 'offset')}",
+    "transactions_aborted": lambda value: (
+        f"{_ended(value)} aborted: {plural(value['offsets'], 'offset')} will never count"
+    ),
+    "shard_loaded": lambda value: (
+        f"the server read its log: {value['groups']} groups of partition {value['partition']} in "
+        f"{seconds(value['took_ms'])}"
+    ),
+}

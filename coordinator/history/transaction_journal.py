@@ -1,0 +1,150 @@
+"""The writer of one partition of `__transaction_events`: what happened to the transactional ids of one shard.
+
+A busy id has several events in each transaction. So they are gathered and appended together, at the latest `LATEST_MS`
+after they happened. A killed process loses those of that time; what state each id is in is in `__transaction_state`.
+Fenced and refused requests are counted for a second. If the log fails, events are lost, and transactions go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from muster.coordinator.history.event_writer import EventLog, EventWriter, Row, record_key
+from muster.coordinator.history.refusal_counts import SECOND_MS, RefusalCounts, key_of
+from muster.coordinator.history.transaction_schema import COUNTED, MOST_PARTITIONS, partitions_of, plain_json, to_json
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.topics.names import TRANSACTION_EVENTS_TOPIC
+from muster.coordinator.transactions import events
+from muster.coordinator.transactions.events import Event
+from muster.protocol.errors import error_name
+
+log = structlog.get_logger("muster.events")
+
+LATEST_MS: Final = 1_000
+MOST_WAITING: Final = 500
+"""Events that wait are appended at once when there are so many, or as many that name this number of partitions."""
+SHARD_LOADED: Final = "shard_loaded"
+"""partition, transactional_ids, records, took_ms. Belongs to no id."""
+REQUESTS_REFUSED: Final = "requests_refused"
+"""producer_id, producer_epoch, api, error, error_code, client_id, host, count: of one second."""
+PRODUCER_FENCED: Final = "producer_fenced"
+"""As REQUESTS_REFUSED, and current_producer_id, current_producer_epoch: those of the producer that has the id now."""
+_FACTS: Final = (
+    "kind", "producer_id", "producer_epoch", "api", "error_code", "client_id", "host", "current_producer_id",
+    "current_producer_epoch", "count",
+)  # fmt: skip
+
+
+class TransactionJournal:
+    """See the module."""
+
+    def __init__(self, partition: int, open_log: Callable[[], tuple[EventLog, int]], clock: Clock) -> None:
+        """`open_log`: see `EventWriter`."""
+        self.partition = partition
+        self._clock = clock
+        self._writer = EventWriter(partition, open_log, clock, TRANSACTION_EVENTS_TOPIC)
+        self._waiting: list[Row] = []
+        self._size = 0
+        """Of those that wait: how many they are, and how many partitions they name."""
+        self._refused = RefusalCounts(_FACTS)
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        """Take events."""
+        for event in happened:
+            if event.kind in COUNTED:
+                self._count(event, now)
+                continue
+            if not self._waiting:
+                self._clock.machine.call_at(self._clock.machine.mono_ms() + LATEST_MS, self.write)
+            self._waiting.append((record_key(event.transactional_id), to_json(event, now.wall_ms)))
+            self._size += 1
+            if "topics" in event.facts:
+                self._size += min(partitions_of(event), MOST_PARTITIONS)
+            if self._size >= MOST_WAITING:
+                self.write()
+
+    def write(self) -> None:
+        """Write what waits."""
+        waiting, self._waiting, self._size = self._waiting, [], 0
+        if waiting:
+            self._writer.write(waiting, self._clock.now())
+
+    def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
+        """The shard has its state from the log."""
+        facts = {
+            "partition": self.partition, "transactional_ids": transactional_ids, "records": records, "took_ms": took_ms,
+        }  # fmt: skip
+        self._writer.append([(None, plain_json(SHARD_LOADED, None, now.wall_ms, facts))], now)
+
+    def renew(self) -> None:
+        """See `EventWriter`."""
+        self._writer.renew()
+
+    def hand_over(self) -> list[Row]:
+        """Another process leads the partition now: what is not written yet, for that one to write."""
+        self._writer.let_go()
+        self.close()
+        return self._writer.give_up()
+
+    def take_over(self, rows: Sequence[Row]) -> None:
+        """Write what the leader before has handed over."""
+        self._writer.write(rows, self._clock.now())
+
+    def close(self) -> None:
+        """Write the remaining events and the counted refusals."""
+        self.write()
+        self._write_refused()
+
+    def _count(self, event: Event, now: Now) -> None:
+        if self._refused.began_ms is None:
+            self._clock.machine.call_at(self._clock.machine.mono_ms() + SECOND_MS, self._write_refused)
+        facts = event.facts
+        kind = PRODUCER_FENCED if event.kind == events.FENCED else REQUESTS_REFUSED
+        told = (kind, event.producer_id, event.producer_epoch, facts["api"], facts["error"], facts["client_id"],
+                facts["host"], facts.get("current_producer_id"), facts.get("current_producer_epoch"))  # fmt: skip
+        self._refused.count(event.transactional_id, told, now.wall_ms)  # type: ignore[arg-type]  # facts are objects
+
+    def _write_refused(self) -> None:
+        if self._refused.began_ms is None:  # closed meanwhile
+            return
+        rows: list[Row] = []
+        for name, first_ms, facts in self._refused.take():
+            kind, code = facts.pop("kind") or REQUESTS_REFUSED, facts["error_code"]
+            facts["error"] = None if code is None else error_name(code)
+            if kind != PRODUCER_FENCED:
+                del facts["current_producer_id"], facts["current_producer_epoch"]
+            rows.append((key_of(name), plain_json(kind, name, first_ms, facts)))
+        self._writer.append(rows, self._clock.now())
+
+
+class TransactionObservers:
+    """The receivers of the events of a shard of transactional ids: the server's log, and the journal if there is one.
+    What the shard knows as its `Observer`.
+    """
+
+    def __init__(self, journal: TransactionJournal | None, log_events: Callable[[Sequence[Event]], object]) -> None:
+        self.journal = journal
+        self._log_events = log_events
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        """Things that have just happened, in their order."""
+        if self.journal is not None:
+            self.journal.tell(happened, now)
+        self._log_events(happened)
+
+    def flush(self) -> None:
+        """Nothing waits for events of transactions."""
+
+    def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
+        """For the journal: the server's log tells of all shards at once."""
+        if self.journal is not None:
+            self.journal.loaded(now, transactional_ids=transactional_ids, records=records, took_ms=took_ms)
+
+    def close(self) -> None:
+        """Nothing more will happen."""
+        if self.journal is not None:
+            self.journal.close()

@@ -1,0 +1,118 @@
+"""Members that go and come again and again, found while it happens: the event `group_restless`. Pure.
+
+Only members that went are remembered, for a while: a group at rest costs nothing. The rules are those of the pipeline's
+verdicts (`groups/common/unstable_members.py`), as far as one can tell before it is over.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.coordinator.groups.common import events, unstable_members
+from muster.coordinator.groups.common.events import Event, MemberFacts
+
+GROUP_RESTLESS: Final = "group_restless"
+"""what, members, times, since, text."""
+MOST_PLACES: Final = 1_000
+"""Processes that went, of one partition; of more the oldest are forgotten."""
+_WENT: Final = frozenset({events.MEMBER_LEFT, events.MEMBER_EXPIRED, events.MEMBER_REMOVED})
+KINDS: Final = _WENT | {events.MEMBER_JOINED}
+"""Kinds of events that are looked at."""
+_TOO_SLOW: Final = frozenset({events.JOIN_TIMEOUT, events.SYNC_TIMEOUT})
+
+_Key = tuple[str, str, str, str]
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where one process after the other goes and comes."""
+
+    name: str
+    since_ms: int
+    """When the first of these times was."""
+    gone_ms: int
+    back_ms: int | None = None
+    times: int = 1
+    slow: int = 0
+    died: int = 0
+    told: int = 0
+    """At how many times it was told last."""
+
+    @property
+    def last_ms(self) -> int:
+        return self.gone_ms if self.back_ms is None else max(self.gone_ms, self.back_ms)
+
+
+class UnstableMembers:
+    """Of the groups of one partition."""
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[_Key, _Place] = OrderedDict()
+        """The one that went last is the last."""
+
+    def see(self, event: Event, wall_ms: int) -> Event | None:
+        """Take an event of KINDS; what is to be told because of it."""
+        facts: dict[str, Any] = event.facts
+        member: MemberFacts = facts["member"]
+        key = _key(event.group_id, member)
+        if event.kind in _WENT:
+            reason = facts.get("reason") or ""
+            is_slow = facts.get("cause") in _TOO_SLOW or unstable_members.POLLED_TOO_LATE in reason
+            self._went(key, member, wall_ms, is_slow=is_slow, died=event.kind != events.MEMBER_LEFT)
+            return None
+        place = self._places.get(key)
+        if place is None or place.back_ms is not None or wall_ms - place.gone_ms > unstable_members.RETURN_MS:
+            return None
+        place.back_ms = wall_ms
+        return self._told(event.group_id, key, place)
+
+    def _went(self, key: _Key, member: MemberFacts, ms: int, *, is_slow: bool, died: bool) -> None:
+        place = self._places.pop(key, None)
+        if place is None or place.back_ms is None or ms - place.back_ms > unstable_members.LOOP_MS:
+            place = _Place(member.instance or member.client_id or member.member, ms, ms)
+        else:
+            place.gone_ms, place.back_ms, place.times = ms, None, place.times + 1
+        place.slow += is_slow
+        place.died += died
+        self._places[key] = place
+        if len(self._places) > MOST_PLACES:
+            self._places.popitem(last=False)
+
+    def _told(self, group_id: str, key: _Key, place: _Place) -> Event | None:
+        beside = [
+            one
+            for other, one in self._places.items()
+            if other != key and other[0] == group_id and one.times > 1 and one.last_ms >= place.since_ms
+        ] if place.times > 1 else []  # fmt: skip
+        some, times = [place], place.times
+        if 2 * place.slow >= place.times:
+            what = unstable_members.SLOW
+        elif len(beside) == 1 and place.times + beside[0].times >= unstable_members.TWO_LOOP:
+            what, times = unstable_members.FLAPPING, place.times + beside[0].times
+            some = sorted([place, *beside], key=lambda one: one.since_ms)
+        elif len(beside) > 1 and place.times <= 2 * unstable_members.LOOPS:
+            return None  # restarts of all, one after the other
+        else:
+            what = unstable_members.CRASH_LOOP
+        least = unstable_members.TWO_LOOP if what == unstable_members.FLAPPING else unstable_members.LOOPS
+        if times < least or times < 2 * max(one.told for one in some):
+            return None
+        for one in some:
+            one.told = times
+        names = " and ".join(dict.fromkeys(one.name for one in some))
+        facts = {
+            "what": what,
+            "members": [one.name for one in some],
+            "times": times,
+            "since": min(one.since_ms for one in some),
+            "text": unstable_members.told(what, names, died=place.died > 0),
+        }
+        return Event(GROUP_RESTLESS, group_id, facts)
+
+
+def _key(group_id: str, member: MemberFacts) -> _Key:
+    if member.instance is not None:
+        return group_id, "instance", member.instance, ""
+    return group_id, "client", member.client_id, member.host

@@ -1,0 +1,142 @@
+"""The answers of a coordinator that does not ask the groups: it loads, is not active, or could not write what was
+decided. Knows messages only.
+
+`refuse` makes the answer to a request; `with_error` makes one with an error of an answer that may not be given. Both
+have the shape in which Kafka says it: an error of the whole, or on each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from muster.coordinator.groups.offsets.commit import same_for_all
+from muster.coordinator.log.errors import DamagedLog
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from muster.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from muster.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from muster.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from muster.protocol.shapes.offset_fetch import failed_group
+
+_NOT_ASKED: Final = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""The errors of a coordinator that has not asked the group."""
+_NEEDS_GROUP_ID: Final = (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest, OffsetDeleteRequest)
+"""The requests for which "" is no group id."""
+_Make = Callable[[Any, int], Message]
+"""Makes the answer to a request, or in place of a response, that says an error code."""
+
+
+def _only(response: type[Any]) -> _Make:
+    return lambda _, code: response(error_code=code)
+
+
+def _join(request: JoinGroupRequest, code: int) -> Message:
+    # a member that is refused for what it asks gets its own id back
+    member_id = "" if code in _NOT_ASKED else request.member_id
+    return JoinGroupResponse(error_code=code, protocol_name=None, member_id=member_id)
+
+
+def _sync(_: SyncGroupRequest, code: int) -> Message:
+    # LOAD_IN_PROGRESS is fatal here to Java's consumer and to aiokafka; Kafka before 4.0 said this, which they handle
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        code = ErrorCode.REBALANCE_IN_PROGRESS
+    return SyncGroupResponse(error_code=code)
+
+
+def _heartbeat(_: HeartbeatRequest, code: int) -> Message:
+    # a member that is there need not rejoin because the coordinator was started
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        code = ErrorCode.NONE
+    return HeartbeatResponse(error_code=code)
+
+
+def _offsets_not_told(response: OffsetFetchResponse, code: int) -> Message:
+    # version 1 has errors in the rows of partitions only: without the rows it says that nothing was committed
+    for group in response.groups:
+        group.error_code = group.error_code or code
+        for topic in group.topics:
+            for row in topic.partitions:
+                row.committed_offset, row.committed_leader_epoch, row.metadata = -1, -1, ""
+                row.error_code = row.error_code or group.error_code
+    return response
+
+
+_MAKERS: Final[dict[type, _Make]] = {
+    JoinGroupRequest: _join,
+    SyncGroupRequest: _sync,
+    HeartbeatRequest: _heartbeat,
+    LeaveGroupRequest: _only(LeaveGroupResponse),
+    OffsetCommitRequest: same_for_all,
+    OffsetFetchRequest: lambda r, code: OffsetFetchResponse(groups=[failed_group(group, code) for group in r.groups]),
+    OffsetDeleteRequest: _only(OffsetDeleteResponse),
+    DescribeGroupsRequest: lambda r, code: DescribeGroupsResponse(
+        groups=[DescribedGroup(error_code=code, group_id=group_id) for group_id in r.groups]
+    ),
+    ListGroupsRequest: _only(ListGroupsResponse),
+    DeleteGroupsRequest: lambda r, code: DeleteGroupsResponse(
+        results=[DeletableGroupResult(group_id, code) for group_id in r.groups_names]
+    ),
+    # the id of the member may stand in the records that were not written
+    JoinGroupResponse: lambda _, code: JoinGroupResponse(error_code=code, protocol_name=None),
+    SyncGroupResponse: _only(SyncGroupResponse),
+    HeartbeatResponse: _only(HeartbeatResponse),
+    LeaveGroupResponse: _only(LeaveGroupResponse),
+    OffsetCommitResponse: same_for_all,
+    OffsetFetchResponse: _offsets_not_told,
+    OffsetDeleteResponse: _only(OffsetDeleteResponse),
+    DescribeGroupsResponse: lambda r, code: DescribeGroupsResponse(
+        groups=[DescribedGroup(error_code=code, group_id=group.group_id) for group in r.groups]
+    ),
+    ListGroupsResponse: _only(ListGroupsResponse),
+    DeleteGroupsResponse: lambda r, code: DeleteGroupsResponse(
+        results=[DeletableGroupResult(row.group_id, row.error_code or code) for row in r.results]
+    ),
+}
+
+_SELDOM: Final = ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
+"""More of them, by name: it is `same_for_all` of a module that is there once such a request was."""
+
+
+def _maker(kind: type[Message]) -> _Make:
+    found = _MAKERS.get(kind)
+    if found is None:
+        if kind.__name__ in _SELDOM:
+            _MAKERS[kind] = import_module("muster.coordinator.groups.offsets.txn_commit").same_for_all
+        else:
+            _MAKERS.update(import_module("muster.coordinator.runtime.group_coordinator.consumer_responses").MAKERS)
+        found = _MAKERS[kind]
+    return found
+
+
+def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:
+    """The answer to `request` that says only `error_code`, and `why` where there is room for words. KeyError for a
+    request that no group is asked.
+    """
+    if error_code in _NOT_ASKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
+        # Kafka looks at the group id before it asks whether it coordinates the group
+        error_code = ErrorCode.INVALID_GROUP_ID
+    response = _maker(type(request))(request, error_code)
+    if why is not None and isinstance(response, DescribeGroupsResponse):
+        for row in response.groups:
+            row.error_message = f"{why}; {why.advice}" if isinstance(why, DamagedLog) else str(why)
+    return response
+
+
+def with_error(response: Message, error_code: int) -> Message:
+    """`response`, had its records not been written: one with an error already stays, others say `error_code`."""
+    if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
+        return response
+    return _maker(type(response))(response, error_code)

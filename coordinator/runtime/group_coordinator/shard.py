@@ -1,0 +1,351 @@
+"""One shard of the group coordinator: a `CoordinatorShard` whose state machine is a `GroupCore`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import structlog
+
+from muster.coordinator.groups.classic.heartbeat import GenerationMember
+from muster.coordinator.groups.common.events import Event, request_refused
+from muster.coordinator.groups.common.group_configs import GroupConfigs, GroupConfigured, IntervalConfigured
+from muster.coordinator.groups.common.image import TopicsChanged, TopicsImage
+from muster.coordinator.groups.common.pending_offsets import OpenTransaction
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.offsets.commit_template import CommitTemplate
+from muster.coordinator.log.errors import LogError
+from muster.coordinator.log.interfaces import Log
+from muster.coordinator.runtime import interfaces
+from muster.coordinator.runtime.group_coordinator import error_responses
+from muster.coordinator.runtime.group_coordinator.background_work import helpers
+from muster.coordinator.runtime.group_coordinator.error_responses import refuse
+from muster.coordinator.runtime.group_coordinator.record_codec import RecordCodec
+from muster.coordinator.runtime.loader import in_background
+from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Client, EndTransaction, Now, Producer, Respond
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import JobQueue
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.offset_commit import OffsetCommitRequest
+
+if TYPE_CHECKING:
+    from muster.assignors.assignor import Assignor
+    from muster.coordinator.groups.consumer.commands import (
+        AnswersDue,
+        AssignmentComputed,
+        ConsumerHeartbeatCommand,
+        TopicsFound,
+        UpgradePrepared,
+    )
+    from muster.coordinator.groups.consumer.steady import SteadyMember
+    from muster.coordinator.log.producers.verification import Guard
+    from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+log = structlog.get_logger("muster.shard")
+
+WHAT: Final = "groups"
+"""What the shards hold, in log lines."""
+
+
+LOOK_AGAIN_MS: Final = 60_000
+"""When an old transaction that another one is to end is looked at again."""
+
+KnownProducers = Callable[[Collection[int]], Collection[int]]
+"""Those of these producer ids that the transaction coordinator of this node knows, or may know while it loads."""
+
+
+def none_of_them(_: Collection[int]) -> Collection[int]:
+    """Where there is no such coordinator."""
+    return ()
+
+
+class SteadyBeat(Protocol):
+    """A member that was prepared (`GenerationMember`, `SteadyMember`)."""
+
+    def heartbeat(self, mono_ms: int) -> bool:
+        """Take a heartbeat, if its answer is that all is well; else nothing was done."""
+
+
+class Answering(Enum):
+    """What becomes of a prepared heartbeat: nothing was done; its answer leaves at once, or is to be held (`hold`)."""
+
+    NOT_DONE = auto()
+    AT_ONCE = auto()
+    WHEN_DURABLE = auto()
+
+
+NOT_DONE, AT_ONCE, WHEN_DURABLE = Answering
+"""Looked up once: asking the enum for them took a sixth of a prepared heartbeat in process."""
+
+
+class Observer(interfaces.Observer, Protocol):
+    """Is told what happens to groups (`observe.Observers`)."""
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        """The groups were built from the log."""
+
+
+class GroupShard:
+    """See the module. One per partition of __consumer_offsets, numbered as they are."""
+
+    def __init__(
+        self,
+        partition: int,
+        make_core: Callable[..., GroupCore],
+        open_log: Callable[[], tuple[Log, int]],
+        clock: Clock,
+        image: TopicsImage,
+        *,
+        observer: Observer | None = None,
+        linger_ms: int = 0,
+        transaction_max_ms: int = 900_000,
+        codec: interfaces.RecordCodec | None = None,
+        known_producers: KnownProducers = none_of_them,
+        slices: JobQueue | None = None,
+        configs: GroupConfigs | None = None,
+        assignors: Mapping[str, Assignor] | None = None,
+    ) -> None:
+        """`make_core(image, helpers=..., configs=...)`. `slices`: where large work for groups is done; None: at once.
+        `configs`: of single groups, to begin with; they are the shard's own from now on. `assignors`: of the server, by
+        name; None: Muster's. `open_log`: see `CoordinatorShard`; `linger_ms`, `transaction_max_ms`: see
+        `ShardSettings`.
+        """
+        self.partition = partition
+        self._image = image
+        self._clock = clock
+        self._observer = observer
+        self._transaction_max_ms = transaction_max_ms
+        self._known_producers = known_producers
+        self._make_core_with = make_core
+        self._configs = configs
+        self._helpers = None if slices is None else helpers(slices, self._tell, assignors, clock.call_soon)
+        self.runtime: CoordinatorShard[GroupCore] = CoordinatorShard(
+            partition,
+            WHAT,
+            self._make_core,
+            open_log,
+            codec or RecordCodec(partition),
+            error_responses,
+            clock,
+            observer=observer,
+            linger_ms=linger_ms,
+            on_load=self._on_load,
+        )
+        self.start, self.resign, self.drop = self.runtime.start, self.runtime.resign, self.runtime.drop
+        self.submit, self.hold = self.runtime.submit, self.runtime.hold
+
+    # ---- leadership
+
+    @property
+    def active(self) -> bool:
+        """Whether commands are decided."""
+        return self.runtime.core is not None
+
+    def topics_changed(self, image: TopicsImage) -> None:
+        """The topics are others now."""
+        self._image = image
+        self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.most_bytes))
+
+    def _make_core(self) -> GroupCore:
+        more: dict[str, Any] = {} if self._helpers is None else {"helpers": self._helpers}
+        if self._configs is not None:
+            more["configs"] = self._configs.copy()
+        return self._make_core_with(self._image, **more)
+
+    def configured(self, what: GroupConfigured | IntervalConfigured) -> None:
+        """A group, or the broker, is configured otherwise now: this core and those after it heed it."""
+        if self._configs is not None:
+            self._configs.take(what)
+        self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
+
+    def _tell(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
+        """Work that was done elsewhere has a result. If it is for a request, that is answered in any case."""
+        command: ConsumerHeartbeatCommand | None = getattr(what, "command", None)
+        if command is not None and self.runtime.core is None:
+            command.respond(refuse(command.request, self.runtime.state_error))
+            return
+        self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
+
+    def _on_load(self, core: GroupCore, records: int, took_ms: int) -> None:
+        if records and self._observer is not None:
+            self._observer.loaded(self._clock.now(), groups=core.group_count, records=records, took_ms=took_ms)
+        self._abort_left_open(core)
+        if core.state.image is not self._image:  # it has changed during the load
+            self.topics_changed(self._image)
+
+    def _abort_left_open(self, core: GroupCore) -> None:
+        """Abort the transactions that a cluster has left open in this log, once that cluster would have: nothing could
+        end them here, and compaction would wait for ever. Until then their offsets are not stable. Those whose producer
+        is known to the transaction coordinator of this node are left to it.
+        """
+        if core is not self.runtime.core:
+            return
+        now, next_ms = self._clock.now(), NEVER
+        over: list[OpenTransaction] = []
+        for one in core.open_transactions():
+            over_ms = now.mono_ms + one.newest_ms + self._transaction_max_ms - now.wall_ms
+            if over_ms > now.mono_ms:
+                next_ms = min(next_ms, over_ms)
+            else:
+                over.append(one)
+        known = self._known_producers({one.producer_id for one in over}) if over else ()
+        if known:
+            next_ms = min(next_ms, now.mono_ms + LOOK_AGAIN_MS)
+        if next_ms != NEVER:
+            self._clock.call_at(next_ms, lambda: self._abort_left_open(core))
+        if len(over) > len(known):
+            in_background(self._clock, self._abort(core, [one for one in over if one.producer_id not in known]))
+
+    def _abort(self, core: GroupCore, over: Sequence[OpenTransaction]) -> Iterator[None]:
+        log_ = self.runtime.log
+        with suppress(LogError, OSError):  # whoever asks the log next sees it too
+            for _ in log_.producers.loading():
+                yield
+        for one in over:
+            if core is not self.runtime.core or one not in core.open_transactions():
+                continue
+            written = log_.producers.get(one.producer_id)
+            self.complete_transaction(
+                Producer(one.producer_id, one.producer_epoch),
+                is_committed=False,
+                coordinator_epoch=0 if written is None else max(written.coordinator_epoch, 0),
+            )
+            if core is self.runtime.core:
+                log.warning("a transaction that was left open is aborted: nobody could end it here",
+                            partition=self.partition, producer_id=one.producer_id, offsets=len(one.offsets),
+                            idle_ms=self._clock.now().wall_ms - one.newest_ms)  # fmt: skip
+
+    def complete_transaction(
+        self,
+        producer: Producer,
+        *,
+        is_committed: bool,
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
+        ended: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """End the transaction of a producer here: see `CoordinatorShard`. Its offsets count from now on, or never, and
+        the groups' history says so.
+        """
+        self.runtime.complete_transaction(
+            producer,
+            is_committed=is_committed,
+            coordinator_epoch=coordinator_epoch,
+            transaction_version=transaction_version,
+            ended=ended,
+            events=_events_of_end,
+        )
+
+    def append_error(self, producer: Producer, guard: Guard | None) -> int:
+        """Why records of this producer's transaction cannot be appended now; 0: they can. `guard`: of the log's
+        `verification`. To be asked just before `submit`.
+        """
+        runtime = self.runtime
+        runtime.flush()  # what was gathered may be of the same producer
+        if runtime.core is None:
+            return 0  # `submit` says it
+        try:
+            runtime.log.producers.check_transactional(*producer, guard)
+        except LogError as error:
+            return error.error_code
+        return 0
+
+    # ---- the groups as they are now
+
+    def group_ids(self) -> Iterable[str]:
+        """The groups there are; none while the shard is not active."""
+        core = self.runtime.core
+        return () if core is None else core.state.groups
+
+    def group_states(self) -> Iterator[tuple[str, str]]:
+        """Type and state of each; what comes or goes while they are looked at may be among them or not."""
+        core = self.runtime.core
+        for group in [] if core is None else list(core.state.groups.values()):
+            yield group.kind, group.state
+
+    def committed(self, group_id: str) -> Mapping[str, Collection[int]]:
+        """The partitions, by topic, of which a group has committed offsets; none while the shard is not active."""
+        core = self.runtime.core
+        return {} if core is None else core.state.offsets.topics(group_id)
+
+    @property
+    def most_bytes(self) -> int:
+        """How many bytes the records of one command may take; while it is not active nothing is too large."""
+        return self.runtime.log.config.max_message_bytes if self.active else sys.maxsize
+
+    # ---- heartbeats and commits, which come a thousand times as often as all else
+
+    def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
+        """Answer a heartbeat: what is returned; None: `respond` gets it when all that it tells of is durable."""
+        runtime = self.runtime
+        core = runtime.core
+        if core is None:
+            return refuse(request, runtime.state_error)
+        response = core.heartbeat(request, self._clock.mono_ms())
+        if response.error_code and self._observer is not None:
+            if response.error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+                event = request_refused(
+                    request,
+                    client,
+                    request.group_id,
+                    response.error_code,
+                    request.member_id,
+                    request.group_instance_id,
+                )
+                self._observer.tell((event,), self._clock.now())
+            self._observer.flush()  # whatever the error is, it shows what was told before
+        if core.deadlines.earliest_ms < runtime.timer.due_ms:
+            runtime.rearm()
+        if runtime.is_settled():
+            return response
+        runtime.hold(respond, response)
+        return None
+
+    def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
+        """The member that sends such heartbeats, for `prepared_heartbeat`; None when there is none, or not now."""
+        core = self.runtime.core
+        return None if core is None else core.prepare_heartbeat(request)
+
+    def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
+        """As `prepare_heartbeat`, for a member of a consumer group (KIP-848)."""
+        core = self.runtime.core
+        return None if core is None else core.prepare_consumer_heartbeat(request, client)
+
+    def prepared_heartbeat(self, member: SteadyBeat) -> Answering:
+        """Take a heartbeat of that member, if its answer is that all is well."""
+        runtime = self.runtime
+        if runtime.core is None or not member.heartbeat(self._clock.mono_ms()):
+            return NOT_DONE
+        return WHEN_DURABLE if runtime.queue.batches or runtime.replies.parked else AT_ONCE
+
+    def prepare_commit(self, request: OffsetCommitRequest, version: int) -> CommitTemplate | None:
+        """Prepare a commit of this version for `prepared_commit`; None when that cannot be done, or not now."""
+        core = self.runtime.core
+        return None if core is None else core.prepare_commit(request, self.most_bytes, version)
+
+    def prepared_commit(
+        self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
+    ) -> bool:
+        """What `submit` does, with a commit that was prepared. False: nothing was done, it is to be submitted."""
+        runtime = self.runtime
+        core = runtime.core
+        if core is None:
+            return False
+        rows = core.prepared_commit(
+            commit, offsets, leader_epochs, self._clock.moment(), runtime.log.config.max_message_bytes
+        )
+        if rows is None:
+            return False
+        runtime.append(rows, commit.size, respond, commit.response)
+        return True
+
+
+def _events_of_end(core: GroupCore, end: EndTransaction, now: Now) -> Sequence[Event]:
+    return core.events_of_end(end, now)

@@ -1,0 +1,100 @@
+"""The core's records <-> batches of __transaction_state. Knows formats only, and remembers nothing between two loads.
+
+Records of a later Kafka (keys or values of an unknown version) stay in the log as they are and are told of once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from google_crc32c import value as crc32c
+
+from muster.coordinator.log import CorruptBatch
+from muster.coordinator.log.records.building import build_packed
+from muster.coordinator.log.records.compression import UNPACKED_LIMIT, unpack
+from muster.coordinator.log.records.headers import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_START,
+    HEADER_SIZE,
+    LENGTH_OVERHEAD,
+    read_header,
+    unpack_for_replay,
+)
+from muster.coordinator.log.records.scanning import Pair, pairs_of
+from muster.coordinator.runtime.transaction_coordinator.record_form import packed
+from muster.coordinator.runtime.unreadable import Unreadable
+from muster.coordinator.state_machine.interface import Decoded, Now, Producer, Record
+from muster.protocol.message import MalformedMessage
+from muster.protocol.records import TRANSACTION_STATE, UnknownRecord
+
+_NOT_PLAIN: Final = COMPRESSION_MASK | CONTROL
+_NO_SEQUENCE: Final = -1
+
+
+class RecordCodec:
+    """What a shard's `Codec` is in the running server; `partition` is for log lines."""
+
+    __slots__ = ("_partition",)
+
+    def __init__(self, partition: int) -> None:
+        self._partition = partition
+
+    def encode(self, records: Sequence[Record]) -> tuple[list[bytes], int]:
+        """Each record as it stands in a batch, and the bytes of them all."""
+        rows = [packed(record) for record in records]
+        return rows, sum(map(len, rows))
+
+    def build(self, rows: Sequence[bytes], now: Now, producer: Producer | None) -> bytearray:
+        """One batch with these rows, stamped with the wall clock."""
+        return build_packed(rows, timestamp_ms=now.wall_ms, producer=producer, base_sequence=_NO_SEQUENCE)
+
+    def reader(self) -> RecordReader:
+        """For one load of a log."""
+        return RecordReader(self._partition)
+
+
+class RecordReader:
+    """Reads a log from its start to its end, in chunks of whole batches."""
+
+    __slots__ = ("_unreadable", "offset")
+
+    def __init__(self, partition: int) -> None:
+        self.offset = -1
+        """Of the batch that was read last."""
+        self._unreadable = Unreadable(partition)
+
+    def read(self, chunk: bytes) -> Iterator[Iterator[Decoded]]:
+        """What the chunk holds. A record says all of its transactional id, so only the newest of each key is decoded: a
+        log that was not compacted yet has three for each transaction. CorruptBatch when a batch is damaged.
+        """
+        newest: dict[bytes, bytes | None] = {}
+        at = 0
+        while at < len(chunk):
+            base, length, crc, attributes, count = unpack_for_replay(chunk, at)
+            self.offset = base
+            end = at + length + LENGTH_OVERHEAD
+            if crc32c(chunk[at + CRC_START : end]) != crc:
+                raise CorruptBatch(f"the CRC of the batch at offset {base} is wrong")
+            pairs = pairs_of(chunk, at + HEADER_SIZE, count) if not attributes & _NOT_PLAIN else _special(chunk, at)
+            newest.update((key, value) for key, value in pairs if key is not None)
+            at = end
+        yield self._decoded(newest)
+
+    def _decoded(self, newest: dict[bytes, bytes | None]) -> Iterator[Decoded]:
+        for key, value in newest.items():
+            try:
+                kind, message = TRANSACTION_STATE.decode_key(key)
+                yield message, None if value is None else TRANSACTION_STATE.decode_value(kind, value)[1]
+            except (UnknownRecord, MalformedMessage) as error:
+                self._unreadable.tell(error)
+
+
+def _special(chunk: bytes, at: int) -> list[Pair]:
+    """The records of a batch that is compressed; a control batch says nothing of transactional ids."""
+    header = read_header(chunk, at)
+    if header.is_control:
+        return []
+    data = bytes(unpack(chunk[at : at + header.size], header, UNPACKED_LIMIT))
+    return pairs_of(data, HEADER_SIZE, header.record_count)

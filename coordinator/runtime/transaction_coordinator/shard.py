@@ -1,0 +1,125 @@
+"""One shard of the transaction coordinator: a `CoordinatorShard` whose state machine is a `TransactionCore`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from muster.coordinator.log.interfaces import Log
+from muster.coordinator.runtime import interfaces
+from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.coordinator.runtime.transaction_coordinator import error_responses
+from muster.coordinator.runtime.transaction_coordinator.marker_writer import MarkerWriter
+from muster.coordinator.runtime.transaction_coordinator.markers import MarkerSender
+from muster.coordinator.runtime.transaction_coordinator.record_codec import RecordCodec
+from muster.coordinator.state_machine.interface import Now, Output, Respond
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import JobQueue
+from muster.coordinator.transactions.commands import MarkersWritten
+from muster.coordinator.transactions.core import TransactionCore
+from muster.protocol.errors import ErrorCode
+
+WHAT: Final = "transactions"
+"""What the shards hold, in log lines."""
+
+COMPLETE_WAITS_MS: Final = 100
+"""How long the record that a transaction is complete may wait for other records of the shard, such as those of the
+id's next transaction. Nobody waits for it, and without it the markers are written once more, which changes nothing.
+"""
+
+SendMarkers = Callable[[str], Respond]
+"""Transactional id -> what takes the markers of its transaction."""
+
+
+class Observer(interfaces.Observer, Protocol):
+    """Is told what happens to transactional ids."""
+
+    def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
+        """The ids were built from the log."""
+
+
+class TransactionShard:
+    """See the module. One per partition of __transaction_state, numbered as they are."""
+
+    def __init__(
+        self,
+        partition: int,
+        make_core: Callable[[SendMarkers], TransactionCore],
+        open_log: Callable[[], tuple[Log, int]],
+        writer: MarkerWriter,
+        slices: JobQueue,
+        clock: Clock,
+        *,
+        observer: Observer | None = None,
+        linger_ms: int = 0,
+    ) -> None:
+        """`open_log`, `linger_ms`: see `CoordinatorShard`; `writer` and `slices`: see `MarkerSender`."""
+        self.partition = partition
+        self.coordinator_epoch = -1
+        """The leader epoch of the partition, once it is loaded."""
+        self._make_core_with = make_core
+        self._open_log = open_log
+        self._writer = writer
+        self._slices = slices
+        self._clock = clock
+        self._observer = observer
+        self.markers: MarkerSender | None = None
+        self.runtime: CoordinatorShard[TransactionCore] = CoordinatorShard(
+            partition,
+            WHAT,
+            self._make_core,
+            self._open,
+            RecordCodec(partition),
+            error_responses,
+            clock,
+            observer=observer,
+            linger_ms=linger_ms,
+            on_load=self._on_load,
+        )
+        self.start, self.submit = self.runtime.start, self.runtime.submit
+
+    @property
+    def active(self) -> bool:
+        """Whether commands are decided."""
+        return self.runtime.core is not None
+
+    def transactional_ids(self) -> Iterable[str]:
+        """Those that there are; none while the shard is not active."""
+        core = self.runtime.core
+        return () if core is None else core.state.transactions
+
+    def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, in_turns: bool = False) -> None:
+        """See `CoordinatorShard`; markers that are not written yet are left to the next load."""
+        if self.markers is not None:
+            self.markers.close()
+        self.runtime.resign(error_code, in_turns=in_turns)
+
+    def drop(self) -> None:
+        """See `CoordinatorShard`."""
+        if self.markers is not None:
+            self.markers.close()
+        self.runtime.drop()
+
+    def _make_core(self) -> TransactionCore:
+        """A new core, for a load: what the sender of the core before was about to send, this one gives again."""
+        if self.markers is not None:
+            self.markers.close()
+        self.markers = MarkerSender(
+            self._writer, self._slices, self._clock, lambda: self.coordinator_epoch, self._written
+        )
+        return self._make_core_with(self.markers.send)
+
+    def _open(self) -> tuple[Log, int]:
+        log, self.coordinator_epoch = self._open_log()
+        return log, self.coordinator_epoch
+
+    def _on_load(self, core: TransactionCore, records: int, took_ms: int) -> None:
+        if records and self._observer is not None:
+            now, ids = self._clock.now(), core.transactional_id_count
+            self._observer.loaded(now, transactional_ids=ids, records=records, took_ms=took_ms)
+
+    def _written(self, markers: MarkersWritten) -> None:
+        def decide(core: TransactionCore, now: Now) -> Output:
+            return core.handle(markers, now, self.runtime.log.config.max_message_bytes)
+
+        self.runtime.run(decide, waits_ms=COMPLETE_WAITS_MS)

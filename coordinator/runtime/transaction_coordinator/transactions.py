@@ -1,0 +1,263 @@
+"""The transaction coordinator of a node: its shards, once there are any, and producer ids for what they decide.
+
+As on Kafka the topic __transaction_state is made when the first client asks for the coordinator of a transactional id.
+Until then this is all there is of transactions in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.runtime.leaderships import ByPartition, Leaderships
+from muster.coordinator.runtime.loader import Loader
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, JobQueue, PendingResult, at_once
+from muster.coordinator.topics.cluster_image import Leader
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.names import TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.topics import Topics
+from muster.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from muster.coordinator.runtime.transaction_coordinator.marker_writer import GroupShard
+    from muster.coordinator.runtime.transaction_coordinator.other_nodes import Peers
+    from muster.coordinator.runtime.transaction_coordinator.shard import Observer, TransactionShard
+    from muster.coordinator.transactions.commands import TransactionCommand
+    from muster.coordinator.transactions.settings import TransactionSettings
+
+log = structlog.get_logger("muster.transactions")
+
+_ROOM: Final = "muster.coordinator.runtime.transaction_coordinator"
+_LOAD_NEW_MS: Final = 20
+"""How long the shards of a new topic may load at once."""
+NO_ID: Final = -1
+_SPARE_IDS: Final = 100
+"""Producer ids that were drawn and not used, and are kept for others."""
+
+
+def _nobody(_: int) -> None:
+    return None
+
+
+class Transactions:
+    """See the module. `routing`: transactional id -> shard; not ready while the topic is not there."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        clock: Clock,
+        slices: JobQueue,
+        groups: ByPartition[GroupShard],
+        settings: Callable[[], TransactionSettings],
+        *,
+        observe: Callable[[int], Observer | None] = _nobody,
+        linger_ms: int = 0,
+        history: str | None = None,
+        loaded: Callable[[], object] = lambda: None,
+        node_id: int = NO_ID,
+        leaders: Callable[[], Sequence[Leader]] | None = None,
+        leader_shards: ByPartition[TransactionShard] | None = None,
+        peers: Peers | None = None,
+    ) -> None:
+        """See `shards.transaction_shards`. `settings`: makes them, when they are first needed; `history`: the topic
+        that `observe` writes to, made before the shards are; `loaded` is called when all transactional ids are.
+        `leaders`: of the partitions of the topic, of which this node, `node_id`, leads some; None: it leads all.
+        `leader_shards`: the shards of those that lead, of all nodes; None: there is one node. `peers`: nodes of other
+        processes, which lead the rest; None: there are none.
+        """
+        self._peers = peers
+        self._topics = topics
+        self._clock = clock
+        self._slices = slices
+        self._groups = groups
+        self._make_settings = settings
+        self._settings: TransactionSettings | None = None
+        self._observe = observe
+        self._linger_ms = linger_ms
+        self._history = history
+        self._loaded = loaded
+        self._is_making_history = False
+        self._loader: Loader | None = None
+        self._spare_ids: list[int] = []
+        self._is_drawing = False
+        self._node_id = node_id
+        self._leaders = leaders
+        self._leader_shards = leader_shards
+        self.leaderships: Leaderships | None = None
+        """Which shards are active; None while the topic is not there."""
+        self.routing: Routing[TransactionShard] = Routing(())
+
+    @property
+    def settings(self) -> TransactionSettings:
+        """Those of the core."""
+        if self._settings is None:
+            self._settings = self._make_settings()
+        return self._settings
+
+    # ---- the shards
+
+    def start(self, budget_ms: int) -> None:
+        """Load the transactional ids, for about so long now, if the topic is there; or else once it is. Raises
+        `ApiError` when the topic of their history is not there and cannot be made.
+        """
+        if TRANSACTION_STATE_TOPIC in self._topics.by_name:
+            if self._history is not None:
+                at_once(self._topics.ensuring(self._history))
+            self._open(budget_ms)
+        self._topics.subscribe(self._topics_changed)
+
+    def _topics_changed(self, image: TopicsImage) -> None:
+        """The topic may be there, made here or by a request for its metadata."""
+        if self.routing.ready or TRANSACTION_STATE_TOPIC not in image.by_name:
+            return
+        if self._history is None or self._history in image.by_name:
+            self._open(_LOAD_NEW_MS)
+        elif not self._is_making_history:
+            self._is_making_history = True
+            self._slices.run(self._making_history(), lambda _: None, self)
+
+    def _making_history(self) -> Job[None]:
+        try:
+            yield from self._topics.ensuring(self._history or "")
+        except ApiError as error:
+            log.error("there will be no history of transactions until the next start", reason=str(error))
+            self._history = None
+            self._topics_changed(self._topics.image)
+        finally:
+            self._is_making_history = False
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        """See `slices.Owner`."""
+        log.error("the transaction coordinator could not begin", exc_info=error)
+
+    def _open(self, budget_ms: int) -> None:
+        shards: list[TransactionShard] = import_module(f"{_ROOM}.shards").transaction_shards(
+            self._topics,
+            self._clock,
+            self._slices,
+            self._groups,
+            self.settings,
+            self._observe,
+            self.next_producer_id,
+            self._linger_ms,
+            self._peers,
+        )
+        self.routing = Routing(shards)
+        is_here = partial(self._topics.open.is_here, TRANSACTION_STATE_TOPIC)
+        self.leaderships = Leaderships(self._node_id, shards, self._clock, "transactions", is_here)
+        self._loader = Loader(self._clock, "transactions", self._loaded)
+        all_mine = [Leader(self._node_id, 0)] * len(shards)
+        for shard in self.leaderships.new(all_mine if self._leaders is None else self._leaders()):
+            partition = self._topics.open.partition(TRANSACTION_STATE_TOPIC, shard.partition)
+            self._loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
+        self._loader.run_for(budget_ms)
+
+    def ensuring(self) -> Job[None]:
+        """Have the topic made, if it is not there. Raises `ApiError` when it cannot be."""
+        if not self.routing.ready:
+            yield from self._topics.ensuring(TRANSACTION_STATE_TOPIC)
+            if self._history is not None:
+                yield from self._topics.ensuring(self._history)
+            yield from self._durable()
+
+    def known_producers(self, producer_ids: Collection[int]) -> Collection[int]:
+        """Those of these ids that a transactional id has, or may have: all of them while not every id is loaded. Looks
+        at each transactional id.
+        """
+        if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
+            return ()
+        cores = [shard.runtime.core for shard in self._leader_shards or self.routing.shards]
+        known: set[int] = set()
+        for core in cores:
+            if core is None:
+                return producer_ids
+            known |= core.producers_among(producer_ids)
+        return known if cores else producer_ids
+
+    def stop(self) -> None:
+        """Nothing is led any more: what waits is answered NOT_COORDINATOR, and nothing is written from now on."""
+        if self._loader is not None:
+            self._loader.stop()
+        for shard in self.routing.shards:
+            shard.resign()
+
+    def died(self) -> None:
+        """The node has died: nothing is answered or written any more."""
+        if self._loader is not None:
+            self._loader.stop()
+        if self.leaderships is not None:
+            self.leaderships.drop()
+
+    def submit(self, transactional_id: str, command: TransactionCommand) -> None:
+        """Let the shard of this id decide a command, which is of this id alone."""
+        if self.routing.ready:
+            self.routing.shard(transactional_id).submit(command)
+        else:
+            command.respond(
+                import_module(f"{_ROOM}.error_responses").refuse(command.request, ErrorCode.NOT_COORDINATOR)
+            )
+
+    def ask(self, transactional_id: str, command: TransactionCommand) -> None:
+        """`submit` to the node that coordinates this id: what brokers ask each other."""
+        peer = None
+        if self._peers is not None and self.routing.ready:
+            peer = self._peers.leads(TRANSACTION_STATE_TOPIC, self.routing.partition(transactional_id))
+        if peer is not None and self._peers is not None:
+            self._peers.ask(peer, command)
+        elif self._leader_shards and self.routing.ready:
+            self._leader_shards[self.routing.partition(transactional_id)].submit(command)
+        else:
+            self.submit(transactional_id, command)
+
+    def decide(self, transactional_id: str, command: TransactionCommand) -> None:
+        """`submit` a command that may need a new producer id; one that is not used goes to the next."""
+        if self._spare_ids or not (self.routing.ready and self.routing.shard(transactional_id).active):
+            self._decide(transactional_id, command)
+        else:
+            self._slices.run(self._drawing(), lambda _: self._decide(transactional_id, command), self)
+
+    def _decide(self, transactional_id: str, command: TransactionCommand) -> None:
+        command.spare_producer_id = self._take()
+        self.submit(transactional_id, command)
+        if command.spare_producer_id != NO_ID and len(self._spare_ids) < _SPARE_IDS:
+            self._spare_ids.append(command.spare_producer_id)
+
+    def next_producer_id(self) -> int:
+        """A producer id that nobody has, durably taken; -1 when there is none just now."""
+        if not self._spare_ids and not self._is_drawing:
+            self._is_drawing = True
+            self._slices.run(self._drawing(), self._drawn, self)
+        return self._take()
+
+    def _drawn(self, _: None) -> None:
+        self._is_drawing = False
+
+    def _take(self) -> int:
+        return self._spare_ids.pop() if self._spare_ids else NO_ID
+
+    def _drawing(self) -> Job[None]:
+        """Have one more spare id, unless the disk fails."""
+        try:
+            drawn = yield from self._topics.drawing_producer_id()
+            yield from self._durable()
+        except ApiError as error:
+            log.warning("there is no new producer id", reason=error.message)
+        else:
+            self._spare_ids.append(drawn)
+
+    def _durable(self) -> Job[None]:
+        """Wait until all changes of topics and blocks of ids are on the disk. Raises `ApiError`."""
+        later = PendingResult()
+        self._topics.when_durable(later)
+        failure: Any = yield later
+        if failure is not None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))

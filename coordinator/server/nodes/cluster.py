@@ -1,0 +1,254 @@
+"""The cluster of the brokers of one process: which of them live, and what is done to them. Who leads what then is
+`leader_changes`.
+
+A node that is stopped hands over partition by partition, then closes its connections. One that is killed is cut off,
+what it held is gone, and others read its logs anew after `broker.session.timeout.ms`, as they would find out on Kafka.
+One that is paused stands still; others lead after the same time, and it is in the cluster again when it goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from muster.coordinator.runtime.group_coordinator.background_work import Nobody
+from muster.coordinator.server.nodes.leader_changes import Journals, LeaderChanges
+from muster.coordinator.server.nodes.settings import ClusterSettings
+from muster.coordinator.server.nodes.states import ALLOWED, State, WrongNode
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.jobs import Job, JobQueue
+from muster.coordinator.topics import leadership
+from muster.coordinator.topics.cluster_image import Leader
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.leadership import Place
+from muster.coordinator.topics.topics import Topics
+from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.nodes.running_node import RunningNode
+
+log = structlog.get_logger("muster.nodes")
+
+
+class Cluster:
+    """See the module. `nodes` by id, `states` of each."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        clock: Clock,
+        slices: JobQueue,
+        cluster_id: str,
+        settings: ClusterSettings,
+        renew: Journals,
+    ) -> None:
+        self.nodes: dict[int, RunningNode] = {}
+        self.states: dict[int, State] = {}
+        self._topics = topics
+        self._clock = clock
+        self._slices = slices
+        self._settings = settings
+        self._changes = LeaderChanges(topics, cluster_id, self.nodes, self.states, renew)
+        self._dead_until: dict[int, Timer] = {}
+        """Nodes that died and are not known to be dead yet."""
+        self._balance: Timer | None = None
+
+    def begin(self, nodes: Iterable[RunningNode]) -> None:
+        """These are the nodes, which live."""
+        for node in nodes:
+            self.nodes[node.node_id] = node
+            self.states[node.node_id] = State.UP
+        self.publish()
+        if self._settings.auto_leader_rebalance_enable and len(self.nodes) > 1:
+            self._balance_later()
+
+    @property
+    def leaders(self) -> Mapping[str, Sequence[Leader]]:
+        """Of the partitions of each topic, by its name."""
+        return self._topics.open.leaders
+
+    def publish(self) -> None:
+        """Give every node the image of now."""
+        self._changes.publish()
+
+    def catching_up(self) -> Job[None]:
+        """See `api.node.Controller`: nobody else decides anything."""
+        yield from ()
+
+    def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
+        """See `api.node.Controller`."""
+        return self._changes.changing(decide, place)
+
+    def unregistering(self, broker_id: int) -> Job[None]:
+        """See `api.node.Controller`."""
+        return self._changes.unregistering(broker_id)
+
+    def stop(self) -> None:
+        """No timer rings any more."""
+        if self._balance is not None:
+            self._balance.cancel()
+        for timer in self._dead_until.values():
+            timer.cancel()
+
+    # ---- what is done to nodes
+
+    def _node(self, node_id: int, what: str) -> RunningNode:
+        """The node, in the state after it. Raises WrongNode."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise WrongNode(f"there is no node {node_id}; there are {', '.join(map(str, self.nodes))}")
+        state = self.states[node_id]
+        if state not in ALLOWED[what]:
+            raise WrongNode(f"node {node_id} is {state.value}: it cannot be told to {what}")
+        self.states[node_id] = ALLOWED[what][state]
+        return node
+
+    async def _done(self, job: Job[None]) -> None:
+        """Do a job of the event loop to its end. Raises `ApiError`."""
+        failures: list[ApiError] = []
+
+        def guarded() -> Job[None]:
+            try:
+                yield from job
+            except ApiError as failure:
+                failures.append(failure)
+
+        done = asyncio.Event()
+        self._slices.run(guarded(), lambda _: done.set(), Nobody("the leaders of partitions could not be changed"))
+        await done.wait()
+        if failures:
+            raise failures[0]
+
+    async def stop_node(self, node_id: int) -> None:
+        """Controlled shutdown: others take over at once, then its connections end. Raises WrongNode or `ApiError`."""
+        node = self._node(node_id, "stop")
+        try:
+            if node_id in self._topics.state.brokers:
+                self._changes.apply([leadership.leaving(self._topics.state, node_id)])
+            await self._done(self._changes.abandoning(node_id))
+            if self.states[node_id] is not State.STOPPING:
+                return  # killed meanwhile
+            self._changes.fence(node_id)
+        except ApiError:
+            self.states[node_id] = State.UP
+            raise
+        self.states[node_id] = State.STOPPED
+        node.accept_no_more()
+        node.resign()
+        await node.answered()
+        await node.close_connections()
+        log.info("a node has stopped", node=node_id)
+
+    def kill_node(self, node_id: int) -> None:
+        """The node dies as by SIGKILL. Raises WrongNode."""
+        node = self._node(node_id, "kill")
+        node.die()
+        self._topics.open.lost(node_id)
+        self._silent(node_id)
+        log.warning("a node was killed", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
+
+    def pause_node(self, node_id: int) -> None:
+        """The node stands still as by SIGSTOP: its connections stay, and nothing is answered. Raises WrongNode."""
+        node = self.nodes.get(node_id)
+        if node is not None and not node.may_stand_still:
+            raise WrongNode(
+                f"node {node_id} is the only one: it is paused by kill -STOP of the process, or with --control"
+            )
+        self._node(node_id, "pause").stand_still()
+        self._silent(node_id)
+        log.warning("a node stands still", node=node_id, others_lead_in_ms=self._settings.broker_session_timeout_ms)
+
+    async def resume_node(self, node_id: int) -> None:
+        """The node goes on as by SIGCONT; when others lead by now it leads nothing yet. Raises WrongNode or `ApiError`,
+        after which it still stands still.
+        """
+        node = self._node(node_id, "resume")
+        try:
+            timer = self._dead_until.pop(node_id, None)
+            if timer is not None:
+                timer.cancel()
+            await self._rejoin(node_id)
+        except ApiError:
+            self.states[node_id] = State.PAUSED
+            self._silent(node_id)
+            raise
+        self.states[node_id] = State.UP
+        node.go_on()
+        log.info("a node goes on", node=node_id)
+
+    async def _rejoin(self, node_id: int) -> None:
+        """A broker that was taken for dead, and lives, may lead again: the same start of it. Raises `ApiError`."""
+        registered = self._topics.state.brokers.get(node_id)
+        if registered is None or not registered.fenced:
+            return
+        await self._done(self._changes.abandoning(node_id))  # what others do not lead yet
+        self._changes.apply([leadership.unfenced(self._topics.state, node_id)])
+        await self._done(self._changes.settling(node_id))
+
+    def _silent(self, node_id: int) -> None:
+        """The controller hears no more of a node: some time later, unless it knows already, it takes it for dead."""
+        registered = self._topics.state.brokers.get(node_id)
+        if node_id not in self._dead_until and registered is not None and not registered.fenced:
+            self._find_dead_later(node_id)
+
+    def _find_dead_later(self, node_id: int) -> None:
+        due_ms = self._clock.mono_ms() + self._settings.broker_session_timeout_ms
+        self._dead_until[node_id] = self._clock.call_at(due_ms, lambda: self._found_dead(node_id))
+
+    def _found_dead(self, node_id: int) -> None:
+        if self._dead_until.pop(node_id, None) is not None:
+            self._slices.run(self._burying(node_id), _nothing, Nobody("the partitions of a dead node cannot be led"))
+
+    def _burying(self, node_id: int) -> Job[None]:
+        """Others lead what a dead node led."""
+        try:
+            registered = self._topics.state.brokers.get(node_id)
+            if registered is not None and not registered.fenced:
+                self._changes.fence(node_id)
+            yield from self._changes.abandoning(node_id, anew=self.states[node_id] is not State.PAUSED)
+            log.info("others lead what a dead node led", node=node_id)
+        except ApiError as failure:
+            # the disk: tried again as often as a session would time out
+            log.error("others cannot lead what a dead node led yet", node=node_id, reason=failure.message)
+            self._find_dead_later(node_id)
+
+    async def return_node(self, node_id: int) -> None:
+        """The node starts again, at the ports that it had, and leads nothing yet that has another leader. Raises
+        WrongNode, `ApiError`, or OSError when a port is taken.
+        """
+        before = self.states.get(node_id)
+        node = self._node(node_id, "return")
+        try:
+            timer = self._dead_until.pop(node_id, None)
+            if timer is not None:
+                timer.cancel()
+                await self._done(self._burying(node_id))
+            node.node.forget_sessions()
+            await node.listen()
+            self._changes.register(node_id)
+        except (ApiError, OSError):
+            node.die()
+            assert before is not None
+            self.states[node_id] = before
+            raise
+        self.states[node_id] = State.UP
+        self.publish()
+        await self._done(self._changes.settling(node_id))
+        log.info("a node has returned", node=node_id)
+
+    # ---- preferred leaders
+
+    def _balance_later(self) -> None:
+        interval_ms = 1_000 * self._settings.leader_imbalance_check_interval_seconds
+        self._balance = self._clock.call_at(self._clock.mono_ms() + interval_ms, self._balance_now, interval_ms)
+
+    def _balance_now(self) -> None:
+        self._slices.run(self._changes.balancing(), _nothing, Nobody("preferred leaders cannot be brought back"))
+        self._balance_later()
+
+
+def _nothing(_: object) -> None:
+    pass

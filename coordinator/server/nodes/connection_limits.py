@@ -1,0 +1,88 @@
+"""How many connections a node takes, how fast they may come, and the quotas of its clients: as properties and records
+say now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from muster.coordinator.api.node import Node
+from muster.coordinator.config import Config
+from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.settings import NO_LIMIT, NetSettings
+from muster.coordinator.properties.definition import InvalidProperty
+from muster.coordinator.properties.live import Live
+
+if TYPE_CHECKING:
+    from muster.coordinator.quotas.entities import Entity
+
+
+class ConnectionLimits:
+    """`limits`: of the connections that there are; None while the node accepts none."""
+
+    def __init__(self, config: Config, live: Live, node: Node, throttled: Callable[[Any, Any], Any]) -> None:
+        """`throttled`: puts before the requests of a connection what counts them."""
+        self.limits: Limits | None = None
+        self._config = config
+        self._live = live
+        self._node = node
+        self._throttled = throttled
+        self._quotas: Any = None
+
+    def load(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
+        """The quotas that there are at a start."""
+        if quotas:
+            self._in_force().load(quotas)
+
+    def changed(self, records: Iterable[Any]) -> None:
+        """ClientQuotaRecords were written."""
+        self._in_force().changed(records)
+
+    def _in_force(self) -> Any:
+        """What puts quotas into force (`net.quotas.Quotas`)."""
+        if self._quotas is None:
+            # imported here: most servers have none
+            settings = self._config.settings(import_module("muster.coordinator.quotas.settings").QuotaSettings)
+            room = import_module("muster.coordinator.net.quotas")
+            self._quotas = room.Quotas(settings, self._node, self._throttled)
+            self.heed()
+        return self._quotas
+
+    def check(self, live: Live) -> None:
+        """Of properties that are about to be set. Raises InvalidProperty."""
+        for listener in self._config.listeners:
+            for name in ("max.connections", "max.connection.creation.rate"):
+                if live.own_of(listener.name, name) == 0:
+                    what = f"org.apache.kafka.common.config.ConfigException: Invalid {name} 0"
+                    raise InvalidProperty(
+                        name, "0", f"Invalid value {what} for configuration Invalid dynamic configuration"
+                    )
+
+    def heed(self) -> None:
+        """Limit the connections as the properties say now."""
+        limits = self.limits
+        if limits is None:
+            return
+        settings = self._config.settings(NetSettings, self._live.value)
+        rate = settings.max_connection_creation_rate
+        most: dict[str, int] = {}
+        rates: dict[str, int] = {}
+        for listener in self._config.listeners:
+            most_here = cast("int | None", self._live.own_of(listener.name, "max.connections"))
+            if most_here is not None:
+                most[listener.name] = most_here
+            rate_here = cast("int | None", self._live.own_of(listener.name, "max.connection.creation.rate"))
+            rates[listener.name] = rate if rate_here is None else rate_here
+        limits.set_most(settings, most)
+        if self._quotas is not None:
+            self._quotas.limit_connections(limits, rate, rates)
+        elif any(each != NO_LIMIT for each in (rate, *rates.values())):
+            self._in_force()
+
+    def look_up(self, host: str, done: Callable[[str | None], object]) -> None:
+        """Tell the address of a host, for limits of addresses."""
+        resolve = import_module("muster.coordinator.system.host_names").resolve
+        self._node.slices.worker.run(partial(resolve, host), lambda address, _: done(address))

@@ -1,0 +1,217 @@
+"""Changes of who leads what, and of which brokers there are; and what all nodes of the process are told of it.
+
+They are decided by `topics.leadership`, written to the metadata log, and every node has the new image in the same turn
+of the event loop. So there is never more than one leader of a partition; whoever still holds an older `Partition` can
+append no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
+from itertools import count
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from muster.coordinator.server.nodes.states import State
+from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics import leadership
+from muster.coordinator.topics.cluster_image import NO_BROKER, Broker, ClusterImage
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.leadership import Place
+from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.topics import Topics
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.metadata_records.partition_change_record import PartitionChangeRecord
+from muster.protocol.messages.metadata_records.register_broker_record import RegisterBrokerRecord
+
+if TYPE_CHECKING:
+    from muster.coordinator.server.nodes.running_node import RunningNode
+
+log = structlog.get_logger("muster.nodes")
+
+AT_ONCE: Final = 100
+"""Partitions of users that get another leader in one turn of the event loop; those of coordinators do so one by one."""
+MOST_PREFERRED: Final = 1_000
+"""Leaders that are brought back at one look (ReplicationControlManager's MAX_ELECTIONS_PER_IMBALANCE)."""
+_COORDINATORS: Final = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
+
+
+class Journals(Protocol):
+    """The writers of the histories of groups and transactions."""
+
+    def __call__(self, topic: str, index: int) -> object:
+        """The log of this partition of a history was opened anew, or has another leader."""
+
+
+class LeaderChanges:
+    """Raises `ApiError` from whatever it writes, when the disk does not take it."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        cluster_id: str,
+        nodes: Mapping[int, RunningNode],
+        states: Mapping[int, State],
+        renew: Journals,
+    ) -> None:
+        """`nodes` and `states`, by id, are those of now whenever they are looked at."""
+        self._topics = topics
+        self._cluster_id = cluster_id
+        self._nodes = nodes
+        self._states = states
+        self._renew = renew
+
+    def publish(self) -> None:
+        """Give every node the image of now."""
+        brokers: dict[int, Broker] = {}
+        registered = self._topics.state.brokers
+        for broker_id in sorted(registered):
+            epoch, rack, is_fenced, _ = registered[broker_id]
+            node = self._nodes.get(broker_id)
+            endpoints = {} if node is None else node.endpoints()
+            brokers[broker_id] = Broker(broker_id, rack, endpoints, epoch, is_fenced)
+        controller_id = next((one for one in brokers if not brokers[one].fenced), NO_BROKER)
+        is_whole = self._nodes.keys() <= brokers.keys() and not any(broker.fenced for broker in brokers.values())
+        image = ClusterImage(self._cluster_id, controller_id, NO_BROKER, brokers, self._topics.open.leaders, is_whole)
+        for node in self._nodes.values():
+            node.see(image)
+
+    # ---- changing
+
+    def apply(self, records: Sequence[Message], *, anew: bool = False) -> None:
+        """Write these, and let all nodes live by them. Raises `ApiError` when the disk does not take them."""
+        moved = [(place.topic.name, place.partition) for place in leadership.places(self._topics.state, records)]
+        for name, index in moved:
+            if name in _COORDINATORS:
+                self._flush(name, index)
+        left = self._topics.change_brokers(records, anew=anew)
+        self.publish()
+        names = {name for name, _ in moved}
+        if not names.isdisjoint(_COORDINATORS):
+            for node in self._nodes.values():
+                node.leave()
+            for node_id, node in self._nodes.items():
+                if self._states[node_id] is not State.KILLED:
+                    node.take()
+        for partition in left:
+            partition.wake()
+        if not names.isdisjoint(EVENTS_OF):
+            for name, index in moved:
+                if name in EVENTS_OF:
+                    self._renew(name, index)
+
+    def _flush(self, topic: str, index: int) -> None:
+        """What a shard has gathered is written in the name of its leader, while that is one."""
+        for node in self._nodes.values():
+            routing = node.routing if topic == GROUP_OFFSETS_TOPIC else node.transactions.routing
+            if index < len(routing.shards):
+                routing.shards[index].runtime.flush()
+
+    def _moving(
+        self,
+        places: Iterable[Place],
+        decide: Callable[[Place], PartitionChangeRecord | None],
+        *,
+        anew: bool = False,
+    ) -> Job[None]:
+        """Change these partitions, some in each turn; what is to become of one is decided just then."""
+        some: list[Message] = []
+        for place in places:
+            if self._topics.state.topics_by_id.get(place.topic.topic_id) is not place.topic:
+                continue  # deleted meanwhile
+            record = decide(place)
+            if record is None:
+                continue
+            some.append(record)
+            if place.topic.name in _COORDINATORS or len(some) >= AT_ONCE:
+                self.apply(some, anew=anew)
+                some = []
+                yield None
+        if some:
+            self.apply(some, anew=anew)
+            yield None
+
+    def abandoning(self, broker_id: int, *, anew: bool = False) -> Job[None]:
+        """Others lead what this broker leads, and it is in sync nowhere; first coordinators, which clients wait for."""
+        state, turns = self._topics.state, count()
+
+        def decide(place: Place) -> PartitionChangeRecord | None:
+            return leadership.settled(place, leadership.living(state, without=(broker_id,)), next(turns))
+
+        yield from self._moving(_concerned(self._topics, broker_id), decide, anew=anew)
+
+    def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
+        """See `api.node.Controller`."""
+        return self._moving((place,), lambda _: decide())
+
+    def unregistering(self, broker_id: int) -> Job[None]:
+        """See `api.node.Controller`."""
+        registered = self._topics.state.brokers.get(broker_id)
+        if registered is None:
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
+        yield from self.abandoning(broker_id)
+        record = import_module("muster.protocol.messages.metadata_records.unregister_broker_record")
+        self.apply([record.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=registered.epoch)])
+        log.info("a broker is no longer registered", node=broker_id)
+
+    def settling(self, node_id: int) -> Job[None]:
+        """A broker is there again: what nobody leads it may lead, and it is in sync where it is a replica."""
+        state = self._topics.state
+        return self._moving(
+            _concerned(self._topics, node_id, NO_BROKER),
+            lambda place: leadership.settled(place, leadership.living(state), place.partition),
+        )
+
+    def fence(self, node_id: int) -> None:
+        """A broker may lead nothing from now on, unless it is registered no more."""
+        if node_id in self._topics.state.brokers:
+            self.apply([leadership.fenced(self._topics.state, node_id)])
+
+    def register(self, node_id: int) -> None:
+        """A broker has started again, and may lead."""
+        topics = self._topics
+        self.apply(
+            [
+                RegisterBrokerRecord(
+                    broker_id=node_id,
+                    incarnation_id=topics.draw_uuid(),
+                    broker_epoch=topics.metadata_log.log.end_offset,
+                    rack=topics.racks[node_id],
+                    fenced=False,
+                )
+            ]
+        )
+
+    def balancing(self) -> Job[None]:
+        """Bring leadership back to the first replicas, where these live."""
+        state, left = self._topics.state, MOST_PREFERRED
+
+        def decide(place: Place) -> PartitionChangeRecord | None:
+            nonlocal left
+            live = leadership.living(state)
+            wanted = leadership.preferred(place, live)
+            if wanted is None or not left:
+                return None
+            left -= 1
+            return leadership.change(place, wanted, live)
+
+        try:
+            yield from self._moving([*leadership.all_places(state)], decide)
+        except ApiError as failure:
+            log.error("preferred leaders cannot be brought back yet", reason=failure.message)
+
+
+def _concerned(topics: Topics, *broker_ids: int) -> list[Place]:
+    """The partitions that one of these brokers leads, is in sync with, or is a replica of; coordinators first."""
+    found = [
+        place
+        for place in leadership.all_places(topics.state)
+        if place.state.leader in broker_ids
+        or not set(broker_ids).isdisjoint(place.state.isr)
+        or not set(broker_ids).isdisjoint(place.state.replicas)
+    ]
+    found.sort(key=lambda place: place.topic.name not in _COORDINATORS)
+    return found

@@ -1,0 +1,108 @@
+"""The clock of one of several nodes. While the node stands still its timers do not ring.
+
+When it goes on, no timer rings for as long again (at most `clock.GRACE_MS`): what clients have sent meanwhile is read
+first, as after a pause of the whole process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.system.clock import GRACE_MS, Clock, Timer
+
+
+class NodeClock:
+    """See the module."""
+
+    def __init__(self, clock: Clock) -> None:
+        """`clock`: of the process."""
+        self.clock = clock
+        self.held: dict[NodeTimer, None] | None = None
+        """Timers that were to ring while the node stood still; None: it does not."""
+        self.grace_until_ms = 0
+        self._since_ms = 0
+        self._machine = self if clock.machine is clock else NodeClock(clock.machine)
+
+    @property
+    def machine(self) -> NodeClock:
+        """See `Clock`; it stands still with the node."""
+        return self._machine
+
+    def stand_still(self) -> None:
+        """No timer rings until `go_on`."""
+        if self.held is None:
+            self.held = {}
+            self._since_ms = self.clock.mono_ms()
+            self._machine.stand_still()
+
+    def go_on(self) -> None:
+        """Timers ring again, in a while."""
+        held, self.held = self.held, None
+        if held is None:
+            return
+        self._machine.go_on()
+        now_ms = self.clock.mono_ms()
+        self.grace_until_ms = now_ms + min(now_ms - self._since_ms, GRACE_MS)
+        for timer in held:
+            timer.put_off()
+
+    def now(self) -> Now:
+        """See `Clock`."""
+        return self.clock.now()
+
+    def mono_ms(self) -> int:
+        """See `Clock`."""
+        return self.clock.mono_ms()
+
+    def mono_us(self) -> int:
+        """See `Clock`."""
+        return self.clock.mono_us()
+
+    def moment(self) -> Now:
+        """See `Clock`."""
+        return self.clock.moment()
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """See `Clock`. What has begun is brought to its end also while the node stands still; nobody hears of it."""
+        self.clock.call_soon(callback)
+
+    def call_at(self, mono_ms: int, callback: Callable[[], object], every_ms: int = 0) -> Timer:
+        """See `Clock`."""
+        return NodeTimer(self, mono_ms, callback, every_ms)
+
+    def read_first(self, input_waits: Callable[[], bool]) -> None:
+        """See `Clock`."""
+        self.clock.read_first(input_waits)
+
+
+class NodeTimer:
+    """One call of a node in the future."""
+
+    __slots__ = ("_callback", "_had_grace", "_node", "_timer")
+
+    def __init__(self, node: NodeClock, mono_ms: int, callback: Callable[[], object], every_ms: int) -> None:
+        self._node = node
+        self._callback = callback
+        self._had_grace = False
+        self._timer = node.clock.call_at(mono_ms, self._ring, every_ms)
+
+    def _ring(self) -> None:
+        node = self._node
+        if node.held is not None:
+            node.held[self] = None
+        elif not self._had_grace and node.clock.mono_ms() < node.grace_until_ms:
+            self.put_off()
+        else:
+            self._callback()
+
+    def put_off(self) -> None:
+        """Ring when the grace is over; put off once only."""
+        self._had_grace = True
+        self._timer = self._node.clock.call_at(self._node.grace_until_ms, self._ring)
+
+    def cancel(self) -> None:
+        """See `Timer`."""
+        self._timer.cancel()
+        if self._node.held is not None:
+            self._node.held.pop(self, None)

@@ -1,0 +1,348 @@
+"""One broker of the process: its listeners and connections, its shards, and what its handlers see.
+
+The clock, the topics and their logs are the process's (`Common`). Which partitions the broker leads is told by the
+image that it is given (`see`); it decides nothing of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from muster.coordinator.api.dispatch import Dispatcher
+from muster.coordinator.api.node import Node
+from muster.coordinator.api.unsent import Unsent
+from muster.coordinator.config import Config
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.log.storage.open_files import OF_THIS_PROCESS
+from muster.coordinator.net.addresses import with_port
+from muster.coordinator.net.limits import Limits
+from muster.coordinator.net.listener import PLAINTEXT, Listener, ListenerAddress
+from muster.coordinator.net.settings import NetSettings
+from muster.coordinator.properties.live import Live
+from muster.coordinator.runtime.group_coordinator.group_configs import DynamicGroupConfigs
+from muster.coordinator.runtime.group_coordinator.settings import ShardSettings
+from muster.coordinator.runtime.group_coordinator.shard import WHAT
+from muster.coordinator.runtime.group_coordinator.shards import group_shards
+from muster.coordinator.runtime.leaderships import Leaderships
+from muster.coordinator.runtime.loader import Loader
+from muster.coordinator.runtime.routing import Routing
+from muster.coordinator.runtime.transaction_coordinator.transactions import Transactions
+from muster.coordinator.server.nodes.common import Common
+from muster.coordinator.server.nodes.connection_limits import ConnectionLimits
+from muster.coordinator.server.nodes.listener_security import ListenerSecurity
+from muster.coordinator.server.nodes.node_clock import NodeClock
+from muster.coordinator.system.clock import Clock, Timer
+from muster.coordinator.system.file_limits import PROCESS_FILES
+from muster.coordinator.topics.cluster_image import ClusterImage, Endpoint
+from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+
+log = structlog.get_logger("muster.server")
+
+CLOSE_MS: Final = 2_000
+"""How long a stop waits for clients to take what is on its way to them."""
+ANSWER_TURNS: Final = 200
+"""Turns of the event loop in which a node that stops still answers what waited; each reads and answers others too."""
+LOOK_MS: Final = 5_000
+"""How often it is looked whether files with certificates have changed."""
+
+
+class Bound(NamedTuple):
+    """One listener that accepts: Kafka's listener name, the host that was asked for, the real port."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class RunningNode:
+    """See the module. `node`: as its handlers see it; `bound`: where it listens."""
+
+    def __init__(self, config: Config, live: Live, common: Common) -> None:
+        self.node_id = config.node_id
+        self.config = config
+        self.live = live
+        self.bound: list[Bound] = []
+        self._common = common
+        may_pause = config.nodes > 1 or common.machine.may_pause_one_node
+        self._own_clock = NodeClock(common.clock) if may_pause else None
+        """Of a node that may stand still."""
+        self._clock: Clock = self._own_clock or common.clock
+        self._listeners: list[Listener] = []
+        self._next_look: Timer | None = None
+        self._dispatcher: Dispatcher
+        self._security = ListenerSecurity(
+            live,
+            common.machine,
+            self._clock.machine,
+            common.post,
+            common.topics,
+            common.topics.logs,
+            lambda: self.node.delegation_tokens,
+        )
+        self._open_shards()
+        self._connections = ConnectionLimits(config, live, self.node, lambda *which: self._dispatcher.throttled(*which))
+        common.topics.subscribe_quotas(self._connections.changed)
+        self._connections.load(common.topics.state.quotas)
+
+    # ---- the shards
+
+    def _open_shards(self) -> None:
+        """Those of all partitions; each becomes active when the node leads it."""
+        common, config = self._common, self.config
+        topics, clock, slices = common.topics, self._clock, common.slices
+        # the hash of a group's topics has a rack in it, and is to stay when the group moves: that of the first node
+        settings = replace(config.settings(GroupSettings), broker_rack=common.rack)
+        if config.assignors is not None:
+            settings = replace(settings, group_consumer_assignors=tuple(config.assignors))
+        linger_ms = config.settings(ShardSettings).group_coordinator_append_linger_ms
+        shards = group_shards(
+            topics,
+            clock,
+            settings,
+            config.settings(ShardSettings),
+            common.observe,
+            lambda producer_ids: self.transactions.known_producers(producer_ids),
+            slices,
+            config.assignors,
+        )
+        self.routing = Routing(shards)
+        is_here = partial(topics.open.is_here, GROUP_OFFSETS_TOPIC)
+        self.leaderships = Leaderships(self.node_id, shards, clock, WHAT, is_here)
+        group_configs = DynamicGroupConfigs(self.routing, self.live)
+        topics.dynamic_configs.subscribe(group_configs.broker_reconfigured)
+        topics.dynamic_configs.subscribe_groups(group_configs.configured, topics.state)
+        for shard in shards:
+            topics.subscribe(shard.topics_changed)
+        self.transactions = Transactions(
+            topics,
+            clock,
+            slices,
+            common.group_leader_shards or shards,
+            self._transaction_settings,
+            observe=common.observe_transactions,
+            linger_ms=linger_ms,
+            history=common.transaction_history,
+            loaded=common.transactions_loaded,
+            node_id=self.node_id,
+            leaders=lambda: topics.open.leaders[TRANSACTION_STATE_TOPIC],
+            leader_shards=common.transaction_leader_shards,
+            peers=common.peers,
+        )
+        self._unsent = Unsent(clock.machine, config.settings(NetSettings).muster_queued_max_response_bytes)
+        self.node = Node(
+            clock=clock,
+            topics=topics,
+            routing=self.routing,
+            transactions=self.transactions,
+            config=self.live,
+            cluster=ClusterImage("", self.node_id, self.node_id, {}, topics.open.leaders),
+            authorizer=common.authorizer,
+            slices=slices,
+            unsent=self._unsent,
+            draw_uuid=common.machine.draw_uuid,
+            draw_uuid_text=common.machine.draw_uuid_text,
+            fetch_sessions=topics.settings.max_incremental_fetch_session_cache_slots,
+            controller=common.controller,
+        )
+
+    def _transaction_settings(self) -> Any:
+        # imported here: most servers have no transactions, and to make the class takes longer than all else of them
+        return self.config.settings(import_module("muster.coordinator.transactions.settings").TransactionSettings)
+
+    def load(self, loader: Loader) -> None:
+        """At a start: have the shards loaded that the node leads."""
+        topics = self._common.topics
+        for shard in self.leaderships.new(topics.open.leaders[GROUP_OFFSETS_TOPIC]):
+            partition = topics.open.partition(GROUP_OFFSETS_TOPIC, shard.partition)
+            loader.add(shard.start(), 0 if partition is None else partition.log.size_bytes)
+
+    def see(self, image: ClusterImage) -> None:
+        """The cluster is this now."""
+        self.node.cluster = image._replace(node_id=self.node_id)
+
+    def leave(self) -> None:
+        """Shards that the node leads no more resign."""
+        leaders = self.node.cluster.leaders
+        self.leaderships.leave(leaders[GROUP_OFFSETS_TOPIC])
+        if self.transactions.leaderships is not None:
+            self.transactions.leaderships.leave(leaders[TRANSACTION_STATE_TOPIC])
+
+    def take(self) -> None:
+        """Shards that the node leads now become active."""
+        leaders = self.node.cluster.leaders
+        self.leaderships.take(leaders[GROUP_OFFSETS_TOPIC])
+        if self.transactions.leaderships is not None:
+            self.transactions.leaderships.take(leaders[TRANSACTION_STATE_TOPIC])
+
+    # ---- the connections
+
+    @property
+    def limits(self) -> Limits | None:
+        """Of the connections that there are; None while the node accepts none."""
+        return self._connections.limits
+
+    def connection_count(self) -> int:
+        """How many connections there are now."""
+        return 0 if self.limits is None else len(self.limits)
+
+    def descriptors(self) -> Iterator[int]:
+        """Of the sockets that it has: those that listen, and the connections."""
+        yield from (one.bound_descriptor for one in self._listeners)
+        if self.limits is not None:
+            yield from (one.socket_descriptor for one in self.limits.connections)
+
+    async def listen(self) -> None:
+        """Accept connections: at the ports of the configuration, later at those that it had before. Raises OSError."""
+        common = self._common
+        settings = self.config.settings(NetSettings, self.live.value)
+        most: Callable[[], int] | None = None
+        PROCESS_FILES.join(self)
+        if common.is_bounded:
+            most = partial(_most_connections, self)
+        connections = self._connections
+        limits = Limits(settings, self._clock.machine, most, self._unsent, connections.look_up)
+        connections.limits = limits
+        dispatcher = self._dispatcher = common.open_dispatcher(self.node)
+        self.live.checks.append(connections.check)
+        connections.heed()
+        ports = [bound.port for bound in self.bound]
+        self.bound = []
+        for place, given in enumerate(self.config.listeners):
+            port = ports[place] if ports else given.port
+            address = ListenerAddress(given.name, given.host, port, given.advertised_host, given.advertised_port)
+            security = self._security.secured(given) if given.has_tls or given.has_sasl else PLAINTEXT
+            listener = common.machine.listener(address, settings, limits, dispatcher.open, security)
+            if given.has_sasl:
+                self._security.watch(given, listener)
+            await listener.start()
+            self._listeners.append(listener)
+            self.bound.append(Bound(address.name, address.host, listener.port))
+            told = {} if self.config.nodes == 1 else {"node": self.node_id}
+            log.info("listening", listener=address.name, address=with_port(address.host, listener.port), **told)
+        if self._security.renewals:
+            self._look_for_certificates()
+
+    def endpoints(self) -> dict[str, Endpoint]:
+        """Where clients of each listener reach the node, by the listener's name."""
+        return {
+            bound.listener: Endpoint(given.advertised_host or "", given.advertised_port or bound.port)
+            for given, bound in zip(self.config.listeners, self.bound, strict=False)
+        }
+
+    def input_waits(self) -> bool:
+        """Whether clients have sent anything that is not read or handled yet."""
+        limits = self.limits
+        return limits is not None and limits.input_waits(one.descriptor for one in self._listeners)
+
+    def reconfigured(self) -> None:
+        """Properties were set while the node ran."""
+        self._connections.heed()
+        self._security.renew()
+
+    def _look_for_certificates(self) -> None:
+        self._security.renew()
+        clock = self._clock.machine
+        self._next_look = clock.call_at(clock.mono_ms() + LOOK_MS, self._look_for_certificates)
+
+    # ---- standing still
+
+    @property
+    def may_stand_still(self) -> bool:
+        """Whether `stand_still` can be called."""
+        return self._own_clock is not None
+
+    def stand_still(self) -> None:
+        """As after SIGSTOP: what clients send waits in the sockets, no timer rings, nothing is answered."""
+        assert self._own_clock is not None
+        self._own_clock.stand_still()
+        for listener in self._listeners:
+            listener.stand_still()
+        if self.limits is not None:
+            self.limits.set_stand_still(stand_still=True)
+
+    def go_on(self) -> None:
+        """As after SIGCONT; harmless for a node that does not stand still."""
+        if self._own_clock is None or self._own_clock.held is None:
+            return
+        self._own_clock.go_on()
+        for listener in self._listeners:
+            listener.go_on()
+        if self.limits is not None:
+            self.limits.set_stand_still(stand_still=False)
+
+    # ---- its end
+
+    def accept_no_more(self) -> None:
+        """No new connections; those that are open stay."""
+        for listener in self._listeners:
+            listener.close()
+        if self._next_look is not None:
+            self._next_look.cancel()
+        self._security.stop()
+
+    def resign(self) -> None:
+        """Every shard resigns, at once; first those that write into the logs of the others."""
+        self.transactions.stop()
+        self.leaderships.held.clear()
+        for shard in self.routing.shards:
+            shard.resign()
+
+    async def answered(self) -> None:
+        """Let the loop turn until what was told to go elsewhere has left; not for ever."""
+        loop = asyncio.get_running_loop()
+        for _ in range(ANSWER_TURNS):
+            limits = self.limits
+            if limits is None or not any(one.core.is_answering for one in limits.connections):
+                return
+            turned: asyncio.Future[None] = loop.create_future()
+            loop.call_soon(turned.set_result, None)
+            await turned
+
+    async def close_connections(self) -> None:
+        """After `accept_no_more`: answers are sent, and every connection ends."""
+        limits, clock = self.limits, self._clock.machine
+        if limits is None:
+            return
+        for listener in self._listeners:
+            await listener.settled()
+        empty = asyncio.Event()
+        limits.when_empty(empty.set)
+        for connection in limits.connections:
+            connection.close()
+        timer = clock.call_at(clock.now().mono_ms + CLOSE_MS, partial(_abort_all, limits))
+        await empty.wait()
+        timer.cancel()
+        self._off()
+
+    def die(self) -> None:
+        """As a kill of the process would end it: connections are cut, what it held is gone, nothing is written."""
+        self.accept_no_more()
+        self.transactions.died()
+        self.leaderships.drop()
+        if self.limits is not None:
+            _abort_all(self.limits)
+        self._off()
+        self.go_on()  # one that returns does not stand still
+
+    def _off(self) -> None:
+        if self.limits is not None:
+            self.limits.stop()
+            self._connections.limits = None
+        self._listeners = []
+        PROCESS_FILES.leave(self)
+
+
+def _most_connections(node: RunningNode) -> int:
+    return PROCESS_FILES.most_connections(node, len(OF_THIS_PROCESS))
+
+
+def _abort_all(limits: Limits) -> None:
+    for connection in limits.connections:
+        connection.abort()

@@ -1,0 +1,292 @@
+"""What runs jobs: at once, and in the next turns of the event loop those that take longer than a slice.
+
+All jobs together get one slice in each turn. If the owner of a job has gone, the job is closed at its next step. A
+small job costs no turn, no thread and no timer. What no client waits for (`run_behind`) gets a small share of each
+turn, and never more.
+
+The events of `__group_events` are encoded in pieces by `observe.pending_rows` instead: they keep their order, their
+pieces are counted and not timed, and a server that stops writes all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
+
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs.jobs import Job, OffloadedWork, PendingResult
+from muster.coordinator.system.jobs.workers import AtOnce, Worker
+
+SLICE_MS: Final = 10
+"""What all jobs together may take of one turn of the event loop."""
+SHARE_MS: Final = 2
+"""What one of several jobs gets at a time, so that small ones do not wait for the large."""
+MANY_STEPS: Final = 2_000
+"""A job of more steps is large, and so is the answer made of its result."""
+
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """The owner of a job: a connection."""
+
+    @property
+    def closed(self) -> bool:
+        """The result is not needed any more."""
+
+    def fault(self, error: Exception) -> None:
+        """A job failed by a fault of the program."""
+
+
+class _Running:
+    """A job on its way."""
+
+    __slots__ = ("done", "error", "is_behind", "job", "owner", "steps", "value")
+
+    def __init__(self, job: Job[Any], done: Callable[[Any], object], owner: Owner, *, is_behind: bool = False) -> None:
+        self.job = job
+        self.done = done
+        self.owner = owner
+        self.is_behind = is_behind
+        """No client waits for it."""
+        self.steps = 0
+        self.value: Any = None
+        self.error: Exception | None = None
+
+
+class JobQueue:
+    """See the module."""
+
+    def __init__(self, clock: Clock, worker: Worker | None = None) -> None:
+        """`worker`: None does the work at once."""
+        self._clock = clock
+        self.worker: Worker = worker or AtOnce()
+        self.is_large = False
+        """While a job's result is handed over: it took many steps."""
+        self._fresh: deque[_Running] = deque()
+        """Those that have not had their first share."""
+        self._begun: deque[_Running] = deque()
+        self._behind: deque[_Running] = deque()
+        """Those that no client waits for."""
+        self._used_ms = 0
+        self._is_asked = False
+        self._is_running = False
+        self._stopped = False
+        self.meter: Callable[[Owner, int], object] | None = None
+        """Is told how many microseconds a job took of the event loop; None: nobody asks."""
+
+    def run(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
+        """Run a job and give its result to `done`: within this call, unless it takes longer than the rest of this
+        turn's slice or waits for a result. An exception within this call is raised, a later one goes to the owner.
+        """
+        self._enter(_Running(job, done, owner), self._go_on)
+
+    def _enter(self, running: _Running, go_on: Callable[[_Running, int], bool]) -> None:
+        """Do what fits into this turn's slice."""
+        if self._used_ms >= SLICE_MS:
+            self._fresh.append(running)
+            self._ask()
+            return
+        began_ms = self._clock.mono_ms()
+        goes_on = go_on(running, began_ms + SLICE_MS - self._used_ms)
+        used_ms = self._clock.mono_ms() - began_ms
+        if goes_on:
+            self._begun.append(running)
+        if goes_on or used_ms:
+            self._used_ms += used_ms
+            self._ask()
+
+    def run_behind(self, job: Job[T], done: Callable[[T], object], owner: Owner) -> None:
+        """Run a job that no client waits for, such as a walk over all partitions. It gets `SHARE_MS` of each turn of
+        the event loop, also when it is alone: no client notices it. Every exception goes to the owner.
+        """
+        self._enter_behind(_Running(job, done, owner, is_behind=True))
+
+    def _enter_behind(self, running: _Running) -> None:
+        if self._used_ms or self._behind or self._is_running:
+            self._behind.append(running)
+            self._ask()
+            return
+        began_ms = self._clock.mono_ms()
+        goes_on = self._go_on_safely(running, began_ms + SHARE_MS)
+        self._used_ms += self._clock.mono_ms() - began_ms
+        if goes_on:
+            self._behind.append(running)
+        if goes_on or self._used_ms:
+            self._ask()
+
+    def run_small(self, work: Callable[[], object]) -> bool:
+        """Do what takes much less than a slice, and waits for nothing: it needs no job. False: nothing was done, for
+        this turn's slice is used up.
+        """
+        if self._used_ms >= SLICE_MS or self._stopped:
+            return False
+        began_ms, was_running, self._is_running = self._clock.mono_ms(), self._is_running, True
+        try:
+            work()
+        finally:
+            self._is_running = was_running
+        used_ms = self._clock.mono_ms() - began_ms
+        if used_ms and not was_running:
+            self._used_ms += used_ms
+            self._ask()
+        return True
+
+    def stop(self) -> None:
+        """The server stops: jobs are closed, and no job begins."""
+        self._stopped = True
+        for waiting in (self._fresh, self._begun, self._behind):
+            for running in waiting:
+                running.job.close()
+            waiting.clear()
+        self.worker.close()
+
+    def _ask(self) -> None:
+        if not self._is_asked:
+            self._is_asked = True
+            self._clock.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """One slice for all."""
+        self._is_asked = False
+        began_ms = now_ms = self._clock.mono_ms()
+        end_ms = began_ms + SLICE_MS - (SHARE_MS if self._behind else 0)
+        while (self._fresh or self._begun) and now_ms < end_ms:
+            running = self._fresh.popleft() if self._fresh else self._begun.popleft()
+            alone = not (self._fresh or self._begun)
+            if self._go_on_safely(running, end_ms if alone else min(now_ms + SHARE_MS, end_ms)):
+                self._begun.append(running)
+            now_ms = self._clock.mono_ms()
+        if self._behind:
+            running = self._behind.popleft()
+            if self._go_on_safely(running, now_ms + SHARE_MS):
+                self._behind.append(running)
+            now_ms = self._clock.mono_ms()
+        self._used_ms = now_ms - began_ms
+        if self._fresh or self._begun or self._behind or self._used_ms:
+            self._ask()
+
+    def _go_on_safely(self, running: _Running, until_ms: int) -> bool:
+        try:
+            return self._go_on(running, until_ms)
+        except Exception as error:  # noqa: BLE001 - a bug in one handler costs its connection, not the server
+            running.owner.fault(error)
+            return False
+
+    def _go_on(self, running: _Running, until_ms: int) -> bool:
+        """Run the next steps. False: it has ended, or goes on by itself when its result is there."""
+        was_running, self._is_running = self._is_running, True
+        began_us = 0 if self.meter is None else self._clock.mono_us()
+        try:
+            return self._do_steps(running, until_ms)
+        finally:
+            self._is_running = was_running
+            if began_us and self.meter is not None:
+                self.meter(running.owner, self._clock.mono_us() - began_us)
+
+    def _do_steps(self, running: _Running, until_ms: int) -> bool:
+        job, clock = running.job, self._clock
+        while True:
+            if running.owner.closed or self._stopped:
+                job.close()
+                return False
+            try:
+                if running.error is not None:
+                    error, running.error = running.error, None
+                    asked = job.throw(error)
+                else:
+                    value, running.value = running.value, None
+                    asked = job.send(value)
+            except StopIteration as end:
+                self._finish(running, end.value)
+                return False
+            if asked is None:
+                running.steps += 1
+                if clock.mono_ms() >= until_ms:
+                    return True
+                continue
+            if type(asked) is OffloadedWork:
+                later = self._apart(asked.work)
+            else:
+                assert isinstance(asked, PendingResult)
+                later = asked
+            if not later.is_there:
+                later.when_there(partial(self._resume, running, later))
+                return False
+            _take(running, later)
+            # a result that comes at once is a step like any other
+            if clock.mono_ms() >= until_ms:
+                return True
+
+    def _finish(self, running: _Running, result: Any) -> None:
+        was_large, self.is_large = self.is_large, running.steps > MANY_STEPS
+        try:
+            running.done(result)
+        finally:
+            self.is_large = was_large
+
+    def _apart(self, work: Callable[[], Any]) -> PendingResult:
+        later = PendingResult()
+        self.worker.run(work, lambda result, error: later(result if error is None else _Failed(error)))
+        return later
+
+    def _resume(self, running: _Running, later: PendingResult) -> None:
+        if self._stopped:
+            return
+        _take(running, later)
+        if running.is_behind:
+            self._enter_behind(running)
+        elif self._is_running:
+            # not within another one's step: one brings the result of the next, and so on without end
+            self._fresh.append(running)
+            self._ask()
+        else:
+            self._enter(running, self._go_on_safely)
+
+
+class _Failed:
+    """What came of work that failed."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _take(running: _Running, later: PendingResult) -> None:
+    """Keep a result for the job's next step."""
+    value = later.value
+    if type(value) is _Failed:
+        running.error = value.error
+    else:
+        running.value = value
+
+
+async def to_its_end(slices: JobQueue, job: Job[T]) -> T:
+    """The result of a job that is done in slices. Raises what the job raises."""
+    done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def guarded() -> Job[None]:
+        try:
+            result = yield from job
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(result)
+
+    slices.run(guarded(), lambda _: None, _Nobody())
+    return await done
+
+
+class _Nobody:
+    """Of a job that is waited for elsewhere."""
+
+    closed = False
+
+    def fault(self, error: Exception) -> None:
+        raise error

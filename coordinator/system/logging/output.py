@@ -1,0 +1,172 @@
+"""Where log lines go and how they look: to stderr, readable on a terminal, otherwise one JSON object in each line.
+
+Rooms only call `structlog.get_logger(name)`. The command line calls `configure` once, and closes its result at the end.
+The server never waits for a reader of the lines (`writer`), and repeated lines are limited (`rate_limit`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Final, TextIO
+
+from muster.coordinator.system.logging.levels import LEVELS, ROOT
+
+# structlog loads rich when it finds it (40 ms), to format tracebacks that are formatted plainly here
+_hidden = "rich" not in sys.modules
+if _hidden:
+    sys.modules["rich"] = None  # type: ignore[assignment]  # what the import system takes for "not to be had"
+import structlog  # noqa: E402  # only after rich is hidden
+
+if _hidden:
+    del sys.modules["rich"]
+
+from muster.coordinator.system.clock import mono_ms  # noqa: E402
+from muster.coordinator.system.logging.rate_limit import SUMMARY, Limiter  # noqa: E402
+from muster.coordinator.system.logging.writer import CLOSE_S, LineWriter, writer  # noqa: E402
+
+OPTIONS = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
+"""The levels of --log-level, from the most lines to the fewest, by Kafka's names for them."""
+_METHODS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "exception": logging.ERROR,
+}
+
+LONGEST: Final = 1_000
+"""Characters of one value in a line, if a client may have chosen it; a longer one ends with "…"."""
+OWN_WORDS: Final = frozenset(
+    ("event", "exception", "stack", "logger", "level", "properties", "path", "error", "what", "what_to_do")
+)
+"""Fields that clients cannot make long."""
+
+Event = MutableMapping[str, Any]
+
+
+class Log:
+    """Where the lines go: what `configure` returns, to be closed at the end."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._lines_out = LineWriter(writer(stream), self._lost, self._tell_left_out)
+        self.limiter = Limiter(mono_ms, self._lines_out.wake)
+
+    def say(self, text: str) -> None:
+        """Text that is no log line (the last output of a command), after all that was logged."""
+        self._lines_out.put(text)
+
+    def close(self, timeout_s: float = CLOSE_S) -> bool:
+        """Log what was only counted, and wait until all is written. False: it took longer than `timeout_s`."""
+        _tell(self.limiter.due(all_of_them=True)[0])
+        return self._lines_out.close(timeout_s)
+
+    def _lost(self, count: int) -> None:
+        _tell([{"logger": "muster.log", "level": "warning", "event": "lines of this log were lost: it was not read",
+                "count": count}])  # fmt: skip
+
+    def _tell_left_out(self) -> float | None:
+        lines, in_s = self.limiter.due()
+        _tell(lines)
+        return in_s
+
+
+def _tell(lines: list[dict[str, Any]]) -> None:
+    for line in lines:
+        logger, level, text = line.pop("logger"), line.pop("level"), line.pop("event")
+        getattr(structlog.get_logger(logger), level)(text, **line, **{SUMMARY: True})
+
+
+class _Lines:
+    """Takes finished lines; `name` is that of the logger."""
+
+    __slots__ = ("_log", "name")
+
+    def __init__(self, log: Log, name: str) -> None:
+        self._log = log
+        self.name = name
+
+    def msg(self, line: str) -> None:
+        self._log.say(line)
+
+    debug = info = warning = error = critical = exception = msg
+
+
+class _Bridge(logging.Handler):
+    """Takes the lines that libraries log by the standard library."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        structlog.get_logger(record.name).log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+
+
+def _add_logger(logger: _Lines, _method: str, event: Event) -> Event:
+    event["logger"] = logger.name
+    return event
+
+
+def _printable(_logger: object, _method: str, event: Event) -> Event:
+    """Text that clients chose may not move the cursor or start a line of its own."""
+    for key, value in event.items():
+        if isinstance(value, str):
+            if len(value) > LONGEST and key not in OWN_WORDS:
+                event[key] = value = value[:LONGEST] + "…"
+            if not value.isprintable() and key not in ("exception", "stack"):
+                event[key] = repr(value)
+    return event
+
+
+def _heeding_levels() -> type[Any]:
+    """A logger that asks the table of levels for each line, so that levels can change while the server runs."""
+    every: Any = structlog.make_filtering_bound_logger(logging.NOTSET)
+
+    def heeding(name: str, number: int) -> Any:
+        say = getattr(every, name)
+
+        def method(self: Any, event: str, *args: Any, **values: Any) -> Any:
+            return say(self, event, *args, **values) if number >= LEVELS.number(self._logger.name) else None
+
+        return method
+
+    def log(self: Any, number: int, event: str, *args: Any, **values: Any) -> Any:
+        return every.log(self, number, event, *args, **values) if number >= LEVELS.number(self._logger.name) else None
+
+    def is_enabled_for(self: Any, number: int) -> bool:
+        return number >= LEVELS.number(self._logger.name)
+
+    methods = {name: heeding(name, number) for name, number in _METHODS.items()}
+    return type("HeedingLogger", (every,), {**methods, "log": log, "is_enabled_for": is_enabled_for})
+
+
+def configure(level: str, *, stream: TextIO | None = None, terminal: bool | None = None) -> Log:
+    """Send log lines of `level` (a key of OPTIONS) and above to `stream` (stderr when None).
+
+    `terminal`: coloured and readable; None asks the stream. The result must be closed."""
+    out: TextIO | None = sys.stderr if stream is None else stream  # None: the process was started without
+    readable = (out is not None and out.isatty()) if terminal is None else terminal
+    log = Log(out)
+    if readable:
+        last: list[Any] = [
+            structlog.processors.TimeStamper(fmt="%H:%M:%S.%f", utc=False),
+            structlog.dev.ConsoleRenderer(
+                colors=True, pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+            ),
+        ]
+    else:
+        last = [
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ]
+    structlog.configure(
+        processors=[_add_logger, structlog.processors.add_log_level, log.limiter, _printable, *last],
+        wrapper_class=_heeding_levels(),
+        logger_factory=lambda name="muster", *_: _Lines(log, str(name)),
+        cache_logger_on_first_use=True,
+    )
+    LEVELS.set(ROOT, OPTIONS[level])
+    root = logging.getLogger()
+    root.handlers[:] = [_Bridge()]
+    root.setLevel(logging.WARNING)
+    return log

@@ -1,0 +1,465 @@
+"""One log whose segments on this machine are a copy: it is durable up to where the database has it.
+
+An append goes to the copy at once and gets its offset there. From there the next turn takes what the database does not
+have yet: the copy is the queue, so what waits for a slow database takes no memory.
+
+A log whose older segments need not be here (`segment_cache`) brings also what is known of them, once nothing more is
+appended to them: their facts, and a checkpoint of how the log stood where the active one begins.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from muster.coordinator.log.append_listeners import AppendListeners
+from muster.coordinator.log.availability import Availability
+from muster.coordinator.log.checkpoints import LEADER_EPOCHS, encode_epochs
+from muster.coordinator.log.errors import LogError, LogOffline
+from muster.coordinator.log.records.headers import read_header, whole_batches
+from muster.coordinator.log.segments.file_names import SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_name
+from muster.coordinator.log.segments.log_segments import LogSegments
+from muster.coordinator.log.segments.transaction_index import AbortedTransaction, encode
+from muster.coordinator.log.settings import MAX_INT64
+from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
+from muster.postgres.store import (
+    LIVE,
+    STAGED,
+    BatchRow,
+    Changes,
+    Checkpoint,
+    SegmentFacts,
+    SegmentRow,
+)
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.segments.segment import Segment
+    from muster.postgres.segment_cache import SegmentCache
+
+CHUNK: Final = 256 * 1024
+"""A row has so many bytes of batches at most, or one batch."""
+FACTS_AT_ONCE: Final = 4
+"""Segments of which the facts go along in one turn: the index of a large one takes 10 ms to be read."""
+
+
+class LogWriter(Protocol):
+    """What brings the logs to the database: the `shipper.DatabaseWriter`."""
+
+    def want(self, log: DatabaseLog) -> None:
+        """There is something to bring."""
+
+    def number(self) -> int:
+        """A number that no segment has."""
+
+    def stage(self, upload: Upload) -> None:
+        """A compacted segment is to be brought, when there is time."""
+
+    def failed(self, what: str) -> None:
+        """The copy cannot be relied on any more."""
+
+    def in_background(self, job: Callable[[], object], done: Callable[[], object]) -> None:
+        """Do a job that works on files."""
+
+
+class Upload:
+    """A compacted segment on its way to the place of those that it was made from."""
+
+    __slots__ = ("aborted", "log", "number", "position", "segment")
+
+    def __init__(self, log: DatabaseLog, segment: Segment, number: int, aborted: bytes) -> None:
+        """`aborted`: its transaction index."""
+        self.aborted = aborted
+        self.log = log
+        self.segment = segment
+        self.number = number
+        self.position = 0
+
+    def bring(self, changes: Changes) -> bool:
+        """Put the next part into a turn; False: that was the last."""
+        log, segment = self.log, self.segment
+        if not log.is_upload(self):
+            return False
+        if self.position == 0:
+            changes.new_segments.append(SegmentRow(self.number, log.log_no, segment.base_offset, STAGED))
+        row = read_row(segment, self.position, self.number)
+        if row is not None:
+            changes.batches.append(row)
+            self.position += len(row.data)
+            if self.position < segment.size:
+                return True
+        log.uploaded(self, changes)
+        return False
+
+
+def read_row(segment: Segment, position: int, number: int, most: int = CHUNK) -> BatchRow | None:
+    """Whole batches of a segment from a position on; None at its end. Raises OSError."""
+    left = segment.size - position
+    if left <= 0:
+        return None
+    data = segment.file.pread(min(left, most), position)
+    whole, wanted, next_offset = whole_batches(data)
+    if whole == 0:
+        data = segment.file.pread(min(left, wanted), position)
+        whole, wanted, next_offset = whole_batches(data)
+        if whole == 0:
+            raise OSError(f"there is no whole batch at byte {position}")
+    return BatchRow(number, read_header(data).base_offset, next_offset, data if whole == len(data) else data[:whole])
+
+
+class DatabaseLog:
+    """The `log.durability.LogDurability` of one log."""
+
+    waits_for_sync = True
+    is_copied = True
+
+    def __init__(
+        self,
+        shipper: LogWriter,
+        log_no: int,
+        segments: LogSegments,
+        availability: Availability,
+        known: Mapping[int, SegmentRow],
+        *,
+        is_new: bool,
+        clean_offset: int = 0,
+        cache: SegmentCache | None = None,
+    ) -> None:
+        """`known`: the segments that the database has, by base offset. `is_new`: it has nothing of the log yet.
+        `clean_offset`: up to there it was compacted by those who led it. `cache`: what brings the segments that are
+        absent; None: none is, nor will be.
+        """
+        self.log_no = log_no
+        self._shipper = shipper
+        self._segments = segments
+        self._availability = availability
+        availability.when_offline = self._went_offline
+        self.durable_offset = segments.start_offset if is_new else segments.end_offset
+        self.found_end = self.durable_offset
+        self._waiters = Waiters()
+        self.listeners = AppendListeners()
+        self._numbers: dict[Segment, list[int]] = {}
+        """The segments of the database that stand for one of the copy: more than one until a compacted one is there."""
+        self._new: list[SegmentRow] = []
+        self._dead: list[int] = []
+        self._uploads: dict[Segment, Upload] = {}
+        self._unsent: deque[Segment] = deque()
+        """Segments with something that was not taken yet; the first from `_position` on."""
+        self._position = 0
+        self._held: deque[BatchRow] = deque()
+        """What was not taken yet when the files were closed."""
+        self._start_offset = segments.start_offset
+        self._is_closed = False
+        self.clean_offset = self._clean_told = clean_offset
+        self._cache = cache
+        self._told: set[Segment] = set()
+        """Segments of which the database has the facts."""
+        self._telling: list[Segment] = []
+        """Those that go along in this turn."""
+        self._may_tell = len(segments) > 1
+        """There may be a checkpoint to be brought. In nearly all turns there is none, and no file is looked for."""
+        self._checkpoint = -1
+        """Where the one is that the database has from this leader, or gets in this turn."""
+        if cache is not None:
+            segments.roll_bytes = cache.roll_bytes
+        for segment in segments:
+            row = known.get(segment.base_offset)
+            if row is None:
+                self._add(segment)
+                continue
+            self._numbers[segment] = [row.segment_no]
+            if row.size >= 0 and segment is not segments.active:
+                self._told.add(segment)
+                if cache is not None and not segment.is_absent:
+                    cache.kept(self, segment)
+        if is_new:
+            self._unsent.extend(segments)
+        else:
+            self._unsent.append(segments.active)
+            self._position = segments.active.size
+        if self._new or is_new:
+            shipper.want(self)
+
+    @property
+    def recovery_point(self) -> int:
+        """The copy is made anew after each stop."""
+        return self.durable_offset
+
+    def _add(self, segment: Segment) -> None:
+        number = self._shipper.number()
+        self._numbers[segment] = [number]
+        self._new.append(SegmentRow(number, self.log_no, segment.base_offset, LIVE))
+
+    # -- who waits
+
+    def when_durable(self, position: int, callback: Waiter) -> None:
+        """Call `callback(None)` once the database has all before `position`, or `callback(error)`."""
+        if position <= self.durable_offset:
+            callback(None)
+        elif self._availability.failure is not None:
+            callback(self._availability.failure)
+        else:
+            self._waiters.add(position, callback)
+            self._shipper.want(self)
+
+    when_flushed = when_durable
+    when_synced = when_durable
+
+    # -- what happens to the copy
+
+    def appended(self, count: int) -> None:  # noqa: ARG002 - by records nothing is decided here
+        """So many records were appended."""
+        self._shipper.want(self)
+        for callback in self.listeners.callbacks:
+            callback()
+
+    def rolled(self, old: Segment) -> None:  # noqa: ARG002 - it is still in `_unsent` as long as it has to be
+        """The log goes on in another segment."""
+        self._may_tell = True
+        self._add(self._segments.active)
+        self._unsent.append(self._segments.active)
+        self._shipper.want(self)
+
+    def removed(self, doomed: Sequence[Segment]) -> None:
+        """These segments have ceased to be part of the log, all of them durable; or only its start has moved."""
+        for segment in doomed:
+            self._forget(segment)
+            self._dead += self._numbers.pop(segment, [])
+            if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
+                self._unsent.popleft()
+                self._position = 0
+        self._shipper.want(self)
+
+    def _forget(self, segment: Segment) -> None:
+        self._uploads.pop(segment, None)
+        self._told.discard(segment)
+        if self._cache is not None:
+            self._cache.forget(segment)
+
+    def replaced(self, old: Sequence[Segment], new: Segment, aborted: Sequence[AbortedTransaction]) -> None:
+        """A compacted segment has taken their place in the copy; in the database when all of it is there."""
+        numbers: list[int] = []
+        for segment in old:
+            self._forget(segment)
+            numbers += self._numbers.pop(segment, [])
+            if self._unsent and self._unsent[0] is segment and len(self._unsent) > 1:
+                self._unsent.popleft()
+                self._position = 0
+        upload = Upload(self, new, self._shipper.number(), b"".join(map(encode, aborted)))
+        self._uploads[new] = upload
+        self._numbers[new] = [*numbers, upload.number]
+        self._shipper.stage(upload)
+
+    def is_upload(self, upload: Upload) -> bool:
+        """Whether it is still wanted."""
+        return not self._is_closed and self._uploads.get(upload.segment) is upload
+
+    def uploaded(self, upload: Upload, changes: Changes) -> None:
+        """All of it is in this turn or an earlier one: it counts from this turn on, and the old ones do not."""
+        del self._uploads[upload.segment]
+        numbers = self._numbers[upload.segment]
+        self._numbers[upload.segment] = [upload.number]
+        changes.live.append(upload.number)
+        changes.dead += [number for number in numbers if number != upload.number]
+        self._tell(changes, upload.segment, upload.aborted)
+
+    def compacted_to(self, offset: int) -> None:
+        """All before `offset` is compacted in the copy."""
+        if not self._is_closed:
+            self.clean_offset = offset
+            self._shipper.want(self)
+
+    def cut_to(self, end_offset: int) -> None:
+        """What the database may have cannot be cut off here: the copy is of no use any more."""
+        self._shipper.failed(f"the copy of {self._segments.directory} was cut off at offset {end_offset}")
+
+    def in_background(self, job: Callable[[], object], done: Callable[[], object] = lambda: None) -> None:
+        """Do what need not be waited for, then call `done`."""
+
+        def is_done() -> None:
+            done()
+            if self._cache is not None and not self._is_closed:
+                self._may_tell = True  # it may have been a snapshot of producers, for a checkpoint
+                self._shipper.want(self)
+
+        self._shipper.in_background(job, is_done)
+
+    def sync_if_older(self, mono_ms: int) -> None:
+        """Nothing waits for a time."""
+
+    # -- bringing it
+
+    def take(self, changes: Changes, most: int) -> tuple[int, int]:
+        """Put what the database does not have yet into a turn, about `most` bytes: the offset up to where that goes
+        (-1: there is no batch), and what is left of `most` (nothing: there may be more to take). Raises OSError.
+        """
+        changes.new_segments += self._new
+        changes.dead += self._dead
+        self._new, self._dead = [], []
+        if self._segments.start_offset != self._start_offset:
+            self._start_offset = changes.starts[self.log_no] = self._segments.start_offset
+        next_offset = -1
+        while most > 0:
+            row = self._next_row()
+            if row is None:
+                break
+            changes.batches.append(row)
+            next_offset = row.next_offset
+            most -= len(row.data)
+        if self.clean_offset != self._clean_told and not (self._uploads or self._is_closed):
+            # the database has what it was compacted to
+            self._clean_told = changes.clean[self.log_no] = self.clean_offset
+        if self._cache is not None and not self._is_closed:
+            self._tell_some(changes)
+        return next_offset, most
+
+    # -- what is known of segments that are at their end
+
+    def _tell_some(self, changes: Changes) -> None:
+        """The facts of segments of which the database has none, and a checkpoint if it has those of all then. Raises
+        OSError.
+        """
+        segments = self._segments
+        active = segments.active
+        if not self._may_tell or self._uploads or self._unsent[0] is not active:
+            return
+        if active.base_offset <= self._checkpoint:
+            self._may_tell = False
+            return
+        path = f"{segments.directory}/{segment_name(active.base_offset)}{SNAPSHOT_SUFFIX}"
+        producers = segments.storage.load(path)
+        if producers is None:
+            self._may_tell = False  # it is being written; or nobody knew the producers when the segment began
+            return
+        due = [segment for segment in segments[:-1] if segment not in self._told and segment not in self._telling]
+        for segment in due[:FACTS_AT_ONCE]:
+            index = f"{segment.name}{TRANSACTION_INDEX_SUFFIX}"
+            if not self._tell(changes, segment, segments.storage.load(index) or b""):
+                self._checkpoint = MAX_INT64  # it is damaged: whoever comes next reads all of it, and finds the place
+                return
+            segment.release()
+        if len(due) <= FACTS_AT_ONCE:
+            epochs = segments.storage.load(f"{segments.directory}/{LEADER_EPOCHS}") or encode_epochs(())
+            changes.checkpoints.append(Checkpoint(self.log_no, active.base_offset, epochs, producers))
+            self._checkpoint = active.base_offset
+
+    def _tell(self, changes: Changes, segment: Segment, aborted: bytes) -> bool:
+        """Put the facts of a segment into a turn; False: they cannot be known. Raises OSError."""
+        if self._cache is None:
+            return True
+        try:
+            figures = segment.figures()
+        except LogError:
+            return False
+        changes.facts.append(SegmentFacts(self._numbers[segment][0], *figures[1:], aborted))
+        self._telling.append(segment)
+        return True
+
+    def counts(self) -> None:
+        """The turn counts in which something of it went along."""
+        telling, self._telling = self._telling, []
+        if self.clean_offset != self._clean_told and not self._is_closed:
+            self._shipper.want(self)
+        if self._is_closed or self._cache is None:
+            return
+        for segment in telling:
+            if segment in self._numbers:
+                self._told.add(segment)
+                self._cache.kept(self, segment)
+        if telling:
+            self._shipper.want(self)  # there may be more to tell
+
+    def bring(self, base_offset: int, then: Callable[[Exception | None], object]) -> Callable[[], object]:
+        """Have an absent segment brought, see `segments.absence.Bring`."""
+        segments = self._segments
+        segment = segments[segments.index_for(base_offset)]
+        if self._is_closed:
+            then(LogOffline(segments.directory, "it is closed"))
+        elif segment.is_absent and self._cache is not None:
+            return self._cache.bring(self, segment, self._numbers[segment][0], then)
+        else:
+            then(None)  # who looks again finds another one in its place
+        return lambda: None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is led here, and its folder is its own."""
+        return not self._is_closed
+
+    def lacks(self, segment: Segment) -> bool:
+        """Whether a segment is part of it and absent, and it is open."""
+        return not self._is_closed and segment.is_absent and segment in self._numbers
+
+    def may_leave(self, segment: Segment) -> bool:
+        """Whether the file of a segment may go now."""
+        return not (segment.is_held or self.stays or segment is self._segments.active)
+
+    @property
+    def stays(self) -> bool:
+        """Whether all of it is to be here once it is: what is compacted is read again and again."""
+        return self._segments.config.compacts
+
+    def failed(self, what: str) -> None:
+        """The copy cannot be relied on any more."""
+        self._shipper.failed(what)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What was not taken yet."""
+        held = sum(len(row.data) for row in self._held)
+        return held if self._is_closed else held + sum(segment.size for segment in self._unsent) - self._position
+
+    def _next_row(self) -> BatchRow | None:
+        if self._held:
+            return self._held.popleft()
+        return None if self._is_closed else self._next_of_copy()
+
+    def _rest(self) -> Iterator[BatchRow]:
+        while (row := self._next_of_copy()) is not None:
+            yield row
+
+    def _next_of_copy(self) -> BatchRow | None:
+        while True:
+            segment = self._unsent[0]
+            row = read_row(segment, self._position, self._numbers[segment][0])
+            if row is not None:
+                self._position += len(row.data)
+                return row
+            if len(self._unsent) == 1:
+                return None
+            self._unsent.popleft()
+            self._position = 0
+
+    def confirm(self, next_offset: int) -> None:
+        """The database has all before."""
+        if next_offset > self.durable_offset:
+            self.durable_offset = next_offset
+            self._waiters.release(next_offset)
+            for callback in self.listeners.callbacks:
+                callback()
+
+    # -- the end
+
+    def _went_offline(self, failure: LogOffline) -> None:
+        self._waiters.fail(failure)
+        self._shipper.failed(str(failure))
+
+    def flush(self) -> None:
+        """The files are about to be closed: keep what was not taken yet."""
+        rows = list(self._rest())
+        if rows:
+            self._held.extend(rows)
+            self._shipper.want(self)
+
+    def close(self, failure: LogOffline) -> None:
+        """Those that still wait are told `failure`; no callback is called afterwards."""
+        self._is_closed = True
+        if self._cache is not None:
+            for segment in self._numbers:
+                self._cache.forget(segment)
+        self._waiters.fail(failure)
+        self.listeners.clear()
+
+    def numbers(self) -> list[int]:
+        """Of all its segments in the database; its topic is deleted."""
+        return [number for numbers in self._numbers.values() for number in numbers]

@@ -1,0 +1,149 @@
+"""What the node with the lowest id that lives does from time to time for all of them: it removes the logs of deleted
+topics that nobody led then, and shortens the metadata log behind a snapshot of what that has said.
+
+A snapshot is what the log says up to an offset, so it is the same whoever writes it, and two who write one do no harm.
+It counts when all its parts are there; rows before its end go when every node that holds a seat must have read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.topics.metadata_snapshot import PART_RECORDS, MetadataSnapshot
+from muster.postgres.database_writer import DatabaseWriter
+from muster.postgres.figures import ClusterFigures
+from muster.postgres.settings import ClusterSettings
+from muster.postgres.shared_metadata_log import SharedMetadataLog
+from muster.postgres.store import NO_SNAPSHOT, NodeRegistration, Snapshot, Store, StoreAway, StoreRefused
+
+CLEAN_MS: Final = 60_000
+"""How often it is looked for logs of deleted topics."""
+DROPPED_AT_ONCE: Final = 100
+"""So many of them go at one look."""
+LOOK_MS: Final = 2_000
+"""How often it is looked whether a snapshot is due, or rows are to go."""
+SHORTENED_AT_ONCE: Final = 20
+"""Statements that remove rows at one look."""
+LEASES_KEPT: Final = 2
+"""Who holds its seat has read all rows that are older than its lease (`Membership` sees to it)."""
+
+log = structlog.get_logger("muster.cluster")
+
+
+class Housekeeping:
+    """See the module. `part_records`: how many records a part of a snapshot has."""
+
+    def __init__(
+        self,
+        seat: NodeRegistration,
+        store: Store,
+        shipper: DatabaseWriter,
+        keeper: SharedMetadataLog,
+        clock: Clock,
+        settings: ClusterSettings,
+        figures: ClusterFigures,
+    ) -> None:
+        """`store`: not the one that the turns go through."""
+        self._seat = seat
+        self._store = store
+        self._shipper = shipper
+        self._keeper = keeper
+        self._clock = clock
+        self._settings = settings
+        self._figures = figures
+        self.part_records = PART_RECORDS
+        self._clean_ms = self._look_ms = 0
+        self._end_offset = keeper.began_at
+        """Of the newest snapshot that is known here."""
+        self._bytes_then = 0
+        """What the keeper had read when it was written."""
+        self._since_ms = clock.mono_ms()
+        self._is_short = False
+        """Nothing is left of what the snapshot stands for."""
+        self._writing: asyncio.Task[None] | None = None
+
+    async def look(self) -> None:
+        """Do what is due. Raises StoreAway or StoreRefused."""
+        now_ms = self._clock.mono_ms()
+        if now_ms >= self._clean_ms:
+            self._clean_ms = now_ms + CLEAN_MS
+            await self._clean()
+        if now_ms >= self._look_ms and self._writing is None:
+            self._look_ms = now_ms + LOOK_MS
+            await self._look_at_log()
+
+    async def _clean(self) -> None:
+        state = self._keeper.topics.state
+        deleted = state.deleted
+        orphans = [row for row in await self._store.logs() if row.topic_id in deleted] if deleted else []
+        for row in orphans[:DROPPED_AT_ONCE]:
+            self._shipper.drop(row, await self._store.segments(row.log_no))
+
+    # -- the metadata log
+
+    async def _look_at_log(self) -> None:
+        if not self._is_short or self._is_due():
+            self._see(await self._store.snapshot(), self._keeper.bytes_read)
+        for _ in range(0 if self._is_short else SHORTENED_AT_ONCE):
+            self._is_short = await self._store.shorten_metadata(LEASES_KEPT * self._settings.broker_session_timeout_ms)
+            if self._is_short:
+                break
+        if self._is_short and self._is_due():
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    def _see(self, found: Snapshot, bytes_then: int) -> None:
+        if found == NO_SNAPSHOT:
+            self._is_short = True
+        elif found.end_offset > self._end_offset:
+            self._end_offset, self._bytes_then, self._since_ms = found.end_offset, bytes_then, self._clock.mono_ms()
+            self._is_short = False
+
+    def _is_due(self) -> bool:
+        """Whether so much was written since the last one, or something since so long."""
+        topics, settings = self._keeper.topics, self._settings
+        if topics.state.version <= self._end_offset or topics.metadata_log.unknown:
+            return False  # what this node does not know it cannot write down: one of a newer version does
+        if self._keeper.bytes_read - self._bytes_then >= settings.metadata_log_max_record_bytes_between_snapshots:
+            return True
+        every_ms = settings.metadata_log_max_snapshot_interval_ms
+        return every_ms > 0 and self._clock.mono_ms() - self._since_ms >= every_ms
+
+    async def _write(self) -> None:
+        """In parts, while all else goes on; of what is known now. What fails is tried anew at a later look."""
+        try:
+            await self._put()
+        except (StoreAway, StoreRefused) as error:
+            log.warning("no snapshot of the metadata log could be written", reason=str(error), what="it is tried again")
+        except Exception as error:  # a fault of ours: this node gives its seat up, and another one writes it
+            log.error("no snapshot of the metadata log could be written, by a fault", exc_info=error)
+            self._shipper.failed(f"a snapshot of the metadata log could not be written: {error}")
+        finally:
+            self._writing = None
+
+    async def _put(self) -> None:
+        node_id, epoch, now = self._seat.node_id, self._seat.epoch, self._clock.now()
+        number = await self._store.begin_snapshot()
+        snapshot = MetadataSnapshot(self._keeper.topics.state)
+        bytes_then, count, size = self._keeper.bytes_read, 0, 0
+        for part in snapshot.parts(now.wall_ms, self.part_records):
+            if not await self._store.put_snapshot_part(node_id, epoch, number, count, part):
+                return
+            count, size = count + 1, size + len(part)
+        whole = Snapshot(number, snapshot.end_offset, count)
+        if not await self._store.commit_snapshot(node_id, epoch, whole):
+            return
+        self._see(whole, bytes_then)
+        self._figures.snapshots += 1
+        log.info("the metadata log has a snapshot", end_offset=whole.end_offset, parts=count, bytes=size,
+                 took_ms=self._clock.mono_ms() - now.mono_ms)  # fmt: skip
+
+    async def stop(self) -> None:
+        """Write no more."""
+        task = self._writing
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])

@@ -1,0 +1,320 @@
+"""The logs that this node leads. They load from the database when leadership begins.
+
+`DatabaseWriter` writes them as long as leadership lasts. Another leader wrote what loads, up to its end. To know these
+leaders, this node follows the metadata log first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+import structlog
+
+from muster.coordinator.log import DamagedLog, LogError, LogOffline, SegmentAbsent, Storage
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, JobQueue
+from muster.coordinator.topics.metadata_state import TopicState
+from muster.coordinator.topics.names import EVENTS_OF, GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.topics import Topics
+from muster.postgres import local_replica
+from muster.postgres.database_writer import DatabaseWriter
+from muster.postgres.figures import ClusterFigures
+from muster.postgres.store import Store, StoreAway
+from muster.postgres.tasks import cancel_all, pause
+
+AT_ONCE: Final = 4
+"""Logs that are fetched at the same time: more of them would only take memory."""
+LONG_BYTES: Final = 8 * 1024 * 1024
+MOST_LONG: Final = 8
+"""Logs of which more than that has come are not counted among these, up to so many: others shall not wait until
+gigabytes have come. Each takes some 8 MB while it comes.
+"""
+GATHER_MS: Final = 10
+"""Logs that are fetched within so long share one write to the database."""
+LOOKED_AT_ONCE: Final = 1_000
+"""Partitions that are looked at in one step."""
+AGAIN_MS: Final = 250
+"""After so long a log is tried again that the database, or the disk, did not give."""
+_PLACES: Final = {GROUP_OFFSETS_TOPIC: 0, TRANSACTION_STATE_TOPIC: 0, **dict.fromkeys(EVENTS_OF, 1)}
+"""In which order topics are fetched; others come last."""
+
+log = structlog.get_logger("muster.cluster")
+
+
+class _Wanted(NamedTuple):
+    """One term of leadership of one partition."""
+
+    topic: str
+    partition: int
+    topic_id: bytes
+    leader_epoch: int
+
+
+def _loading(partition: Partition) -> Job[None]:
+    """Raises SegmentAbsent: what its checkpoint has said of producers is lost."""
+    try:
+        yield from partition.loading_producers()
+    except SegmentAbsent:
+        raise
+    except LogError:
+        pass  # whoever writes or reads hears of it
+
+
+class LedPartitions:
+    """See the module."""
+
+    def __init__(
+        self,
+        node_id: int,
+        store: Store,
+        storage: Storage,
+        shipper: DatabaseWriter,
+        clock: Clock,
+        topics: Topics,
+        arrived: Callable[[str, int], object],
+        follow: Callable[[], Awaitable[object]],
+        slices: JobQueue,
+        figures: ClusterFigures | None = None,
+        *,
+        leaving: Callable[[str, int], object] = lambda *_: None,
+    ) -> None:
+        """`arrived(topic, partition)` is called when a partition can be served; `follow()` lives by all that was
+        decided, and raises the errors of the store. `leaving(topic, partition)` is called before the log goes of one
+        that another node leads.
+        """
+        self._leaving = leaving
+        self._node_id = node_id
+        self._store = store
+        self._storage = storage
+        self._shipper = shipper
+        self._clock = clock
+        self._topics = topics
+        self._arrived = arrived
+        self._follow = follow
+        self._slices = slices
+        self._figures = figures or ClusterFigures()
+        self._coming: dict[tuple[bytes, int], _Wanted] = {}
+        self._damaged: dict[tuple[bytes, int], _Wanted] = {}
+        """What does not hold together in the database: it is not tried again in this term of leadership."""
+        self._waiting: list[_Wanted] = []
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._long = 0
+        """Those of them that fetch a log of which much has come."""
+        self._passing = 0
+        """Those of them whose log is here, and waits for the read barrier."""
+        self._passage: asyncio.Task[int] | None = None
+        """The next one through the barrier, which others may join."""
+        self._passages: set[asyncio.Task[int]] = set()
+        self._wishes = self._seen = 0
+        """How often it was asked to look, and how many of these are done."""
+        topics.left = self._left
+
+    @property
+    def missing(self) -> int:
+        """How many partitions that are led here are not here yet."""
+        return len(self._coming)
+
+    def look(self) -> None:
+        """Fetch what this node leads now and has not; coordinators first, for their clients can do nothing else, then
+        the histories that they write.
+        """
+        self._wishes += 1
+        if self._wishes == self._seen + 1:  # or else it is looked for already, and then again
+            self._slices.run(self._looking(), lambda _: None, self)
+
+    def _looking(self) -> Job[None]:
+        """What comes, and goes, while it is looked is found by the look that was asked for then."""
+        while self._seen < self._wishes:
+            wishes = self._wishes
+            new: list[_Wanted] = []
+            looked = 0
+            for topic in list(self._topics.state.topics.values()):
+                for index in range(len(topic.partitions)):
+                    looked += 1
+                    if not looked % LOOKED_AT_ONCE:
+                        yield None
+                    if self._is_new(topic, index):
+                        new.append(self._coming[topic.topic_id, index])
+            self._seen = wishes
+            self._waiting += new
+            self._waiting.sort(key=lambda one: _PLACES.get(one.topic, len(_PLACES)))
+            self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and self._busy < AT_ONCE and not self._shipper.has_ended:
+            task = self._loop.create_task(self._fetch_some())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    @property
+    def _busy(self) -> int:
+        """How many logs come now, without those that are long."""
+        return len(self._tasks) - self._long - self._passing
+
+    def _is_new(self, topic: TopicState, index: int) -> bool:
+        """Whether a partition is to be fetched, and is not on its way. It is from now on."""
+        wanted = self._wanted(topic, index)
+        key = topic.topic_id, index
+        if wanted is None or self._damaged.get(key) == wanted:
+            return False
+        is_coming = key in self._coming
+        self._coming[key] = wanted
+        return not is_coming
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is looked for any more."""
+        return self._shipper.has_ended
+
+    def fault(self, error: Exception) -> None:
+        """A look has failed by a fault of the program, or a copy has lost what was written to it."""
+        self._shipper.failed(f"it cannot be looked at what this node leads: {error}")
+
+    def _wanted(self, topic: TopicState, index: int) -> _Wanted | None:
+        """The present term of a partition, if this node leads it and has it not."""
+        if index >= len(topic.partitions) or topic.partitions[index].leader != self._node_id:
+            return None
+        if self._topics.open.partition(topic.name, index) is not None:
+            return None
+        return _Wanted(topic.name, index, topic.topic_id, topic.leader_epoch(index))
+
+    def _left(self, partition: Partition) -> None:
+        self._leaving(partition.topic, partition.index)
+        self._shipper.leave(partition.topic_id, partition.index)
+
+    async def _fetch_some(self) -> None:
+        while self._waiting and not self._shipper.has_ended and self._busy <= AT_ONCE:
+            wanted, since_ms = self._waiting.pop(0), self._clock.mono_ms()
+            try:
+                is_here = await self._fetch(wanted)
+            except (StoreAway, OSError) as error:
+                self._again(wanted, str(error))
+            except DamagedLog as error:
+                self._is_damaged(wanted, error)
+            except LogOffline as error:
+                self._again(wanted, str(error))
+            except Exception as error:  # a fault of ours: this node gives its seat up, and others lead the partition
+                log.error(
+                    "a partition cannot be fetched", topic=wanted.topic, partition=wanted.partition, exc_info=error
+                )
+                self._shipper.failed(f"{wanted.topic}-{wanted.partition} cannot be fetched: {error}")
+            else:
+                if is_here:
+                    self._figures.takeovers += 1
+                    self._figures.takeovers_ms += self._clock.mono_ms() - since_ms
+                    self._arrived(wanted.topic, wanted.partition)
+
+    def _is_damaged(self, wanted: _Wanted, damage: DamagedLog) -> None:
+        log.error("a partition cannot be served: it is damaged in the database", topic=wanted.topic,
+                  partition=wanted.partition, reason=damage.reason)  # fmt: skip
+        key = (wanted.topic_id, wanted.partition)
+        self._damaged[key] = wanted
+        self._coming.pop(key, None)
+        self._shipper.leave(*key)
+
+    def _again(self, wanted: _Wanted, why: str) -> None:
+        log.warning("a partition cannot be fetched yet", topic=wanted.topic, partition=wanted.partition, reason=why)
+        self._coming.pop((wanted.topic_id, wanted.partition), None)
+        self._remove(wanted)
+        self._clock.call_at(self._clock.mono_ms() + AGAIN_MS, self.look)
+
+    async def _fetch(self, wanted: _Wanted) -> bool:
+        """Whether it is here. Raises the errors of the store and of the log, and OSError."""
+        key = (wanted.topic_id, wanted.partition)
+        while True:
+            session = self._shipper.barrier.session
+            found = await self._copy(wanted)
+            if found.row is not None and await self._passed() != session:
+                self._remove(wanted)
+                continue
+            if found.leader_epoch > wanted.leader_epoch:
+                # Others have led it since, and this node has not heard of it: it would lead a part of the log, in an
+                # epoch that is to be another's.
+                await self._follow()
+            if self._shipper.has_ended:
+                return False
+            topic = self._topics.state.topics_by_id.get(wanted.topic_id)
+            now = None if topic is None else self._wanted(topic, wanted.partition)
+            if topic is None or now is None:
+                self._coming.pop(key, None)
+                self._remove(wanted)  # another one leads it meanwhile, or it is deleted
+                return False
+            if now == wanted:
+                break
+            # others may have led it in between
+            self._remove(wanted)
+            wanted = now
+        if found.row is not None:
+            self._shipper.lead(found.row, found.segments)
+        if found.is_whole:
+            start_offset = 0 if found.row is None else found.row.start_offset
+            place = wanted.topic, wanted.partition
+            self._topics.logs.note_copy(*place, found.end_offset, start_offset, found.absent)
+        del self._coming[key]
+        self._topics.open.arrive(topic, wanted.partition)
+        partition = self._topics.open.partition(wanted.topic, wanted.partition)
+        if partition is not None and local_replica.is_read_in_parts(wanted.topic):
+            # so that they are known when the next segment begins: its checkpoint tells of them
+            self._slices.run(_loading(partition), lambda _: None, self)
+        return True
+
+    async def _passed(self) -> int:
+        """Pass the read barrier, together with all logs that are fetched in the same moment: the session that passed.
+        Meanwhile others are fetched. Raises the errors of the store.
+        """
+        if self._passage is None:
+            self._passage = self._loop.create_task(self._pass())
+            self._passages.add(self._passage)
+            self._passage.add_done_callback(self._has_passed)
+        self._passing += 1
+        self._begin()
+        try:
+            return await asyncio.shield(self._passage)
+        finally:
+            self._passing -= 1
+
+    def _has_passed(self, passage: asyncio.Task[int]) -> None:
+        self._passages.discard(passage)
+        if not passage.cancelled():
+            passage.exception()  # those who wait for it hear of it, if there still are any
+
+    async def _pass(self) -> int:
+        await pause(self._clock, GATHER_MS)
+        self._passage = None
+        barrier = self._shipper.barrier
+        session = barrier.session
+        return session if await barrier.passed(session) else -1
+
+    def _remove(self, wanted: _Wanted) -> None:
+        folder = f"{wanted.topic}-{wanted.partition}"
+        if self._topics.logs.get(wanted.topic, wanted.partition) is None and self._storage.is_directory(folder):
+            self._storage.remove_tree(folder)
+
+    async def _copy(self, wanted: _Wanted) -> local_replica.Copied:
+        come, is_long = 0, False
+
+        async def came(size: int) -> None:
+            nonlocal come, is_long
+            come += size
+            if come > LONG_BYTES and not is_long and self._long < MOST_LONG:
+                is_long = True
+                self._long += 1
+                self._begin()
+            await pause(self._clock)
+
+        try:
+            place = wanted.topic, wanted.partition, wanted.topic_id
+            tail_only = local_replica.is_read_in_parts(wanted.topic)
+            return await local_replica.fetch(self._store, self._storage, *place, came, tail_only=tail_only)
+        finally:
+            self._long -= is_long
+
+    async def stop(self) -> None:
+        """Fetch no more."""
+        self._waiting.clear()
+        await cancel_all(self._tasks)
+        await cancel_all(self._passages)

@@ -1,0 +1,233 @@
+"""One term of a node: from taking a seat to giving it up. The node is an ordinary `Server` over copies of the logs that
+it leads, whose appends count when the database has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from copy import copy as shallow_copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from muster.coordinator.config import Config
+from muster.coordinator.log import FilesystemSync, Storage
+from muster.coordinator.log.durability import Engine
+from muster.coordinator.net.listener import Listener
+from muster.coordinator.server import Server
+from muster.coordinator.server.machine import Machine, Post
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.topics.errors import ApiError
+from muster.postgres import local_replica
+from muster.postgres.database_writer import DatabaseWriter
+from muster.postgres.figures import ClusterFigures
+from muster.postgres.lease import Lease
+from muster.postgres.leased_transport import LeasedTransport
+from muster.postgres.membership import Membership
+from muster.postgres.read_barrier import ReadBarrier
+from muster.postgres.segment_cache import SegmentCache
+from muster.postgres.settings import ClusterSettings
+from muster.postgres.shared_metadata_log import SharedMetadataLog
+from muster.postgres.store import NodeRegistration, Store, StoreAway
+
+if TYPE_CHECKING:
+    from muster.coordinator.log import SharedSync
+    from muster.coordinator.system.jobs import Worker
+
+_logger = structlog.get_logger("muster.cluster")
+
+
+class LocalReplicaMachine(Machine):
+    """The machine of a node with a seat: `below`, but for what makes logs durable."""
+
+    def __init__(self, below: Machine, storage: Storage, engine: DatabaseWriter, clock: Clock) -> None:
+        self._below = below
+        self._storage = storage
+        self._engine = engine
+        self._clock = clock
+        self.cleaner_cpu_share = below.cleaner_cpu_share
+        self.draw_uuid = below.draw_uuid  # type: ignore[method-assign]
+        self.draw_uuid_text = below.draw_uuid_text  # type: ignore[method-assign]
+        self.clock = below.clock  # type: ignore[method-assign]
+
+    def storage(self, directory: Path | None) -> Storage:  # noqa: ARG002
+        """The copy."""
+        return self._storage
+
+    def engine(self) -> Engine | None:
+        """The database."""
+        return self._engine
+
+    def listener(self, *arguments: Any) -> Listener:
+        """One whose connections answer nobody once the lease is over."""
+        listener = self._below.listener(*arguments)
+        clock, lease = self._clock, self._engine.lease
+        listener.guard(lambda transport, abort: LeasedTransport(transport, abort, clock, lease))
+        return listener
+
+    def workers(self, post: Post, threads: int) -> SharedSync:
+        """Threads for what works on files."""
+        return self._below.workers(post, threads)
+
+    def thread(self, post: Post) -> Worker:
+        """A thread for what takes too long on the event loop."""
+        return self._below.thread(post)
+
+    def whole_disk(self, directory: Path | None) -> FilesystemSync | None:  # noqa: ARG002
+        """Nobody waits for the disk."""
+        return None
+
+
+class Term:
+    """See the module. `lost`: set when the seat is lost."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        questions: Store,
+        machine: Machine,
+        clock: Clock,
+        directory: Path | None,
+        *,
+        open_server: Callable[..., Any] = Server,
+        loaded: Callable[[], object] = lambda: None,
+        figures: ClusterFigures | None = None,
+    ) -> None:
+        """`store`: for turns; `questions`: the same database, for all else. `directory`: where the copies are made;
+        None: in memory. `open_server`: makes the server, for tests.
+        """
+        self._open_server = open_server
+        self._config = config
+        self._store = store
+        self._questions = questions
+        self._machine = machine
+        self._clock = clock
+        self._directory = directory
+        self._loaded = loaded
+        self._figures = figures or ClusterFigures()
+        self.lost = asyncio.Event()
+        self.server: Any = None
+        self.shipper: DatabaseWriter
+        self.membership: Membership
+        self._keeper: SharedMetadataLog
+        self._cache: SegmentCache
+        self._turns: asyncio.Task[None]
+        self._following: asyncio.Task[None] | None = None
+
+    async def begin(
+        self, seat: NodeRegistration, asked_ms: int, lease_ms: int, *, others_come_back: bool = False
+    ) -> None:
+        """The seat was taken: read the metadata log, join, load, listen. Raises OSError, and the errors of the store,
+        of the log and of the copy.
+
+        `asked_ms`: the monotonic time at which it was asked for. `others_come_back`: the database was away, and other
+        nodes are given the time of a lease to take their seats.
+        """
+        began_ms = self._clock.mono_ms()
+        storage = self._machine.storage(self._directory)
+        local_replica.clear(storage)
+        barrier = ReadBarrier(self._questions, seat)
+        keeper = self._keeper = SharedMetadataLog(self._questions, self._clock, self._machine.draw_uuid_text, barrier)
+        identity, rows = await self._questions.identity(), await keeper.read()
+        local_replica.begin(storage, keeper.began_at, rows, identity, seat.node_id)
+        post = asyncio.get_running_loop().call_soon_threadsafe
+        self._files = self._machine.workers(post, 1)
+        settings = self._config.settings(ClusterSettings)
+        cache = self._cache = SegmentCache(
+            self._questions,
+            storage,
+            self._clock,
+            settings.muster_cluster_cache_bytes,
+            settings.muster_cluster_segment_bytes,
+            self._figures,
+        )
+        shipper = self.shipper = DatabaseWriter(
+            self._store,
+            self._clock,
+            storage,
+            seat,
+            Lease(lease_ms, asked_ms),
+            self._files.run,
+            known=lambda: keeper.known,
+            follow=keeper.follow_to,
+            lost=self._on_lost,
+            figures=self._figures,
+            cache=cache,
+            barrier=barrier,
+        )
+        keeper.lost = shipper.failed
+        self.membership = Membership(
+            seat, self._questions, storage, shipper, keeper, self._clock, settings, self._figures,
+            others_until_ms=asked_ms + lease_ms if others_come_back else 0,
+        )  # fmt: skip
+        self._turns = asyncio.create_task(shipper.run())
+        config = shallow_copy(self._config)
+        config.data_dir, config.cluster_id, config.node_id = self._directory, identity.cluster_id, seat.node_id
+        machine = LocalReplicaMachine(self._machine, storage, shipper, self._clock)
+        self.server = self._open_server(config, machine=machine, loaded=self._loaded, membership=self.membership)
+        try:
+            await self.server.start()
+        except Exception as error:  # whatever it is goes up; nothing of the term goes on
+            self.server = None  # it has stopped itself
+            await self.end(hands_over=False)
+            if isinstance(error, ApiError):  # the database was away for too long
+                raise StoreAway(error.message) from error
+            raise
+        self._following = asyncio.create_task(self._follow())
+        self._figures.term = self
+        self._figures.seats_taken += 1
+        _logger.info("this node serves", node=seat.node_id, epoch=seat.epoch, metadata_offset=keeper.known,
+                     took_ms=self._clock.mono_ms() - began_ms)  # fmt: skip
+
+    async def _follow(self) -> None:
+        try:
+            await self.membership.run()
+        except Exception as error:  # whatever it is: who does not know what others decide may not go on
+            _logger.error("the metadata log cannot be followed", exc_info=error)
+            self.shipper.failed(f"the metadata log cannot be followed: {error}")
+
+    def _on_lost(self, _: str) -> None:
+        self.lost.set()
+
+    async def end(self, *, hands_over: bool) -> bool:
+        """Give up: let others lead (`hands_over`), stop serving, bring what is left; whether all that was acknowledged,
+        and all else, is there.
+        """
+        self._figures.term = None
+        await self._while_held(self._stop_following(hands_over=hands_over))
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+        await self._keeper.stop()
+        await self.membership.stop_fetching()
+        await self._cache.stop()
+        if self.server is not None:
+            await self.server.stop()
+        self.shipper.stop()
+        await self._turns
+        whole = await self.shipper.drain()
+        self._files.close()
+        return whole
+
+    async def _stop_following(self, *, hands_over: bool) -> None:
+        if hands_over:
+            await self.membership.leave()
+        self.membership.stop()
+        if self._following is not None:
+            await asyncio.wait([self._following])
+
+    async def _while_held(self, work: Coroutine[None, None, None]) -> None:
+        """Do it unless the seat is lost, or until it is: it may wait long for the database, and this node would answer
+        meanwhile, and take what its successor leads, under the same id, for its own.
+        """
+        tasks = [asyncio.create_task(one) for one in (work, self.lost.wait())]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self.membership.stop()
+        for task in tasks:
+            task.cancel()
+        for found in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(found, Exception):
+                raise found

@@ -1,0 +1,243 @@
+"""The segments of which the copy need not have the file: brought from the database when they are asked for, and removed
+when all of them take more room than they may.
+
+What is removed is in the database, with its facts (`store.SegmentFacts`); who reads it again is told SegmentAbsent, and
+has it brought. Segments of compacted topics stay: the log cleaner reads all of them each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from muster.coordinator.log import DamagedLog, LogError, LogOffline, Storage
+from muster.coordinator.log.segments.file_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from muster.coordinator.system.clock import Clock
+from muster.postgres import local_replica
+from muster.postgres.figures import ClusterFigures
+from muster.postgres.store import LIVE, Store, StoreAway, StoreRefused
+from muster.postgres.tasks import cancel_all, pause
+
+if TYPE_CHECKING:
+    from muster.coordinator.log.segments.segment import Segment
+
+AT_ONCE: Final = 2
+"""Segments that are brought at the same time; others wait in the order in which they were asked for."""
+KEPT: Final = 2
+"""The newest of them stay, however large they are: whoever asked for them is about to read."""
+AGAIN_MS: Final = 250
+"""After so long a segment is asked for again that the database did not give."""
+Then = Callable[[Exception | None], object]
+
+log = structlog.get_logger("muster.cluster")
+
+
+class CachedLog(Protocol):
+    """A log as far as it is known here: `shipped_log.DatabaseLog`."""
+
+    log_no: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is led here, and its folder is its own."""
+
+    def lacks(self, segment: Segment) -> bool:
+        """Whether a segment is part of it and absent, and it is open."""
+
+    def may_leave(self, segment: Segment) -> bool:
+        """Whether the file of a segment may go now."""
+
+    @property
+    def stays(self) -> bool:
+        """Whether all of it is to be here once it is."""
+
+    def in_background(self, job: Callable[[], object]) -> None:
+        """Do a job that works on files."""
+
+    def failed(self, what: str) -> None:
+        """The copy cannot be relied on any more."""
+
+
+class _Coming:
+    """A segment that was asked for."""
+
+    __slots__ = ("log", "number", "segment", "waiting")
+
+    def __init__(self, of: CachedLog, segment: Segment, number: int) -> None:
+        self.log = of
+        self.segment = segment
+        self.number = number
+        self.waiting: list[Then] = []
+
+
+class SegmentCache:
+    """Of one node, for one term of its seat."""
+
+    def __init__(
+        self,
+        store: Store,
+        storage: Storage,
+        clock: Clock,
+        most_bytes: int,
+        roll_bytes: int,
+        figures: ClusterFigures | None = None,
+    ) -> None:
+        """`store`: not the one that the turns go through; `most_bytes`: what files take that may go; `roll_bytes`: how
+        large segments become, which are brought as a whole.
+        """
+        self.roll_bytes = roll_bytes
+        self._store = store
+        self._storage = storage
+        self._clock = clock
+        self._most_bytes = most_bytes
+        self._figures = figures or ClusterFigures()
+        self._loop = asyncio.get_running_loop()
+        self._coming: dict[Segment, _Coming] = {}
+        self._queue: list[_Coming] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped = False
+        self._kept: dict[Segment, tuple[CachedLog, tuple[int, int]]] = {}
+        """Files that are here and may go, in the order in which it is looked whether they shall; with what was read
+        last when they were put there.
+        """
+        self.bytes = 0
+        """What these take."""
+
+    # -- bringing
+
+    def bring(self, of: CachedLog, segment: Segment, number: int, then: Then) -> Callable[[], object]:
+        """See `log.segments.absence.Bring`; `number`: of the segment in the database."""
+        if self._stopped:
+            then(LogOffline(segment.file.path, "this node stops"))
+            return lambda: None
+        coming = self._coming.get(segment)
+        if coming is None:
+            coming = self._coming[segment] = _Coming(of, segment, number)
+            self._queue.append(coming)
+            if len(self._tasks) < AT_ONCE:
+                task = self._loop.create_task(self._bring_some())
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        waiting = coming.waiting
+        waiting.append(then)
+        return lambda: waiting.remove(then) if then in waiting else None
+
+    async def _bring_some(self) -> None:
+        while self._queue:
+            coming = self._queue.pop(0)
+            failure: Exception | None = None
+            try:
+                while coming.log.lacks(coming.segment) and not await self._try(coming):
+                    await pause(self._clock, AGAIN_MS)
+            except DamagedLog as error:
+                log.error("a segment is damaged in the database", path=error.path, position=error.position,
+                          what="it cannot be read: what is before and behind it can")  # fmt: skip
+                coming.segment.cannot_arrive(error)
+                failure = error
+            except OSError as error:
+                if coming.log.lacks(coming.segment):
+                    coming.log.failed(f"the copy cannot be written: {error}")
+            except Exception as error:  # a fault of ours: this node gives its seat up, and others lead the partition
+                log.error("a segment cannot be brought", path=coming.segment.file.path, exc_info=error)
+                coming.log.failed(f"a segment cannot be brought: {error}")
+            self._end(coming, failure)
+
+    async def _try(self, coming: _Coming) -> bool:
+        """Whether it is here, or not wanted any more. Raises DamagedLog or OSError."""
+        try:
+            await self._fetch(coming)
+        except (StoreAway, StoreRefused) as error:
+            log.warning("a segment cannot be brought now", path=coming.segment.file.path, reason=str(error),
+                        what="it is tried again, and its readers wait")  # fmt: skip
+            return False
+        return True
+
+    async def _fetch(self, coming: _Coming) -> None:
+        """Raises DamagedLog, OSError and the errors of the store."""
+        segment, of, name = coming.segment, coming.log, coming.segment.name
+        writing = local_replica.SegmentWriting(self._storage, name, segment.base_offset)
+        try:
+            since = 0
+            while rows := await self._store.batches(coming.number, since):
+                for part in local_replica.parts(rows):
+                    if not of.lacks(segment):
+                        return
+                    for _ in writing.write(part):
+                        pass
+                    await pause(self._clock)
+                since = rows[-1].next_offset
+            if not of.lacks(segment):
+                return
+            writing.close()
+            if not writing.is_whole or writing.size != segment.size:
+                live = [one.segment_no for one in await self._store.segments(of.log_no) if one.state == LIVE]
+                if coming.number not in live or not of.lacks(segment):
+                    raise StoreAway("another node leads its log, and has removed it")
+                what = f"{writing.size} bytes of it are there, and {segment.size} were written"
+                raise DamagedLog(segment.place(writing.size), what)
+            segment.arrive()
+            self._figures.segments_brought += 1
+        finally:
+            if segment.is_absent:
+                writing.abandon()
+                if of.is_open:
+                    for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                        self._storage.remove(name + suffix)
+
+    def _end(self, coming: _Coming, failure: Exception | None) -> None:
+        segment = coming.segment
+        if self._coming.get(segment) is coming:
+            del self._coming[segment]
+        if failure is None and not segment.is_absent:
+            self.keep(coming.log, segment)
+        if failure is None and segment.is_absent:
+            failure = LogOffline(segment.file.path, "it is not part of an open log any more")
+        for then in tuple(coming.waiting):
+            then(failure)
+        self._shrink()
+
+    # -- keeping, and letting go
+
+    def keep(self, of: CachedLog, segment: Segment) -> None:
+        """The file of a segment is here, and in the database with its facts."""
+        if segment not in self._kept and not of.stays:
+            self._kept[segment] = of, segment.found
+            self.bytes += segment.size
+
+    def kept(self, of: CachedLog, segment: Segment) -> None:
+        """The same of one that was written here; others may have to go for it."""
+        self.keep(of, segment)
+        self._shrink()
+
+    def forget(self, segment: Segment) -> None:
+        """The segment is not part of a log any more that is led here."""
+        if self._kept.pop(segment, None) is not None:
+            self.bytes -= segment.size
+
+    def _shrink(self) -> None:
+        # what was read since it was looked at last stays for another round
+        for _ in range(2 * len(self._kept)):
+            if self.bytes <= self._most_bytes or len(self._kept) <= KEPT:
+                return
+            segment = next(iter(self._kept))
+            of, found = self._kept.pop(segment)
+            if segment.found != found or not of.may_leave(segment):
+                self._kept[segment] = of, segment.found
+                continue
+            self.bytes -= segment.size
+            try:
+                doomed = segment.leave()
+            except (LogError, OSError) as error:
+                of.failed(f"the file of a segment cannot be removed: {error}")
+                return
+            of.in_background(partial(self._storage.remove, doomed))
+
+    async def stop(self) -> None:
+        """Bring nothing more."""
+        self._stopped = True
+        self._queue.clear()
+        await cancel_all(self._tasks)

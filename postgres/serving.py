@@ -1,0 +1,107 @@
+"""`muster serve --cluster URL`: take a seat, and serve while it is held."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from muster.coordinator.config import Config
+from muster.coordinator.config.listeners import show
+from muster.coordinator.net.listener import WILDCARDS
+from muster.coordinator.server import SWITCH_S, THIS_MACHINE, stopping_at_signals
+from muster.coordinator.system import garbage_collection
+from muster.postgres.node_lifecycle import NodeLifecycle
+from muster.postgres.node_session import Term
+from muster.postgres.postgres import PostgresStore
+from muster.postgres.settings import ClusterSettings
+from muster.postgres.url import warnings
+
+log = structlog.get_logger("muster.cluster")
+
+
+def serving(
+    url: str, name: str, directory: Path | None, metrics: tuple[str, int] | None = None
+) -> Callable[[Config, Any], Coroutine[Any, Any, None]]:
+    """What `server.run` is given in the place of its own `serve`. `directory`: where the copy is made; None: one that
+    is removed at the end. `metrics`: host and port where figures are told; None: nobody asks for any.
+    """
+    return partial(_serve, url, name, directory, metrics)
+
+
+async def _serve(
+    url: str,
+    name: str,
+    directory: Path | None,
+    metrics: tuple[str, int] | None,
+    config: Config,
+    ready: Callable[[str, int], None],
+) -> None:
+    if directory is not None:
+        await _serve_from(url, name, directory, metrics, config, ready)
+        return
+    with tempfile.TemporaryDirectory(prefix="muster-cluster-") as made:
+        await _serve_from(url, name, Path(made), metrics, config, ready)
+
+
+async def _serve_from(
+    url: str,
+    name: str,
+    directory: Path,
+    metrics: tuple[str, int] | None,
+    config: Config,
+    ready: Callable[[str, int], None],
+) -> None:
+    for warning in warnings(url):
+        log.warning(warning)
+    stop = stopping_at_signals()
+    lease_ms = config.settings(ClusterSettings).broker_session_timeout_ms
+    store, questions = [PostgresStore(url, name, timeout_ms=lease_ms // 3) for _ in range(2)]
+    machine = THIS_MACHINE
+    clock = machine.clock()
+    cluster_metrics: Any = None
+    if metrics is not None:
+        # imported here: most nodes are not asked for figures
+        cluster_metrics = import_module("muster.postgres.metrics").ClusterMetrics(clock, *metrics)
+        await cluster_metrics.start()
+
+    def make_term() -> Term:
+        if cluster_metrics is None:
+            return Term(config, store, questions, machine, clock, directory, loaded=gc.freeze)
+        return Term(
+            config, store, questions, machine, clock, directory,
+            open_server=cluster_metrics.open_server, loaded=gc.freeze, figures=cluster_metrics.of_cluster,
+        )  # fmt: skip
+
+    def serves(server: Any) -> None:
+        garbage_collection.begin()
+        first = server.bound[0]
+        ready("localhost" if first.host in WILDCARDS else first.host, first.port)
+
+    sys.setswitchinterval(SWITCH_S)
+    node_id = None if config.source("node.id") == "default" else config.node_id
+    lifecycle = NodeLifecycle(questions, clock, machine.draw_uuid_text(), _address(config), node_id, lease_ms)
+    try:
+        await lifecycle.run(make_term, stop, serves)
+    finally:
+        if cluster_metrics is not None:
+            await cluster_metrics.stop()
+        await store.close()
+        await questions.close()
+    log.info("stopped")
+
+
+def _address(config: Config) -> str:
+    """What other nodes, and `muster cluster status`, call this one."""
+    first = config.listeners[0]
+    if first.advertised_host:
+        return show(first.advertised_host, first.advertised_port or first.port)
+    return show(socket.gethostname() if first.host in WILDCARDS else first.host, first.port)

@@ -1,0 +1,238 @@
+"""The metadata log in the database, which all nodes write and follow: the `topics.keeper.Keeper` of one node.
+
+What is decided here is written at the end that this node knows. If another node has written there, the database takes
+nothing; then what it has is followed, and it is decided anew. What counts is lived by in the order of the log, by all
+nodes alike; so one's own records are read back, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from muster.coordinator.log import batches
+from muster.coordinator.system.clock import Clock
+from muster.coordinator.system.jobs import Job, JobQueue, PendingResult, to_its_end
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.leader_balancer import losers
+from muster.coordinator.topics.metadata_log import LEADER_EPOCH, encode
+from muster.coordinator.topics.topics import Topics
+from muster.postgres.read_barrier import ReadBarrier
+from muster.postgres.store import MetadataRow, Store, StoreAway, StoreRefused
+from muster.postgres.tasks import cancel_all, pause
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+
+TRIES: Final = 20
+"""How often the database is asked what has become of a row whose answer was lost."""
+AGAIN_MS: Final = 250
+"""And how long it is waited in between."""
+ENCODED_AT_ONCE: Final = 100
+"""Records that are encoded in one step."""
+
+log = structlog.get_logger("muster.cluster")
+
+
+class SharedMetadataLog:
+    """See the module."""
+
+    topics: Topics
+    slices: JobQueue
+
+    def __init__(self, store: Store, clock: Clock, draw_text: Callable[[], str], barrier: ReadBarrier) -> None:
+        """`store`: not the one that the turns go through, which must not wait. `draw_text`: a text that nobody has.
+        `barrier`: nothing is lived by that has not passed it.
+        """
+        self._store = store
+        self._barrier = barrier
+        self._clock = clock
+        self._draw_text = draw_text
+        self.began_at = self.began = 0
+        """Where the log begins that this node has read, and its end before there are topics."""
+        self.snapshot: Sequence[bytes] = ()
+        """What was said before."""
+        self.bytes_read = 0
+        """Of the metadata log, since `began_at`."""
+        self.lost: Callable[[str], object] = lambda _: None
+        """Called when the log cannot be followed any more."""
+        self._following = asyncio.Lock()
+        self.followed_ms = clock.mono_ms()
+        """When the database last told, by the monotonic clock, what this node then lived by, or that there is no more.
+        """
+        self._stopped = False
+        self._writers: set[str] = set()
+        """Of the rows that are being written."""
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def known(self) -> int:
+        """The end of what this node lives by."""
+        return self.topics.state.version if hasattr(self, "topics") else self.began
+
+    # -- writing
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether somebody waits for what is to be written."""
+        return bool(self._tasks)
+
+    def writing(self, records: Sequence[Message], dead: Mapping[int, int] | None = None) -> Job[bool]:
+        """See `Keeper`. `dead`: nodes whose lease is over, with the epochs of their seats: only if all of them are,
+        the records count.
+        """
+        state = self.topics.state
+        base, needing = state.version, losers(state, records)
+        encoded: list[tuple[None, bytes]] = []
+        for record in records:
+            encoded.append((None, encode(record)))
+            if len(encoded) % ENCODED_AT_ONCE == 0:
+                yield None
+        if not records:
+            return True
+        if self._stopped:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "this node stops")
+        if self.known != base:
+            return False
+        wall_ms = self._clock.now().wall_ms
+        batch = batches.build(encoded, timestamp_ms=wall_ms, base_offset=base, leader_epoch=LEADER_EPOCH)
+        row = MetadataRow(base, base + len(records), self._draw_text(), bytes(batch))
+        later = PendingResult()
+        self._do(self._write(row, needing, dead or {}, later))
+        found: Any = yield later
+        if isinstance(found, Exception):
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, str(found))
+        return bool(found)
+
+    def _do(self, work: Any) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(
+        self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int], done: PendingResult
+    ) -> None:
+        try:
+            done(await self._written(row, needing, dead))
+        except (StoreAway, StoreRefused) as error:
+            done(error)
+        except Exception as error:  # a fault of ours: whoever asked is told, as below
+            log.error("the metadata log could not be written, by a fault", exc_info=error)
+            done(error)  # or else whoever asked would wait for ever, and the node with it
+
+    async def _written(self, row: MetadataRow, needing: Sequence[int], dead: Mapping[int, int]) -> bool:
+        """Whether the row counts: it was read back, and all of the log is known then, up to there. Raises StoreAway or
+        StoreRefused.
+        """
+        self._writers.add(row.writer)
+        try:
+            for attempt in range(TRIES):
+                try:
+                    if row.writer in self._writers:
+                        # False: there is another one's row, or this one, which was sent before, or a node lives
+                        await self._store.write_metadata(row, needing, dead)
+                    await self.follow()
+                    break
+                except StoreAway:
+                    if attempt == TRIES - 1:
+                        raise
+                    await pause(self._clock, AGAIN_MS)
+            return row.writer not in self._writers
+        finally:
+            self._writers.discard(row.writer)
+
+    # -- following
+
+    def catching_up(self) -> Job[None]:
+        """Live by all that the database has now; not if it is away."""
+        if not self._stopped:
+            later = PendingResult()
+            self._do(self._catch_up(later))
+            yield later
+
+    async def _catch_up(self, done: PendingResult) -> None:
+        try:
+            await self.follow()
+        except (StoreAway, StoreRefused):
+            pass  # the write that comes next says so
+        except Exception as error:  # or else whoever asked would wait for ever
+            log.error("the metadata log could not be read, by a fault", exc_info=error)
+        done(None)
+
+    async def follow(self) -> None:
+        """Live by all that the database has. Raises StoreAway or StoreRefused."""
+        async with self._following:
+            while not self._stopped:
+                session = self._barrier.session
+                rows = await self._store.metadata(self.known)
+                if (rows or self._barrier.is_new) and not await self._barrier.passed(session):
+                    continue
+                for row in rows:
+                    if not self._stopped and row.base_offset != self.known:
+                        self._is_shortened()
+                    if not self._stopped:
+                        await self._take_in(row)
+                        self.followed_ms = self._clock.mono_ms()
+                self.followed_ms = self._clock.mono_ms()
+                if not rows:
+                    return
+
+    async def follow_to(self, offset: int) -> None:
+        """Live by what is before an offset, unless this node stops. Raises StoreAway (also if the database does not
+        have so much any more) or StoreRefused.
+        """
+        await self.follow()
+        if self.known < offset and not self._stopped:
+            raise StoreAway(f"the metadata log cannot be read up to offset {offset}")
+
+    def _is_shortened(self) -> None:
+        """It was not followed for longer than a node can hold its seat, and rows are gone: the snapshot has them, or
+        `read` finds that nothing has.
+        """
+        self._stopped = True
+        self.lost(f"the metadata log was shortened behind offset {self.known}, up to which this node knows it")
+
+    async def _take_in(self, row: MetadataRow) -> None:
+        await to_its_end(self.slices, self.topics.taking_in(row.data))
+        self._writers.discard(row.writer)
+        self.bytes_read += len(row.data)
+
+    async def read(self) -> Sequence[MetadataRow]:
+        """The whole log as it is now, for a node that begins: `snapshot` and `began_at` are set, and the rows after it
+        are returned. Raises StoreAway or StoreRefused.
+        """
+        numbers = set[int]()
+        for _ in range(TRIES):
+            session = self._barrier.session
+            snapshot, parts = await self._store.snapshot(), []
+            for number in range(snapshot.parts):
+                part = await self._store.snapshot_part(snapshot.number, number)
+                if part is None:
+                    break
+                parts.append(part)
+            rows: list[MetadataRow] = []
+            while found := await self._store.metadata(rows[-1].next_offset if rows else snapshot.end_offset):
+                rows += found
+            # rows may go between two questions; but not those behind a snapshot that is still the newest one
+            ends = [snapshot.end_offset, *(row.next_offset for row in rows)]
+            gap = next((end for end, row in zip(ends, rows, strict=False) if row.base_offset != end), None)
+            if gap is not None and snapshot.number in numbers:
+                raise StoreRefused(
+                    f"the metadata log has a gap at offset {gap}, and no snapshot has what was there: rows of "
+                    "muster_metadata are missing, restore the database from a backup"
+                )
+            numbers.add(snapshot.number)
+            if len(parts) == snapshot.parts and gap is None and await self._barrier.passed(session):
+                self.snapshot, self.began_at = parts, snapshot.end_offset
+                self.began = rows[-1].next_offset if rows else snapshot.end_offset
+                self.bytes_read = sum(len(row.data) for row in rows)
+                return rows
+        raise StoreAway("each time that it was read the metadata log had got another snapshot")
+
+    async def stop(self) -> None:
+        """Nothing more is taken in, and nobody waits for anything any more."""
+        self._stopped = True
+        await cancel_all(self._tasks)

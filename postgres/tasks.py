@@ -1,0 +1,33 @@
+"""The tasks of a node: how they wait, by its own clock (in the simulation not the event loop's), and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import Any
+
+from muster.coordinator.system.clock import Clock
+
+
+async def pause(clock: Clock, after_ms: int = 0) -> None:
+    """Go on after a time; 0: in the next turn of the event loop. Whoever waits may be cancelled meanwhile."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def go_on() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    if after_ms:
+        clock.call_at(clock.mono_ms() + after_ms, go_on)
+    else:
+        clock.call_soon(go_on)
+    await over
+
+
+async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel all of them, and wait until they have ended. They may take themselves out of `tasks` then."""
+    some = list(tasks)
+    for task in some:
+        task.cancel()
+    if some:
+        await asyncio.wait(some)

@@ -1,0 +1,359 @@
+"""What can happen to a request that fits a rule.
+
+An action has up to three moments: before the handler, after it, and when the bytes of the answer leave. Each is told
+how to go on, and does so now, later or never.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final, Protocol
+
+from muster.coordinator.api.close_connection import CloseConnection
+from muster.coordinator.api.exchange import Exchange
+from muster.protocol.errors import error_message
+from muster.protocol.message import Message
+from muster.protocol.messages.error_codes import ERRORS
+from muster.testcontrol.expected import sentence
+from muster.testcontrol.faults.errors import WrongFault
+from muster.testcontrol.faults.matching import Request
+from muster.testcontrol.faults.refusals import refusal
+
+_CODES: Final = {row[0]: code for code, row in ERRORS.items()}
+
+MOST_MS: Final = 2**31 - 1
+"""What throttle_time_ms has room for; no more for other times and sizes."""
+_TYPES: Final[Mapping[str, tuple[Any, str]]] = {
+    "str": (str, "a text"),
+    "str | None": (str | None, "a text"),
+    "int": (int, "a number"),
+    "bool": (bool, "true or false"),
+    "Callable[[Request], object]": (None, "a function of the request"),
+}
+"""What an action's fields may be: its annotations, and how these are called in a sentence."""
+
+Go = Callable[[], None]
+GoOn = Callable[[Message | None], None]
+
+
+class Flow(Protocol):
+    """One request that rules hit, as actions see it."""
+
+    request: Request
+    exchange: Exchange
+
+    def answer(self, response: Message) -> None:
+        """Answer in place of the handler; actions after this one still see the answer."""
+
+    def failed(self, failure: BaseException) -> None:
+        """The code of a test has raised this: keep it for the test."""
+
+    def later(self, ms: int, callback: Go) -> None:
+        """Call back after so long, of the machine's time, unless the connection has ended."""
+
+    def hold(self, callback: Go) -> None:
+        """Call back when the rule is released or taken away, unless the connection has ended."""
+
+
+class Action:
+    """What happens. `name`: as JSON has it in `do`."""
+
+    name: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault: a field is of another type than it says. What the types do not say, each adds."""
+        for field in fields(self):  # type: ignore[arg-type]  # every action is a dataclass
+            kind, expected = _TYPES.get(str(field.type), (object, ""))
+            value = getattr(self, field.name)
+            fits = callable(value) if kind is None else isinstance(value, kind)
+            if not fits or (isinstance(value, bool) and kind not in (bool, object)):
+                raise WrongFault(sentence(f"then: {field.name}", value, expected))
+
+    def before(self, flow: Flow, go: Go) -> None:
+        """Before the handler."""
+        go()
+
+    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+        """After the handler; None: no answer is owed."""
+        go(response)
+
+    def deliver(self, flow: Flow, response: Message | None) -> bool:
+        """Send the answer, and say that this was done; False: others do it."""
+        return False
+
+    def words(self) -> str:
+        """For the log."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON has it."""
+        shown = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {"do": self.name, **{name: value for name, value in shown.items() if value is not None}}
+
+
+@dataclass(frozen=True)
+class Error(Action):
+    """It is answered with this error, and its handler does not run."""
+
+    error: str
+    message: str | None = None
+    name: ClassVar[str] = "error"
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        super().__post_init__()
+        if self.error not in _CODES:
+            raise WrongFault(f"then: {self.error} is no error code of Kafka, such as NOT_COORDINATOR")
+
+    def before(self, flow: Flow, go: Go) -> None:
+        """See `Action`."""
+        code = _CODES[self.error]
+        words = error_message(code) if self.message is None else self.message
+        request = flow.request
+        flow.answer(refusal(request.api_key, request.version, request.message, code, words))
+
+    def words(self) -> str:
+        """See `Action`."""
+        return f"answered {self.error}"
+
+
+@dataclass(frozen=True)
+class Note(Action):
+    """Nothing happens to it; it is in the log."""
+
+    name: ClassVar[str] = "note"
+
+    def words(self) -> str:
+        """See `Action`."""
+        return "noted, and nothing done to it"
+
+
+@dataclass(frozen=True)
+class Delay(Action):
+    """It, or its answer, is kept for so long. `where`: before or after the handler."""
+
+    ms: int
+    where: str = "before"
+    name: ClassVar[str] = "delay"
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        super().__post_init__()
+        _demand(self, "where", ("before", "after"))
+        _at_least(self, "ms", 0)
+
+    def before(self, flow: Flow, go: Go) -> None:
+        """See `Action`."""
+        if self.where == "before":
+            flow.later(self.ms, go)
+        else:
+            go()
+
+    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+        """See `Action`."""
+        if self.where == "after":
+            flow.later(self.ms, lambda: go(response))
+        else:
+            go(response)
+
+    def words(self) -> str:
+        """See `Action`."""
+        return f"{'the request' if self.where == 'before' else 'the answer'} was kept for {self.ms} ms"
+
+
+@dataclass(frozen=True)
+class LoseAnswer(Action):
+    """The handler does its work; the answer is thrown away. `cut`: then the connection ends; else the client waits."""
+
+    cut: bool = True
+    name: ClassVar[str] = "lose-answer"
+
+    def deliver(self, flow: Flow, response: Message | None) -> bool:
+        """See `Action`."""
+        if self.cut:
+            flow.exchange.cut(CloseConnection("a rule of faults lost its answer", **flow.exchange.route.facts()))
+        return True
+
+    def words(self) -> str:
+        """See `Action`."""
+        return "the answer was lost" + (", and the connection cut" if self.cut else "")
+
+
+@dataclass(frozen=True)
+class Cut(Action):
+    """The connection ends: before the handler, in the middle of the answer, or after the answer."""
+
+    where: str = "before"
+    name: ClassVar[str] = "cut"
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        super().__post_init__()
+        _demand(self, "where", ("before", "middle", "after"))
+
+    def _reason(self, flow: Flow) -> CloseConnection:
+        return CloseConnection("a rule of faults cut it", **flow.exchange.route.facts())
+
+    def before(self, flow: Flow, go: Go) -> None:
+        """See `Action`."""
+        if self.where == "before":
+            flow.exchange.cut(self._reason(flow))
+        else:
+            go()
+
+    def deliver(self, flow: Flow, response: Message | None) -> bool:
+        """See `Action`."""
+        if self.where == "before":
+            return False
+        frame = _frame(flow, response)
+        if frame is not None:
+            flow.exchange.part(frame if self.where == "after" else frame[: len(frame) // 2])
+        flow.exchange.cut(self._reason(flow))
+        return True
+
+    def words(self) -> str:
+        """See `Action`."""
+        where = {"before": "before the handler", "middle": "in the middle of the answer", "after": "after the answer"}
+        return f"the connection was cut {where[self.where]}"
+
+
+@dataclass(frozen=True)
+class Trickle(Action):
+    """The answer comes some bytes at a time."""
+
+    size: int = 1
+    every_ms: int = 10
+    name: ClassVar[str] = "trickle"
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        super().__post_init__()
+        _at_least(self, "size", 1)
+        _at_least(self, "every_ms", 1)
+
+    def deliver(self, flow: Flow, response: Message | None) -> bool:
+        """See `Action`."""
+        frame = _frame(flow, response)
+        if frame is None:
+            return False
+        self._send(flow, frame, 0)
+        return True
+
+    def _send(self, flow: Flow, frame: bytes, at: int) -> None:
+        end = at + self.size
+        if end >= len(frame):
+            flow.exchange.send(frame[at:])
+            return
+        flow.exchange.part(frame[at:end])
+        flow.later(self.every_ms, lambda: self._send(flow, frame, end))
+
+    def words(self) -> str:
+        """See `Action`."""
+        return f"the answer came {self.size} bytes at a time, every {self.every_ms} ms"
+
+
+@dataclass(frozen=True)
+class Hold(Action):
+    """It is kept until the rule is released or taken away: the request, before the handler, or the answer."""
+
+    where: str = "after"
+    name: ClassVar[str] = "hold"
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        super().__post_init__()
+        _demand(self, "where", ("before", "after"))
+
+    def before(self, flow: Flow, go: Go) -> None:
+        """See `Action`."""
+        if self.where == "before":
+            flow.hold(go)
+        else:
+            go()
+
+    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+        """See `Action`."""
+        if self.where == "after":
+            flow.hold(lambda: go(response))
+        else:
+            go(response)
+
+    def words(self) -> str:
+        """See `Action`."""
+        return f"{'the request' if self.where == 'before' else 'the answer'} was held until the rule is released"
+
+
+@dataclass(frozen=True)
+class Throttle(Action):
+    """The answer carries this throttle_time_ms, and is not kept: clients wait by themselves."""
+
+    ms: int
+    name: ClassVar[str] = "throttle"
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        super().__post_init__()
+        _at_least(self, "ms", 0)
+
+    def after(self, flow: Flow, response: Message | None, go: GoOn) -> None:
+        """See `Action`."""
+        changed: Any = response
+        if hasattr(changed, "throttle_time_ms"):
+            changed.throttle_time_ms = self.ms
+        go(response)
+
+    def words(self) -> str:
+        """See `Action`."""
+        return f"told to wait for {self.ms} ms (throttle_time_ms)"
+
+
+@dataclass(frozen=True)
+class Call(Action):
+    """A function of a test sees the request, and runs before the handler; only Python has it."""
+
+    function: Callable[[Request], object]
+    name: ClassVar[str] = "call"
+
+    def __post_init__(self) -> None:
+        """Raises WrongFault."""
+        super().__post_init__()
+        if inspect.iscoroutinefunction(self.function):
+            raise WrongFault(sentence("then: function", self.function, "a function that is not asynchronous"))
+
+    def before(self, flow: Flow, go: Go) -> None:
+        """See `Action`. What the function raises is for the test, and the request goes its way."""
+        try:
+            self.function(flow.request)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as failure:  # noqa: BLE001 - pytest.fail raises no Exception
+            flow.failed(failure)
+        go()
+
+    def words(self) -> str:
+        """See `Action`."""
+        return f"{getattr(self.function, '__name__', 'a function')} was called"
+
+    def to_json(self) -> dict[str, Any]:
+        """See `Action`."""
+        return {"do": self.name}
+
+
+def _frame(flow: Flow, response: Message | None) -> bytes | None:
+    """The bytes of the answer; None: there is none, or it cannot be said."""
+    frame = None if response is None else flow.exchange.frame(response)
+    return frame if frame is None or isinstance(frame, bytes) else b"".join(frame)
+
+
+def _demand(action: Action, field: str, allowed: tuple[str, ...]) -> None:
+    value = getattr(action, field)
+    if value not in allowed:
+        raise WrongFault(sentence(f"then: {field}", value, " or ".join(allowed)))
+
+
+def _at_least(action: Action, field: str, least: int) -> None:
+    value = getattr(action, field)
+    if not least <= value <= MOST_MS:
+        raise WrongFault(sentence(f"then: {field}", value, f"a number from {least} to {MOST_MS}"))

@@ -1,0 +1,273 @@
+"""The rules in force on a running server. While there is none, the requests of its nodes are not intercepted, and none
+is asked anything.
+
+Of several rules that hit the same request all happen, in the order in which they were added: first what they do before
+the handler, then what they do after it. What decides how the answer leaves is the first of them that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+from typing import Any, Final
+
+import structlog
+
+from muster.coordinator.api.context import RequestContext
+from muster.coordinator.api.exchange import Exchange
+from muster.coordinator.api.intercept import Intercept
+from muster.coordinator.server import Server
+from muster.coordinator.system.clock import Clock
+from muster.protocol.message import Message
+from muster.testcontrol.faults.actions import Action
+from muster.testcontrol.faults.errors import NoSuchFault
+from muster.testcontrol.faults.hits import HitLog
+from muster.testcontrol.faults.matching import Match, Request
+from muster.testcontrol.faults.rule import Rule
+from muster.testcontrol.faults.when import When
+from muster.testcontrol.interceptors import Interceptors
+
+log = structlog.get_logger("muster.rehearsal")
+
+ALWAYS: Final = When()
+EVERYTHING: Final = Match()
+MOST_FAILURES: Final = 100
+"""Failures of a test's code that are kept."""
+MOST_NOTES: Final = 10
+Run = Callable[[Callable[[Message | None], None]], None]
+
+
+class Faults:
+    """See the module. `log`: what was hit."""
+
+    def __init__(self, server: Server, interceptors: Interceptors) -> None:
+        """`server`: one that is started before the first rule is added; `interceptors`: on its nodes."""
+        self.log = HitLog()
+        self._failures: list[tuple[str, BaseException]] = []
+        """What functions and predicates of a test have raised, with the ids of their rules."""
+        self._server = server
+        self._interceptors = interceptors
+        self._rules: dict[str, Rule] = {}
+        self._ids = count(1)
+        self._is_open = False
+
+    # ---- the rules
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Those in force, and those that are spent, in the order in which they were added."""
+        return list(self._rules.values())
+
+    def add(self, match: Match, then: Action, when: When = ALWAYS, *, name: str = "") -> Rule:
+        """Put a rule in force."""
+        return self.put(Rule(match, then, when, name))
+
+    def put(self, rule: Rule) -> Rule:
+        """Put a rule in force; it gets its id."""
+        rule.id = f"f{next(self._ids)}"
+        self._rules[rule.id] = rule
+        self._settle()
+        return rule
+
+    def find(self, rule_id: str) -> Rule:
+        """The rule of an id. Raises NoSuchFault."""
+        found = self._rules.get(rule_id)
+        if found is None:
+            raise NoSuchFault(f"there is no rule {rule_id}")
+        return found
+
+    def release(self, rule_id: str) -> Rule:
+        """Let go what the rule holds; one `until_released` ends. Raises NoSuchFault."""
+        rule = self.find(rule_id)
+        rule.release()
+        self._settle()
+        return rule
+
+    def remove(self, rule_id: str) -> None:
+        """Take the rule away; what it holds is let go. Raises NoSuchFault."""
+        rule = self.find(rule_id)
+        del self._rules[rule_id]
+        rule.release()
+        self._settle()
+
+    def clear(self) -> None:
+        """Take all rules away."""
+        for rule_id in list(self._rules):
+            self.remove(rule_id)
+
+    # ---- what the code of a test has raised
+
+    def take_failure(self, rule_id: str | None = None) -> BaseException | None:
+        """What a function or a predicate has raised first, of this rule or of any. It is given once, and the others
+        with it are notes.
+        """
+        found = [(of, failure) for of, failure in self._failures if rule_id in (None, of)]
+        self._failures = [one for one in self._failures if one not in found]
+        if not found:
+            return None
+        first = found[0][1]
+        for _, failure in found[1:MOST_NOTES]:
+            first.add_note(f"and then: {failure!r}")
+        return first
+
+    def _failed(self, rule: Rule, api: str, failure: BaseException) -> None:
+        log.error("a function of a rule failed", rule=rule.id, name=rule.name, api=api, exc_info=failure)
+        if len(self._failures) < MOST_FAILURES:
+            self._failures.append((rule.id, failure))
+
+    # ---- the interceptors
+
+    def _settle(self) -> None:
+        """Intercept while a rule may hit, and no longer when none can any more."""
+        wanted = any(not rule.is_spent for rule in self._rules.values())
+        if wanted != self._is_open:
+            self._is_open = wanted
+            self._interceptors.take_over(self._intercept if wanted else None)
+
+    def _intercept(self, node_id: int, before: Intercept | None) -> Intercept:
+        def wants(context: RequestContext) -> bool:
+            if before is not None and before.wants(context):
+                return True
+            return any(rule.match.may_fit(context, node_id) for rule in self._rules.values() if not rule.is_spent)
+
+        return Intercept(wants=wants, whole=partial(self._take, node_id, before))
+
+    def _take(
+        self,
+        node_id: int,
+        before: Intercept | None,
+        context: RequestContext,
+        message: Message,
+        exchange: Exchange,
+        run: Run,
+    ) -> None:
+        """A request that some rule may fit."""
+        if before is not None and before.wants(context):
+            run = partial(_run_through, before, context, message, exchange, run)
+        request = Request(context, message, self._server.cluster.nodes[node_id].node)
+        hitting = [rule for rule in self.rules if self._hits(rule, request)]
+        if not hitting:
+            run(exchange)
+            return
+        clock = self._server.clock
+        wall_ms = clock.now().wall_ms
+        for rule in hitting:
+            rule.hits += 1
+            self.log.add(rule, request, wall_ms)
+        _Flow(clock.machine, request, exchange, run, hitting, self._failed).begin()
+        self._settle()
+
+    def _hits(self, rule: Rule, request: Request) -> bool:
+        if rule.is_spent or not rule.match.may_fit(request.context, request.node_id):
+            return False
+        try:
+            fits = rule.match.fits(request)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as failure:  # noqa: BLE001 - pytest.fail raises no Exception; the request goes its way
+            self._failed(rule, request.api, failure)
+            return False
+        return fits and rule.turns.hits_next()
+
+
+def _run_through(
+    intercept: Intercept,
+    context: RequestContext,
+    message: Message,
+    exchange: Exchange,
+    run: Run,
+    respond: Callable[[Message | None], None],
+) -> None:
+    """Run a handler with what intercepted before."""
+    on_request, on_response = intercept.request, intercept.response
+    told = respond
+    if on_response is not None:
+        told = partial(_respond_through, on_response, context, exchange, respond)
+    if on_request is None:
+        run(told)
+    else:
+        on_request(context, message, lambda: run(told))
+
+
+def _respond_through(
+    on_response: Any,
+    context: RequestContext,
+    exchange: Exchange,
+    respond: Callable[[Message | None], None],
+    response: Message | None,
+) -> None:
+    if exchange.is_awaited:
+        on_response(context, response, respond)
+    else:
+        respond(response)
+
+
+class _Flow:
+    """A request on its way through the rules that hit it; see `actions.Flow`."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        request: Request,
+        exchange: Exchange,
+        run: Run,
+        rules: list[Rule],
+        failed: Callable[[Rule, str, BaseException], None],
+    ) -> None:
+        self.request = request
+        self.exchange = exchange
+        self._clock = clock
+        self._run = run
+        self._rules = rules
+        self._failed = failed
+        self._at = 0
+        """Whose turn it is."""
+
+    def begin(self) -> None:
+        """See the module."""
+        self._before(0)
+
+    def _before(self, at: int) -> None:
+        if at == len(self._rules):
+            self._run(self._answered)
+            return
+        self._at = at
+        self._rules[at].then.before(self, lambda: self._before(at + 1))
+
+    def answer(self, response: Message) -> None:
+        """See `actions.Flow`."""
+        self._after(response, 0)
+
+    def _answered(self, response: Message | None) -> None:
+        self._after(response, 0)
+
+    def _after(self, response: Message | None, at: int) -> None:
+        if at == len(self._rules):
+            if not any(rule.then.deliver(self, response) for rule in self._rules):
+                self.exchange(response)
+            return
+        self._at = at
+        self._rules[at].then.after(self, response, lambda changed: self._after(changed, at + 1))
+
+    def failed(self, failure: BaseException) -> None:
+        """See `actions.Flow`."""
+        self._failed(self._rules[self._at], self.request.api, failure)
+
+    def later(self, ms: int, callback: Callable[[], None]) -> None:
+        """See `actions.Flow`."""
+        timer = self._clock.call_at(self._clock.mono_ms() + ms, lambda: self._go_on(callback, stop))
+        stop = self.request.context.channel.on_close(timer.cancel)
+
+    def hold(self, callback: Callable[[], None]) -> None:
+        """See `actions.Flow`."""
+        forget = self._rules[self._at].hold(lambda: self._go_on(callback, stop))
+        stop = self.request.context.channel.on_close(forget)
+
+    def _go_on(self, callback: Callable[[], None], stop: Callable[[], None]) -> None:
+        stop()
+        # what goes wrong in a handler is told by dispatch; what goes wrong here costs the connection, not the server
+        try:
+            callback()
+        except Exception as error:  # noqa: BLE001 - logged there
+            self.request.context.channel.fault(error)

@@ -1,0 +1,117 @@
+"""What a test forces on a group: a rebalance, the end of a member's session, its removal.
+
+Done by the core's own functions, at the time when they are asked for: members, records and the history see nothing
+else than when it happens by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from muster.coordinator.groups.classic import rebalance, states
+from muster.coordinator.groups.classic.group import CONSUMER, ClassicGroup
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.step import Step
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.state_machine.interface import Now, Output
+from muster.testcontrol.errors import CannotBeDone
+
+REMOVED: Final = "removed by a test"
+"""The reason of a member that leaves because a test wants it to, in the history."""
+
+
+def run(shard: GroupShard, group_id: str, decide: Callable[[Step, Any], None]) -> None:
+    """Let `decide(step, group)` change the group, as one step of its core. Raises what it raises, and `CannotBeDone`
+    when nobody has the group now.
+    """
+    raised: list[Exception] = []
+
+    def of_core(core: GroupCore, now: Now) -> Output:
+        step = Step(core.state, now, shard.most_bytes)
+        group = core.state.groups.get(group_id)
+        try:
+            if group is None:
+                raise CannotBeDone(f"there is no group {group_id}")
+            decide(step, group)
+        except CannotBeDone as refusal:
+            raised.append(refusal)
+        return step
+
+    if not shard.active:
+        raised.append(CannotBeDone(f"nobody coordinates group {group_id} now"))
+    else:
+        shard.runtime.run(of_core)
+    if raised:
+        raise raised[0]
+
+
+def rebalanced(step: Step, group: Any) -> None:
+    """Begin a rebalance: all members of a classic group are to join again; a consumer group gets a new epoch, and new
+    targets by the next heartbeat.
+    """
+    if not getattr(group, "members", None):
+        raise CannotBeDone(f"group {group.group_id} has no members: there is nothing to rebalance")
+    if isinstance(group, ClassicGroup):
+        if (group.state, states.REBALANCE) not in states.TRANSITIONS:
+            raise CannotBeDone(f"group {group.group_id} is {group.state}: a rebalance is in progress already")
+        rebalance.begin(step, group, events.ASKED)
+        return
+    _demand_consumers(group)
+    # imported here: most servers have no consumer groups
+    from muster.coordinator.groups.consumer import history, records
+
+    state = group.state
+    step.record(records.group_epoch(group.group_id, group.epoch + 1, group.metadata_hash))
+    history.bumped(step, group, events.ASKED, state=state)
+
+
+def expired(member_id: str) -> Callable[[Step, Any], None]:
+    """The member has been silent for its session timeout, says the coordinator."""
+
+    def decide(step: Step, group: Any) -> None:
+        _remove(step, group, member_id, events.SESSION_EXPIRED)
+
+    return decide
+
+
+def removed(member_id: str) -> Callable[[Step, Any], None]:
+    """The member is removed, as an administrator does it."""
+
+    def decide(step: Step, group: Any) -> None:
+        _remove(step, group, member_id, events.LEFT)
+
+    return decide
+
+
+def _remove(step: Step, group: Any, member_id: str, cause: str) -> None:
+    member = getattr(group, "members", {}).get(member_id)
+    if member is None:
+        raise CannotBeDone(f"group {group.group_id} has no member {member_id}")
+    if not isinstance(group, ClassicGroup):
+        _demand_consumers(group)
+        # imported here: as above
+        from muster.coordinator.groups.consumer import leave
+
+        leave.remove(step, group, [member], cause)
+        return
+    # imported here: the module is needed for this only
+    from muster.coordinator.groups.classic import history, parked_requests
+
+    if cause == events.LEFT:
+        history.left(step, group, member, REMOVED)
+        trigger = history.trigger(member, REMOVED)
+        parked_requests.drop_member(step, group, member_id)
+        rebalance.begin_or_complete(step, group, cause, trigger)
+        return
+    rebalance.remove_member(step, group, member, cause)
+    if group.state == states.PREPARING:
+        rebalance.complete_if_joined(step, group, cut_delay=True)
+    else:
+        rebalance.begin(step, group, cause, history.trigger(member))
+
+
+def _demand_consumers(group: Any) -> None:
+    if group.kind != CONSUMER:
+        raise CannotBeDone(f"group {group.group_id} is a {group.kind} group, which Muster only keeps")

@@ -1,0 +1,234 @@
+"""What the groups of a running server are at this moment, read from the shards that are active. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from muster.coordinator.groups.classic import states
+from muster.coordinator.groups.classic.group import CONSUMER, ClassicGroup
+from muster.coordinator.groups.classic.member import Member
+from muster.coordinator.groups.common.committed_offsets import position_of
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.history.event_writer import record_key
+from muster.coordinator.log import batches
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.server import Server
+from muster.coordinator.topics.names import GROUP_EVENTS_TOPIC
+from muster.coordinator.topics.partition import Partition
+from muster.protocol.consumer import decode_assignment, subscribed_topics
+from muster.protocol.message import MalformedMessage
+from muster.testcontrol.views import GroupView, MemberView, Offsets, Owned, no_group
+
+READ_BYTES: Final = 64 * 1024
+"""Of the history that are read in one step."""
+
+
+def shard_of(server: Server, group_id: str) -> tuple[int, GroupShard] | None:
+    """The node that coordinates the group and the shard that has it; None: nobody does now."""
+    for node in server.nodes:
+        if node.routing.ready:
+            shard = node.routing.shard(group_id)
+            if shard.active:
+                return node.node_id, shard
+    return None
+
+
+def group_ids(server: Server) -> list[str]:
+    """The groups there are, those that only have offsets included; ascending."""
+    found: set[str] = set()
+    for node in server.nodes:
+        for shard in node.routing.shards:
+            core = shard.runtime.core
+            if core is not None:
+                found.update(core.state.groups)
+    return sorted(found)
+
+
+def describe(server: Server, group_id: str) -> GroupView:
+    """The group as it is now."""
+    found = shard_of(server, group_id)
+    core = None if found is None else found[1].runtime.core
+    if found is None or core is None:
+        return no_group(group_id)
+    group: Any = core.state.groups.get(group_id)
+    if group is None:
+        return no_group(group_id)
+    members: tuple[MemberView, ...] = ()
+    generation, protocol = -1, None
+    if isinstance(group, ClassicGroup):
+        generation = group.generation
+        protocol = group.protocol_name if group.state == states.STABLE else None
+        members = tuple(_classic(group, one) for one in group.members.values())
+    elif group.kind == CONSUMER:
+        generation = group.epoch
+        members, protocol = _consumers(core, group)
+    offsets = _offsets(core, group_id)
+    ends, starts = _ends(server, offsets, members)
+    state = getattr(group, "state", "")
+    return GroupView(group_id, group.kind, state, generation, protocol, members, offsets, ends, starts, found[0])
+
+
+def partitions_of(server: Server, names: Iterable[str]) -> Iterator[Partition]:
+    """The partitions of these topics, as far as they are there."""
+    for name in names:
+        topic = server.topics.by_name.get(name)
+        for partition in () if topic is None else topic.partitions:
+            if partition is not None:
+                yield partition
+
+
+def _classic(group: ClassicGroup, member: Member) -> MemberView:
+    name = group.protocol_name
+    owned: Owned = {}
+    subscribed: tuple[str, ...] = ()
+    if group.protocol_type == CONSUMER:
+        owned = read_assignment(member.assignment)
+        subscribed = read_subscription(member.metadata(name) or member.protocols[0][1] if member.protocols else b"")
+    doing, is_settled = _doing(group, member)
+    return MemberView(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        "classic",
+        group.generation,
+        doing,
+        owned,
+        owned,
+        {},
+        subscribed,
+        member.session_timeout_ms,
+        group.leader_id == member.member_id,
+        is_settled,
+    )
+
+
+def _doing(group: ClassicGroup, member: Member) -> tuple[str, bool]:
+    if group.state == states.PREPARING:
+        if member.parked_join is not None:
+            return "has joined, and waits for the others", True
+        return "is to join again", False
+    if member.member_id in group.pending_sync:
+        return "is to sync", False
+    if member.parked_sync is not None:
+        return "waits for the leader's assignment", False
+    return "has its assignment", True
+
+
+def read_assignment(data: bytes) -> Owned:
+    """What an assignment of a consumer has; nothing when it cannot be read."""
+    if not data:
+        return {}
+    try:
+        rows = decode_assignment(data)[1].assigned_partitions
+    except MalformedMessage:
+        return {}
+    return {one.topic: tuple(sorted(one.partitions)) for one in sorted(rows, key=lambda row: row.topic)}
+
+
+def read_subscription(data: bytes) -> tuple[str, ...]:
+    """The topics that a consumer subscribes to by name, ascending; none when that cannot be read."""
+    try:
+        return tuple(sorted(subscribed_topics(data))) if data else ()
+    except MalformedMessage:
+        return ()
+
+
+def _consumers(core: GroupCore, group: Any) -> tuple[tuple[MemberView, ...], str | None]:
+    # imported here: most servers have no consumer groups, and this module would make all of them pay
+    from muster.coordinator.groups.consumer.target import preferred_assignor
+
+    image = core.state.image
+    configs = core.state.configs.of(group.group_id)
+    return (
+        tuple(_consumer(group, one, image, configs.session_timeout_ms) for one in group.members.values()),
+        preferred_assignor(group, core.state.settings),
+    )
+
+
+_WORDS: Final[Mapping[int, str]] = {
+    0: "has come to its target",
+    1: "is to give partitions up",
+    2: "waits for partitions that others have",
+}
+
+
+def _consumer(group: Any, member: Any, image: TopicsImage, session_timeout_ms: int) -> MemberView:
+    said, at = member.said, member.at
+    is_settled = member.is_reconciled_to(group.assignment_epoch) and group.epoch == group.assignment_epoch
+    doing = _WORDS.get(at.state, "is to come again")
+    if not is_settled and at.state == 0:
+        doing = f"has not come to epoch {group.epoch} yet"
+    classic = said.classic
+    return MemberView(
+        member.member_id,
+        said.instance_id,
+        said.client_id,
+        said.client_host,
+        "consumer" if classic is None else "classic",
+        at.epoch,
+        doing,
+        _named(((row[0], row[1]) for row in at.assigned), image),
+        _named(group.targets.get(member.member_id, ()), image),
+        _named(((row[0], row[1]) for row in at.revoking), image),
+        tuple(sorted(group.topics_of(said))),
+        session_timeout_ms if classic is None else classic.session_timeout_ms,
+        False,
+        is_settled,
+    )
+
+
+def _named(rows: Iterable[tuple[bytes, tuple[int, ...]]], image: TopicsImage) -> Owned:
+    names = {image.by_id[topic_id].name: partitions for topic_id, partitions in rows if topic_id in image.by_id}
+    return dict(sorted(names.items()))
+
+
+def _offsets(core: GroupCore, group_id: str) -> Offsets:
+    return {
+        topic: {partition: position_of(packed)[0] for partition, packed in sorted(rows.items())}
+        for topic, rows in core.state.offsets.topics(group_id).items()
+    }
+
+
+def _ends(server: Server, offsets: Offsets, members: Iterable[MemberView]) -> tuple[Offsets, Offsets]:
+    names = set(offsets)
+    for member in members:
+        names.update(member.assignment, member.target, member.subscribed)
+    ends: dict[str, dict[int, int]] = {}
+    starts: dict[str, dict[int, int]] = {}
+    for partition in partitions_of(server, sorted(names)):
+        ends.setdefault(partition.topic, {})[partition.index] = partition.log.durable_offset
+        starts.setdefault(partition.topic, {})[partition.index] = partition.log.start_offset
+    return ends, starts
+
+
+def events(server: Server, group_id: str, *, since: int = 0) -> Iterator[list[dict[str, Any]]]:
+    """What `__group_events` has of the group, in its order (docs/events.md), from an offset on: some in each step, so
+    that a long history holds nobody up. None when there is no such topic (`muster.group.events.enable=false`).
+    """
+    partition = history_of(server, group_id)
+    if partition is None:
+        return
+    log, key = partition.log, record_key(group_id)
+    offset, end = max(since, log.start_offset), log.durable_offset
+    while offset < end:
+        data = partition.read(offset, READ_BYTES, True, end)
+        before, found = offset, []
+        for _, records in batches.read(data):
+            for record in records:
+                offset = max(offset, record.offset + 1)
+                if record.offset >= since and record.key == key:
+                    found.append(json.loads(record.value or b"{}"))
+        if offset == before:
+            return
+        yield found
+
+
+def history_of(server: Server, group_id: str) -> Partition | None:
+    """The partition of `__group_events` that tells of the group; None: there is none."""
+    if not server.routing.ready:
+        return None
+    return server.topics.open.partition(GROUP_EVENTS_TOPIC, server.routing.partition(group_id))

@@ -1,0 +1,268 @@
+"""The verbs on groups: what a test asks of the groups of a running server, waits for, and does to them.
+
+Classic groups and those of KIP-848 alike. Call from the server's event loop only. Nothing here knows HTTP or threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal
+
+from muster.coordinator.groups.offsets.commit import CommitCommand
+from muster.coordinator.history.timeline import Timeline
+from muster.coordinator.server import Server
+from muster.coordinator.state_machine.interface import Client
+from muster.coordinator.topics.topic import Topic
+from muster.protocol.errors import error_name
+from muster.protocol.message import Message
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.testcontrol import conditions, expected, group_actions, group_snapshots
+from muster.testcontrol.errors import CannotBeDone, WaitFailed
+from muster.testcontrol.joins import HeldJoins
+from muster.testcontrol.views import DEAD, GroupView, MemberView, Offsets, others
+from muster.testcontrol.waits import TimeIsOver, turn, until
+
+DEFAULT_TIMEOUT_S: Final = 10.0
+"""How long a wait lasts at most, if nothing else is said."""
+NEWEST_COMMIT: Final = 10
+"""The version of OffsetCommit that a reset is written as."""
+MOST_LINES: Final = 60
+"""Of a timeline, in the text of a wait that failed."""
+
+Topics = str | Iterable[str] | None
+"""One topic by name, some, or none in particular."""
+Reset = Literal["earliest", "latest"] | int | Mapping[tuple[str, int], int]
+"""Where offsets are reset to: a place, the same offset in each partition, or offsets by topic and partition."""
+
+
+class Groups:
+    """See the module."""
+
+    def __init__(self, server: Server, joins: HeldJoins) -> None:
+        """`joins`: whose interceptor the server was given."""
+        self._server = server
+        self._joins = joins
+        self.meddling: Callable[[], list[str]] = list
+        """What the test has done to the server, in words."""
+
+    # ---- looking
+
+    def ids(self) -> list[str]:
+        """The groups there are, ascending."""
+        return group_snapshots.group_ids(self._server)
+
+    def describe(self, group_id: str) -> GroupView:
+        """The group as it is now; one that is not there is Dead."""
+        return group_snapshots.describe(self._server, group_id)
+
+    async def events(self, group_id: str) -> list[dict[str, Any]]:
+        """What happened in the group, as `__group_events` has it (docs/events.md)."""
+        await turn()  # what happens now is written at the end of the turn
+        found: list[dict[str, Any]] = []
+        for some in group_snapshots.events(self._server, group_id):
+            found += some
+            await turn()
+        return found
+
+    async def history(self, group_id: str, *, everything: bool = False) -> list[str]:
+        """The same in words, a line for each thing; `everything`: also what the line of a rebalance tells anyway."""
+        timeline = Timeline(dates=False, everything=everything)
+        return [line for value in await self.events(group_id) for line in timeline.feed(value)]
+
+    # ---- waiting
+
+    async def wait_stable(
+        self,
+        group_id: str,
+        *,
+        members: int | None = None,
+        partitions: Topics = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> GroupView:
+        """Wait until the group has members (so many), all of them have what they are to have, and somebody owns each
+        partition of these topics. Returns it as it was then. Raises WaitFailed.
+        """
+        condition = conditions.stable(self._server, members, conditions.names(partitions))
+        return await self._wait(group_id, condition, timeout_s)
+
+    async def wait_until(
+        self,
+        group_id: str,
+        predicate: Callable[[GroupView], object],
+        *,
+        what: str = "a condition of the test",
+        topics: Topics = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> GroupView:
+        """Wait until `predicate(group)` is true, asked whenever something has happened to the group, or records
+        have come to these topics. Returns the group as it was then. Raises WaitFailed, and what the predicate raises.
+        """
+        expected.function("predicate", predicate)
+        condition = conditions.Condition(expected.text("what", what), predicate, conditions.names(topics))
+        return await self._wait(group_id, condition, timeout_s)
+
+    async def wait_consumed(
+        self,
+        group_id: str,
+        topics: Topics = None,
+        *,
+        up_to: Mapping[tuple[str, int], int] | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> GroupView:
+        """Wait until the group has committed all that is in these topics at this moment, or up to these offsets; no
+        topics: all that it owns, subscribes to or has committed to. Raises WaitFailed.
+        """
+        condition = conditions.consumed(self._server, conditions.names(topics), up_to, lambda: self.describe(group_id))
+        return await self._wait(group_id, condition, timeout_s)
+
+    async def wait_held(self, group_id: str, count: int, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> GroupView:
+        """Wait until so many joins of the group are held back. Raises WaitFailed."""
+        expected.whole("joins", count)
+        condition = conditions.Condition(f"{count} joins are held", lambda _: self._joins.waiting(group_id) >= count)
+        return await self._wait(group_id, condition, timeout_s)
+
+    async def _wait(self, group_id: str, condition: conditions.Condition, timeout_s: float) -> GroupView:
+        expected.seconds("timeout", timeout_s)
+
+        def look_now() -> GroupView | None:
+            group = self.describe(group_id)
+            return group if condition.holds(group) else None
+
+        try:
+            return await until(
+                self._server,
+                group_id,
+                look_now,
+                timeout_s,
+                topics=lambda: condition.topics,
+                also=self._joins.when_changed,
+            )
+        except TimeIsOver:
+            raise await self.failed(group_id, condition.what, timeout_s) from None
+
+    async def failed(self, group_id: str, waited_for: str, timeout_s: float) -> WaitFailed:
+        """What is raised when `waited_for` did not come: with the group as it is, and its history."""
+        lines = await self.history(group_id, everything=True)
+        left_out = len(lines) - MOST_LINES
+        if left_out > 0:
+            lines = [f"({left_out} lines before)", *lines[-MOST_LINES:]]
+        group = self.describe(group_id)
+        now = str(group)
+        if group.state == DEAD:
+            now += f"\n  {others(self.ids())}"
+        held = self._joins.waiting(group_id)
+        if held:
+            now += f"\n  {held} joins are held back"
+        return WaitFailed(group_id, waited_for, timeout_s, now, lines, self.meddling())
+
+    # ---- doing
+
+    def rebalance(self, group_id: str) -> None:
+        """Force a rebalance. Raises CannotBeDone: there are no members, or one is in progress."""
+        group_actions.run(self._shard(group_id), group_id, group_actions.rebalanced)
+
+    def expire(self, group_id: str, member: str) -> None:
+        """End the session of a member (its member id, instance id or client id) at once, as if it had been silent for
+        its session timeout. Raises CannotBeDone.
+        """
+        group_actions.run(
+            self._shard(group_id), group_id, group_actions.expired(self._member(group_id, member).member_id)
+        )
+
+    def remove(self, group_id: str, member: str) -> None:
+        """Remove a member as an administrator does. Raises CannotBeDone."""
+        group_actions.run(
+            self._shard(group_id), group_id, group_actions.removed(self._member(group_id, member).member_id)
+        )
+
+    async def reset_offsets(self, group_id: str, to: Reset, topics: Topics = None) -> Offsets:
+        """Set the committed offsets of these topics (none: of all that the group has committed to; of a mapping: of its
+        partitions). Returns what was set. Raises CannotBeDone: the group has members, as Kafka demands that it has
+        none; or there is no such topic. Raises WrongValue.
+        """
+        wanted_of = expected.reset(to), conditions.names(topics)
+        group = self.describe(group_id)
+        if group.members:
+            raise CannotBeDone(f"group {group_id} has members: stop its consumers before its offsets are reset")
+        wanted = self._wanted(wanted_of[0], wanted_of[1] or tuple(group.offsets))
+        request = OffsetCommitRequest(
+            group_id,
+            topics=[
+                OffsetCommitRequestTopic(
+                    topic, partitions=[OffsetCommitRequestPartition(*row) for row in sorted(rows.items())]
+                )
+                for topic, rows in wanted.items()
+            ],
+        )
+        for row in request.topics:
+            row.topic_id = self._topic(row.name).topic_id
+        answer = await self._submit(group_id, request)
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if one.error_code:
+                    raise CannotBeDone(
+                        f"the offset of {topic.name}-{one.partition_index} was refused: {error_name(one.error_code)}"
+                    )
+        return wanted
+
+    def hold_joins(self, group_id: str) -> None:
+        """Who wants to join the group waits from now on, until `release`."""
+        self._joins.hold(group_id)
+
+    def release(self, group_id: str) -> int:
+        """Who waits may join, and whoever comes: how many these were."""
+        return self._joins.release(group_id)
+
+    # ---- finding
+
+    def _shard(self, group_id: str) -> Any:
+        found = group_snapshots.shard_of(self._server, group_id)
+        if found is None:
+            raise CannotBeDone(f"nobody coordinates group {group_id} now")
+        return found[1]
+
+    def _member(self, group_id: str, name: str) -> MemberView:
+        group = self.describe(group_id)
+        member = group.member(name)
+        if member is None:
+            raise CannotBeDone(f"there is no member {name!r}, or more than one of that name:\n{group}")
+        return member
+
+    def _topic(self, name: str) -> Topic:
+        topic = self._server.topics.by_name.get(name)
+        if topic is None:
+            raise CannotBeDone(f"there is no topic {name}")
+        return topic
+
+    def _wanted(self, to: Reset, names: Iterable[str]) -> dict[str, dict[int, int]]:
+        wanted: dict[str, dict[int, int]] = {}
+        if isinstance(to, Mapping):
+            for (topic, index), offset in to.items():
+                if not 0 <= index < len(self._topic(topic).partitions):
+                    raise CannotBeDone(f"there is no partition {topic}-{index}")
+                wanted.setdefault(topic, {})[index] = offset
+            return wanted
+        for name in names:
+            for index, partition in enumerate(self._topic(name).partitions):
+                if partition is None:
+                    raise CannotBeDone(f"{name}-{index} is offline")
+                if to == "earliest":
+                    offset = partition.log.start_offset
+                else:
+                    offset = partition.log.durable_offset if to == "latest" else int(to)
+                wanted.setdefault(name, {})[index] = offset
+        if not wanted:
+            raise CannotBeDone("it is not said of which topics the offsets are to be reset")
+        return wanted
+
+    async def _submit(self, group_id: str, request: OffsetCommitRequest) -> Any:
+        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        client = Client("muster-rehearsal", "/127.0.0.1")
+        command = CommitCommand(request, answered.set_result, client, NEWEST_COMMIT)
+        self._shard(group_id).submit(command)
+        return await answered

@@ -1,0 +1,113 @@
+"""A server and all that can be done to it, put together: for `muster.testing` and the control over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from muster.coordinator.api.intercept import NO_INTERCEPT, Intercept
+from muster.coordinator.config import Config
+from muster.coordinator.server import Server
+from muster.coordinator.server.machine import Machine
+from muster.testcontrol import interventions
+from muster.testcontrol.conditions import names, stable
+from muster.testcontrol.disk import Disk
+from muster.testcontrol.faults.engine import Faults
+from muster.testcontrol.groups import Groups
+from muster.testcontrol.interceptors import Interceptors
+from muster.testcontrol.joins import HeldJoins
+from muster.testcontrol.nodes import Nodes
+from muster.testcontrol.scenarios.running import Scenarios
+from muster.testcontrol.scenarios.stage import Parts
+from muster.testcontrol.seeded import ControlledMachine
+from muster.testcontrol.topics import Topics
+from muster.testcontrol.virtual_time import LIMIT_MS, SETTLE_MS, TIMEOUT_MS, TimeView, VirtualTime
+
+
+class ServerControl:
+    """One server and its verbs. It is started and stopped as any (`server`); all is called from its event loop."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        machine: Machine | None = None,
+        intercept: Intercept = NO_INTERCEPT,
+        loaded: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`intercept`: meets what is not held; `loaded`: see `Server`."""
+        self.joins = HeldJoins()
+        stands_on = ControlledMachine() if machine is None else machine
+        self.server = Server(
+            config,
+            machine=stands_on,
+            loaded=loaded,
+            intercept=intercept,
+        )
+        interceptors = Interceptors(self.server)
+        self.joins.when_holding = lambda holds: (interceptors.add if holds else interceptors.remove)(
+            self.joins.intercept
+        )
+        self.groups = Groups(self.server, self.joins)
+        self.topics = Topics(self.server)
+        self.nodes = Nodes(self.server)
+        self.faults = Faults(self.server, interceptors)
+        self.time = VirtualTime(self.server)
+        disk = stands_on.disk if isinstance(stands_on, ControlledMachine) else Disk()
+        disk.error = None  # what a scenario of the server before had begun is over
+        self.scenarios = Scenarios(Parts(self.server, self.faults, self.groups, self.nodes, disk))
+
+        self.groups.meddling = self.meddling
+
+    @property
+    def ahead_ms(self) -> int:
+        """How far the server's time is ahead of the machine's; negative: behind."""
+        return self.time.now().ahead_ms if self.time.is_movable else 0
+
+    def take_failure(self, rule_id: str | None = None) -> BaseException | None:
+        """What the code of a test has raised in a rule: see `Faults`."""
+        return self.faults.take_failure(rule_id)
+
+    def meddling(self) -> list[str]:
+        """What the test has done to the server, in words."""
+        is_frozen = self.time.is_movable and self.time.now().frozen
+        return interventions.told(
+            self.faults.log.after(),
+            [one.to_json() for one in self.scenarios.running],
+            is_frozen=is_frozen,
+            ahead_ms=self.ahead_ms,
+        )
+
+    async def run_until(
+        self,
+        group_id: str | None = None,
+        members: int | None = None,
+        partitions: str | Iterable[str] | None = None,
+        *,
+        limit_ms: int = LIMIT_MS,
+        settle_ms: int = SETTLE_MS,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> TimeView:
+        """Let time pass until the group is stable, as `Groups.wait_stable` has it; None: until no group is in a
+        rebalance. Raises RanInVain.
+        """
+        if group_id is None:
+            is_so, what = self.time.is_idle, "no group is in a rebalance"
+        else:
+            condition = stable(self.server, members, names(partitions))
+            is_so, what = (
+                lambda: bool(condition.holds(self.groups.describe(group_id))),
+                f"group {group_id} {condition.what}",
+            )
+        return await self.time.run_until(
+            is_so, what=what, limit_ms=limit_ms, settle_ms=settle_ms, timeout_ms=timeout_ms
+        )
+
+    async def tidy(self) -> None:
+        """As before a test: nothing is held or paused, and time goes on. There are no faults and no log of them."""
+        self.joins.release_all()
+        self.scenarios.end_all()
+        self.faults.clear()
+        self.faults.log.forget()
+        if self.time.is_movable:
+            self.time.thaw()
+        await self.nodes.resume_all()

@@ -1,0 +1,296 @@
+"""The verbs on topics: make and delete them, produce to them, read them. Call from the server's event loop only.
+
+Records are appended by the partition itself, which wakes readers as for those of a client; no request is made, so no
+rule of faults meets them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import Any, Final, TypeVar
+
+from muster.coordinator.log import batches
+from muster.coordinator.log.errors import BatchError
+from muster.coordinator.log.records.compression import allowed
+from muster.coordinator.log.records.headers import read_header
+from muster.coordinator.server import Server
+from muster.coordinator.system.jobs import Job
+from muster.coordinator.topics.creation import MAX_PARTITIONS_PER_REQUEST, USE_DEFAULT, NewTopic
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.partition import Partition
+from muster.coordinator.topics.topic import Topic
+from muster.protocol.errors import ErrorCode, error_name
+from muster.testcontrol import expected
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.waits import pause
+
+READ_BYTES: Final = 64 * 1024
+"""Of a log, in one step."""
+
+BATCH_BYTES: Final = 64
+RECORD_BYTES: Final = 40
+"""More than a batch, a record and a header of it have besides their keys and values."""
+
+LEADER_MS: Final = 10_000
+"""How long a leader is waited for, of the machine's time."""
+LOOK_MS: Final = 20
+_NO_LEADER: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.LEADER_NOT_AVAILABLE)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as it is kept; `timestamp_ms` since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def text(self) -> str | None:
+        """The value as UTF-8. Raises UnicodeDecodeError."""
+        return None if self.value is None else self.value.decode()
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to be appended. `partition` None: by the key as Kafka's clients do it, without one in turn.
+    `timestamp_ms` None: now. Raises WrongValue.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = field(default=())
+    timestamp_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Whether a record can have these; keys and values are bytes already."""
+        expected.whole_or_none("partition", self.partition, most=expected.MOST_COUNT)
+        expected.whole_or_none("timestamp_ms", self.timestamp_ms)
+
+
+class Topics:
+    """See the module."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._turn = 0
+
+    def names(self) -> list[str]:
+        """All topics, those of the coordinators included; ascending."""
+        return sorted(self._server.topics.by_name)
+
+    def topic(self, name: str) -> Topic:
+        """The topic. Raises CannotBeDone when it is not there."""
+        topic = self._server.topics.by_name.get(name)
+        if topic is None:
+            raise CannotBeDone(f"there is no topic {name}")
+        return topic
+
+    async def create(
+        self, name: str, partitions: int | None = None, configs: Mapping[str, object] | None = None
+    ) -> None:
+        """Make a topic; `partitions` None: `num.partitions`. Raises CannotBeDone, as Kafka refuses it, and
+        WrongValue.
+        """
+        expected.whole_or_none("partitions", partitions, least=1, most=MAX_PARTITIONS_PER_REQUEST)
+        new = NewTopic(
+            name,
+            self._server.topics.draw_uuid(),
+            USE_DEFAULT if partitions is None else partitions,
+            configs=expected.properties("configs", configs),
+        )
+        await self._change(self._server.topics.creating(new))
+
+    async def grow(self, name: str, partitions: int) -> None:
+        """Have so many partitions, which must be more than there are. Raises CannotBeDone, and WrongValue."""
+        there = len(self.topic(name).partitions)
+        expected.whole("partitions", partitions, least=1, most=there + MAX_PARTITIONS_PER_REQUEST)
+        await self._change(self._server.topics.growing(name, partitions, None))
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic and all that is in it. Raises CannotBeDone."""
+        await self._change(self._server.topics.deleting(self.topic(name)))
+
+    async def _change(self, job: Job[T]) -> T:
+        """Do a job of the event loop to its end, and wait until what it changed is durable."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def guarded() -> Job[None]:
+            try:
+                result = yield from job
+            except ApiError as refusal:
+                done.set_exception(CannotBeDone(refusal.message or error_name(refusal.error_code)))
+            else:
+                self._server.topics.when_durable(
+                    lambda error: done.set_exception(error) if error is not None else done.set_result(result)
+                )
+
+        self._server.slices.run(guarded(), lambda _: None, _Owner(done))
+        return await done
+
+    # ---- records
+
+    async def produce(self, name: str, records: Iterable[NewRecord]) -> list[tuple[int, int]]:
+        """Append records, and wait until they can be read: (partition, offset) of each, in their order. Raises
+        CannotBeDone: there is no such topic or partition, or a record is refused.
+        """
+        topic = self.topic(name)
+        rows = list(records)
+        placed: dict[int, list[int]] = {}
+        for number, record in enumerate(rows):
+            placed.setdefault(self._place(topic, record), []).append(number)
+        found: dict[int, tuple[int, int]] = {}
+        now_ms = self._server.clock.now().wall_ms
+        for index, numbers in placed.items():
+            partition = self._partition(topic, index)
+            # a batch has one time
+            for stamp, some in groupby(numbers, lambda number: rows[number].timestamp_ms):
+                stamp_ms = now_ms if stamp is None else stamp
+                for batch in _batches(list(some), rows, partition.log.config.max_message_bytes):
+                    base = await self._append(topic, index, [rows[number] for number in batch], stamp_ms)
+                    found.update({number: (index, base + place) for place, number in enumerate(batch)})
+        return [found[number] for number in range(len(rows))]
+
+    def _place(self, topic: Topic, record: NewRecord) -> int:
+        if record.partition is not None:
+            return record.partition
+        count = len(topic.partitions)
+        if record.key is None:
+            self._turn += 1
+            return (self._turn - 1) % count
+        # imported here: it brings a whole client with it, and most tests need none
+        from aiokafka.partitioner import murmur2
+
+        return int(murmur2(record.key) & 0x7FFFFFFF) % count
+
+    def _partition(self, topic: Topic, index: int) -> Partition:
+        try:
+            return topic.existing(index)
+        except ApiError as refusal:
+            raise CannotBeDone(f"{topic.name}-{index}: {error_name(refusal.error_code)}") from refusal
+
+    async def _append(self, topic: Topic, index: int, records: Sequence[NewRecord], timestamp_ms: int) -> int:
+        """The offset of the first of them. While the partition has no leader, after a kill, one is waited for."""
+        clock = self._server.clock.machine
+        due_ms = clock.mono_ms() + LEADER_MS
+        while True:
+            try:
+                return await self._append_once(self._partition(topic, index), records, timestamp_ms)
+            except (ApiError, BatchError) as refusal:
+                if refusal.error_code not in _NO_LEADER or clock.mono_ms() >= due_ms:
+                    words = f"{error_name(refusal.error_code)} {refusal}"
+                    raise CannotBeDone(f"{topic.name}-{index} does not take it: {words}") from refusal
+            await pause(clock, LOOK_MS)
+
+    async def _append_once(self, partition: Partition, records: Sequence[NewRecord], timestamp_ms: int) -> int:
+        now = self._server.clock.now()
+        pairs: list[Any] = [
+            (one.key, one.value, list(one.headers)) if one.headers else (one.key, one.value) for one in records
+        ]
+        batch = batches.build(pairs, timestamp_ms=timestamp_ms)
+        check = partition.check(batch, read_header(batch), now)
+        checked = check(allowed(partition.log.config.max_message_bytes))
+        appended = partition.append(checked.batch, checked.header, now)
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        partition.log.when_durable(
+            appended.end_offset,
+            lambda error: durable.set_exception(error) if error is not None else durable.set_result(None),
+        )
+        await durable
+        return appended.base_offset
+
+    def records(self, name: str, partition: int | None = None, *, since: int = 0, most: int = 10_000) -> list[Record]:
+        """What is in a topic, or in one partition of it, from an offset on: partition by partition, `most` in all.
+        Control records are none of them. Raises CannotBeDone, and WrongValue.
+        """
+        expected.whole_or_none("partition", partition, most=expected.MOST_COUNT)
+        expected.whole("since", since)
+        expected.whole("most", most)
+        topic = self.topic(name)
+        found: list[Record] = []
+        for index in range(len(topic.partitions)) if partition is None else [partition]:
+            found += self._read(self._partition(topic, index), since, most - len(found))
+        return found
+
+    def _read(self, partition: Partition, since: int, most: int) -> list[Record]:
+        log = partition.log
+        offset, end = max(since, log.start_offset), log.durable_offset
+        found: list[Record] = []
+        while offset < end and len(found) < most:
+            before = offset
+            for header, rows in batches.read(partition.read(offset, READ_BYTES, True, end)):
+                offset = max(offset, header.last_offset + 1)
+                if header.is_control:
+                    continue
+                wanted = (row for row in rows if row.offset >= since)
+                found += [_record(partition, row) for row in islice(wanted, most - len(found))]
+                if len(found) == most:
+                    break
+            if offset == before:
+                break
+        return found
+
+    def end_offsets(self, name: str) -> dict[int, int]:
+        """The offset of the next record of each partition. Raises CannotBeDone."""
+        topic = self.topic(name)
+        return {one: self._partition(topic, one).log.durable_offset for one in range(len(topic.partitions))}
+
+    def start_offsets(self, name: str) -> dict[int, int]:
+        """The offset of the oldest record of each partition. Raises CannotBeDone."""
+        topic = self.topic(name)
+        return {one: self._partition(topic, one).log.start_offset for one in range(len(topic.partitions))}
+
+
+def _batches(numbers: Sequence[int], rows: Sequence[NewRecord], most_bytes: int) -> Iterator[list[int]]:
+    """These records in batches that the topic takes, if it takes each of them alone."""
+    batch: list[int] = []
+    size = BATCH_BYTES
+    for number in numbers:
+        one = rows[number]
+        parts = (one.value, one.key, *(part for name, value in one.headers for part in (name.encode(), value)))
+        own = RECORD_BYTES * (1 + len(one.headers)) + sum(len(part or b"") for part in parts)
+        if batch and size + own > most_bytes:
+            yield batch
+            batch, size = [], BATCH_BYTES
+        batch.append(number)
+        size += own
+    if batch:
+        yield batch
+
+
+class _Owner:
+    """Of a job on a topic: whoever waits for it."""
+
+    closed = False
+
+    def __init__(self, done: asyncio.Future[Any]) -> None:
+        self._set: Callable[[Exception], object] = done.set_exception
+
+    def fault(self, error: Exception) -> None:
+        """It failed by a fault of the program."""
+        self._set(error)
+
+
+def _record(partition: Partition, row: batches.Record) -> Record:
+    headers = tuple((key, None if value is None else bytes(value)) for key, value in row.headers)
+    key, value = row.key, row.value
+    return Record(
+        partition.topic,
+        partition.index,
+        row.offset,
+        row.timestamp,
+        None if key is None else bytes(key),
+        None if value is None else bytes(value),
+        headers,
+    )

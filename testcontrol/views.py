@@ -1,0 +1,232 @@
+"""Groups as a test sees them: values that say everything of one moment, with words for who reads a failed test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from muster.coordinator.history.words import many, who
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""A number of each partition, by topic: an offset, or a lag."""
+Owned = Mapping[str, tuple[int, ...]]
+"""Partitions by topic, ascending."""
+
+STABLE: Final = "Stable"
+EMPTY: Final = "Empty"
+MOST_NAMED: Final = 5
+"""Groups that are named where one is not there."""
+DEAD: Final = "Dead"
+"""The state of a group that is not there, as Kafka says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """One member. `doing` says in words what it has done of the rebalance in progress, or is to do next.
+
+    `epoch`: of a member of the consumer protocol its member epoch, of another one the generation. `target`: what it is
+    to own in the end (KIP-848; of a classic member the same as `assignment`). `revoking`: what it was told to give up
+    and may still have. `subscribed`: topics by name; of a classic member only if it is a consumer.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    protocol: str
+    """"classic" or "consumer": what the member itself speaks."""
+    epoch: int
+    doing: str
+    assignment: Owned
+    target: Owned
+    revoking: Owned = field(default_factory=dict)
+    subscribed: tuple[str, ...] = ()
+    session_timeout_ms: int = 0
+    is_leader: bool = False
+    is_settled: bool = True
+    """Whether nothing is left to do for it in the rebalance in progress, or there is none."""
+
+    @property
+    def names(self) -> tuple[str | None, ...]:
+        """All by which a test may call it."""
+        return self.member_id, self.instance_id, self.client_id
+
+    def __str__(self) -> str:
+        """In words, in one line."""
+        facts = {
+            "member": self.member_id,
+            "instance": self.instance_id,
+            "client_id": self.client_id,
+            "host": self.host,
+        }
+        return f"{who(facts)}: {self.doing}; {_owned_words(self.assignment)}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group at one moment. One that is not there is `DEAD` and has no members.
+
+    `kind`: "classic" or "consumer" (KIP-848), "" when there is no such group. `generation`: the group epoch of a
+    consumer group. `protocol`: the assignor. `end_offsets`: of the topics that it has committed to, owns or subscribes
+    to. `starts`: where those partitions begin.
+    """
+
+    group_id: str
+    kind: str
+    state: str
+    generation: int
+    protocol: str | None
+    members: tuple[MemberView, ...]
+    offsets: Offsets
+    end_offsets: Offsets
+    starts: Offsets
+    node: int = -1
+    """The node that coordinates it."""
+
+    @property
+    def assignment(self) -> Mapping[str, Mapping[int, str]]:
+        """Who owns each partition: topic -> partition -> member id."""
+        found: dict[str, dict[int, str]] = {}
+        for member in self.members:
+            for topic, partitions in member.assignment.items():
+                found.setdefault(topic, {}).update(dict.fromkeys(partitions, member.member_id))
+        return {topic: dict(sorted(owners.items())) for topic, owners in sorted(found.items())}
+
+    @property
+    def lag(self) -> Offsets:
+        """How many records of each partition are behind the committed offset; all of them where none is committed."""
+        found: dict[str, dict[int, int]] = {}
+        for topic, ends in self.end_offsets.items():
+            committed = self.offsets.get(topic, {})
+            starts = self.starts.get(topic, {})
+            found[topic] = {one: max(end - committed.get(one, starts.get(one, 0)), 0) for one, end in ends.items()}
+        return found
+
+    @property
+    def total_lag(self) -> int:
+        """The sum of all of `lag`."""
+        return sum([sum(lags.values()) for lags in self.lag.values()])
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether it has members, and nothing is left to do for any of them."""
+        return self.state == STABLE and all(member.is_settled for member in self.members)
+
+    def member(self, name: str) -> MemberView | None:
+        """The member of this member id, group.instance.id or client id; None: there is none, or more than one."""
+        for place in range(3):
+            found = [one for one in self.members if one.names[place] == name]
+            if len(found) == 1:
+                return found[0]
+        return None
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as JSON has it: partitions are texts where they are keys."""
+        return {
+            "group": self.group_id,
+            "type": self.kind,
+            "state": self.state,
+            "generation": self.generation,
+            "protocol": self.protocol,
+            "node": self.node,
+            "stable": self.is_stable,
+            "members": [_member_json(one) for one in self.members],
+            "assignment": {topic: _texts(rows) for topic, rows in self.assignment.items()},
+            "offsets": {topic: _texts(rows) for topic, rows in self.offsets.items()},
+            "end_offsets": {topic: _texts(rows) for topic, rows in self.end_offsets.items()},
+            "lag": {topic: _texts(rows) for topic, rows in self.lag.items()},
+            "total_lag": self.total_lag,
+        }
+
+    def as_fields(self) -> dict[str, Any]:
+        """Its fields, as JSON has them: partitions are texts where they are keys. `of_fields` reads it."""
+        offsets = {name: {topic: _texts(rows) for topic, rows in getattr(self, name).items()} for name in _OFFSETS}
+        rest = {name: getattr(self, name) for name in ("group_id", "kind", "state", "generation", "protocol", "node")}
+        return {**rest, **offsets, "members": [_member_fields(one) for one in self.members]}
+
+    @classmethod
+    def of_fields(cls, given: Mapping[str, Any]) -> GroupView:
+        """What `as_fields` gave."""
+        offsets = {name: {topic: _numbers(rows) for topic, rows in given[name].items()} for name in _OFFSETS}
+        return cls(**{**given, **offsets, "members": tuple(map(_member_of, given["members"]))})
+
+    def __str__(self) -> str:
+        """In words, a line for each member."""
+        if self.state == DEAD:
+            return f"there is no group {self.group_id}"
+        count = len(self.members)
+        told = f"group {self.group_id}: {self.state}, generation {self.generation}, {count} {many('member', count)}"
+        if self.protocol:
+            told += f", {self.protocol}"
+        lines = [told, *(f"  {one}" for one in self.members)]
+        lines += [f"  lag of {topic}: {_lag_words(rows)}" for topic, rows in self.lag.items() if any(rows.values())]
+        return "\n".join(lines)
+
+
+def no_group(group_id: str) -> GroupView:
+    """A group that is not there."""
+    return GroupView(group_id, "", DEAD, -1, None, (), {}, {}, {})
+
+
+def _member_json(member: MemberView) -> dict[str, Any]:
+    return {
+        "member": member.member_id,
+        "instance": member.instance_id,
+        "client_id": member.client_id,
+        "host": member.host,
+        "protocol": member.protocol,
+        "epoch": member.epoch,
+        "doing": member.doing,
+        "leader": member.is_leader,
+        "settled": member.is_settled,
+        "session_timeout_ms": member.session_timeout_ms,
+        "subscribed": list(member.subscribed),
+        "assignment": {topic: list(one) for topic, one in member.assignment.items()},
+        "target": {topic: list(one) for topic, one in member.target.items()},
+        "revoking": {topic: list(one) for topic, one in member.revoking.items()},
+    }
+
+
+_OFFSETS: Final = ("offsets", "end_offsets", "starts")
+"""The fields of a group that are numbers of partitions."""
+_OWNED: Final = ("assignment", "target", "revoking")
+"""The fields of a member that are partitions by topic."""
+
+
+def _member_fields(member: MemberView) -> dict[str, Any]:
+    rows = {field.name: getattr(member, field.name) for field in fields(member)}
+    owned = {name: {topic: list(one) for topic, one in rows[name].items()} for name in _OWNED}
+    return {**rows, **owned, "subscribed": list(member.subscribed)}
+
+
+def _member_of(given: Mapping[str, Any]) -> MemberView:
+    owned = {name: {topic: tuple(one) for topic, one in given[name].items()} for name in _OWNED}
+    return MemberView(**{**given, **owned, "subscribed": tuple(given["subscribed"])})
+
+
+def _numbers(rows: Mapping[str, int]) -> dict[int, int]:
+    return {int(one): offset for one, offset in rows.items()}
+
+
+def _texts(rows: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(partition): value for partition, value in rows.items()}
+
+
+def _owned_words(owned: Owned) -> str:
+    if not owned:
+        return "has no partitions"
+    return "has " + ", ".join(f"{topic} {' '.join(map(str, rows))}" for topic, rows in owned.items())
+
+
+def _lag_words(rows: Mapping[int, int]) -> str:
+    return ", ".join(f"{partition}: {lag}" for partition, lag in rows.items() if lag)
+
+
+def others(group_ids: Sequence[str]) -> str:
+    """Which groups there are, for who waits for one that is not."""
+    if not group_ids:
+        return "there are no groups: no consumer has joined one"
+    named = ", ".join(group_ids[:MOST_NAMED])
+    more = len(group_ids) - MOST_NAMED
+    return f"there {'are' if len(group_ids) > 1 else 'is'} {named}" + (f", and {more} more" if more > 0 else "")

@@ -1,0 +1,198 @@
+"""The verbs on time: freeze it, let so much of it pass at once, let it pass until something is so, let it go on.
+
+While time passes at once every deadline on the way is kept at its own time, in its order, and the event loop turns
+between two of them, so that what follows from one has happened before the next. Work that is done again and again
+(retention of records and offsets, checkpoints, ids that expire) is done once between two of these deadlines, at the
+last of its times: so a year costs what falls due in it, and not a million checkpoints. Clients live in the machine's
+time: what they send counts when it comes. So a member whose client is there, and which is not heard meanwhile, is as
+silent as one whose client has died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NamedTuple
+
+from muster.coordinator.runtime.shard import CoordinatorShard
+from muster.coordinator.server import Server
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.testcontrol import expected, group_snapshots
+from muster.testcontrol.clock import MovableClock
+from muster.testcontrol.errors import CannotBeDone
+from muster.testcontrol.waits import pause, turn
+
+TURNS: Final = 3
+"""Of the event loop, between two deadlines."""
+LIMIT_MS: Final = 600_000
+"""How much virtual time `run_until` lets pass at most, if nothing else is said."""
+SETTLE_MS: Final = 100
+"""How much of the machine's time clients get between two deadlines, if nothing else is said."""
+TIMEOUT_MS: Final = 30_000
+"""How much of the machine's time that may take in all, if nothing else is said."""
+LOOK_MS: Final = 5
+"""How often it is looked at what clients have done."""
+_LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999, which is as far as times can be shown."""
+AT_REST: Final = frozenset(("Stable", "Empty", "Dead"))
+"""States of groups that are in no rebalance."""
+
+
+class TimeView(NamedTuple):
+    """The time of a server. `next_due_ms`: until the next deadline; None: there is none."""
+
+    frozen: bool
+    wall_ms: int
+    mono_ms: int
+    next_due_ms: int | None
+    ahead_ms: int
+
+
+class RanInVain(AssertionError):
+    """What time was to pass for did not come; the text says what is so."""
+
+
+class VirtualTime:
+    """See the module. Call from the server's event loop only."""
+
+    def __init__(self, server: Server) -> None:
+        """`server`: it stands on a `rehearsal.machine.ControlledMachine`."""
+        self._server = server
+
+    @property
+    def _clock(self) -> MovableClock:
+        clock = self._server.clock
+        if not isinstance(clock, MovableClock):
+            raise CannotBeDone("the time of this server cannot be moved: it was started without a control of it")
+        return clock
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether the server's time can be moved."""
+        return isinstance(self._server.clock, MovableClock)
+
+    def now(self) -> TimeView:
+        """The time. Raises `CannotBeDone`, as all do here, when it cannot be moved."""
+        clock = self._clock
+        now, due_ms = clock.now(), clock.next_due_ms
+        left_ms = None if due_ms is None else max(due_ms - now.mono_ms, 0)
+        return TimeView(clock.is_frozen, now.wall_ms, now.mono_ms, left_ms, clock.ahead_ms)
+
+    def freeze(self) -> TimeView:
+        """Time stands still, until it is moved or goes on."""
+        self._clock.freeze()
+        return self.now()
+
+    def thaw(self) -> TimeView:
+        """Time goes on with the machine's."""
+        self._clock.thaw()
+        return self.now()
+
+    async def advance(self, ms: int) -> TimeView:
+        """So much time passes at once, whether it stands still or not. Raises WrongValue."""
+        clock = self._clock
+        expected.whole("ms", ms, most=_LAST_MS - clock.now().wall_ms)
+        was_frozen = clock.is_frozen
+        clock.freeze()
+        try:
+            end_ms = clock.mono_ms() + ms
+            await self._settle()
+            await self._pass_by(end_ms)
+        finally:
+            if not was_frozen:
+                clock.thaw()
+        return self.now()
+
+    async def run_until(
+        self,
+        is_so: Callable[[], bool],
+        *,
+        what: str = "it is so",
+        limit_ms: int = LIMIT_MS,
+        settle_ms: int = SETTLE_MS,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> TimeView:
+        """Let time pass from one deadline of a group to the next until `is_so()`. Then it stands still, if it did so
+        before.
+
+        `limit_ms`: of virtual time; `settle_ms`, `timeout_ms`: of the machine's, between two deadlines and in all.
+        Raises `RanInVain`, which says `what` was waited for.
+        """
+        expected.whole("limit_ms", limit_ms, most=_LAST_MS)
+        expected.whole("settle_ms", settle_ms, most=expected.MOST_COUNT)
+        expected.whole("timeout_ms", timeout_ms, most=expected.MOST_COUNT)
+        clock, machine = self._clock, self._clock.machine
+        was_frozen = clock.is_frozen
+        clock.freeze()
+        try:
+            began_ms, over_ms = clock.mono_ms(), machine.mono_ms() + timeout_ms
+            while not await self._comes(is_so, min(machine.mono_ms() + settle_ms, over_ms)):
+                due_ms = self._next_of_groups_ms()
+                passed_ms = clock.mono_ms() - began_ms
+                if machine.mono_ms() >= over_ms:
+                    raise RanInVain(
+                        f"not so after {timeout_ms} ms of the machine's time: {what} ({passed_ms} ms passed)"
+                    )
+                if due_ms is not None and due_ms - began_ms <= limit_ms:
+                    await self._pass_by(due_ms)
+                elif passed_ms < limit_ms:
+                    await self._pass_by(began_ms + limit_ms)
+                else:
+                    raise RanInVain(f"not so after {limit_ms} ms of virtual time: {what}")
+        finally:
+            if not was_frozen:
+                clock.thaw()
+        return self.now()
+
+    def is_idle(self) -> bool:
+        """Whether no group is in a rebalance, or about to be."""
+        views = (
+            group_snapshots.describe(self._server, group_id) for group_id in group_snapshots.group_ids(self._server)
+        )
+        return all(view.state in AT_REST for view in views)
+
+    async def _comes(self, is_so: Callable[[], bool], until_ms: int) -> bool:
+        """Whether it is so before that time of the machine's."""
+        machine = self._clock.machine
+        while not is_so():
+            if machine.mono_ms() >= until_ms:
+                return False
+            await pause(machine, LOOK_MS)
+        return True
+
+    def _next_of_groups_ms(self) -> int | None:
+        """The next deadline of a group or a transaction; None: there is none."""
+        due_ms = min((shard.timer.due_ms for shard in self._shards()), default=NEVER)
+        return None if due_ms == NEVER else due_ms
+
+    async def _pass_by(self, end_ms: int) -> None:
+        """Let time pass to there, and keep every deadline on the way."""
+        clock = self._clock
+        self._leave_out(end_ms)
+        while (due_ms := clock.next_due_ms) is not None and due_ms <= end_ms:
+            await self._pass_to(due_ms)
+            self._leave_out(end_ms)
+        await self._pass_to(end_ms)
+
+    def _leave_out(self, end_ms: int) -> None:
+        """Until something else falls due repeated work is done once, at the last of its times."""
+        shards = [shard for shard in self._shards() if shard.timer.due_ms <= end_ms]
+        for shard in shards:
+            shard.look_past_repeated()
+        stop_ms = self._clock.leave_out(end_ms)
+        for shard in shards:
+            shard.leave_out(stop_ms)
+
+    def _shards(self) -> Iterator[CoordinatorShard[Any]]:
+        for node in self._server.nodes:
+            for routing in (node.routing, node.transactions.routing):
+                yield from (shard.runtime for shard in routing.shards)
+
+    async def _pass_to(self, mono_ms: int) -> None:
+        clock = self._clock
+        clock.move_to(max(mono_ms, clock.mono_ms()))
+        clock.ring()
+        await self._settle()
+
+    async def _settle(self) -> None:
+        for _ in range(TURNS):
+            await turn()

@@ -1,0 +1,200 @@
+"""The one way from a test's thread to the event loop of its server: a verb goes in, what it gives comes back.
+
+The verbs run on the server's loop and nowhere else, so that nothing of the server need be safe for threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import inspect
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from muster.testcontrol.errors import CannotBeDone, WaitFailed
+from muster.testcontrol.expected import seconds
+
+__tracebackhide__ = True
+"""pytest shows the line of the test, not those of the way through here."""
+
+T = TypeVar("T")
+
+PATIENCE_S: Final = 60.0
+"""How long a verb that waits for nothing may take; more, and the server hangs."""
+ENDED: Final = "the server was stopped or killed while this waited for it"
+FORKED: Final = (
+    "this process was forked from the one that has the server: clients can connect to it from here, and its verbs are "
+    "for the process that started it"
+)
+
+
+class LoopBridge:
+    """See the module. Open while a loop runs behind it."""
+
+    def __init__(self, refused: Callable[[Exception], CannotBeDone | None] = lambda _: None) -> None:
+        """`refused`: the CannotBeDone that a failure of a verb means to a test; None: it is raised as it is."""
+        self._refused = refused
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+
+    def open(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Verbs run on this loop from now on."""
+        self._loop, self._pid = loop, os.getpid()
+
+    def close(self) -> None:
+        """The loop ends."""
+        self._loop = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a server is behind it."""
+        return self._loop is not None
+
+    def _send(self, verb: Callable[[], T | Awaitable[T]]) -> concurrent.futures.Future[T]:
+        loop = self._loop
+        if loop is None:
+            raise CannotBeDone("the server does not run")
+        if self._pid != os.getpid():
+            raise CannotBeDone(FORKED)
+        return asyncio.run_coroutine_threadsafe(self._run(verb), loop)
+
+    async def _run(self, verb: Callable[[], T | Awaitable[T]]) -> T:
+        try:
+            found = verb()
+            return await found if inspect.isawaitable(found) else found
+        except Exception as failure:
+            refused = self._refused(failure)
+            if refused is None:
+                raise
+            raise refused from failure
+
+    def call(self, verb: Callable[[], T | Awaitable[T]], patience_s: float = PATIENCE_S) -> T:
+        """Run a verb on the server's loop, and wait for what it gives; raises what it raises. `patience_s`: longer than
+        any wait in it.
+        """
+        if self._loop is not None and self._loop is asyncio._get_running_loop():
+            return _at_once(verb)
+        future = self._send(verb)
+        try:
+            return future.result(patience_s)
+        except WaitFailed as failure:
+            raise failure.with_traceback(None) from None  # where in the server it was raised tells a test nothing
+        except concurrent.futures.CancelledError:
+            raise CannotBeDone(ENDED) from None
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                raise  # the verb's own
+            future.cancel()
+            raise CannotBeDone(f"the server has not answered for {patience_s:g} s") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def wait(self, verb: Callable[[], T | Awaitable[T]], timeout_s: float) -> T:
+        """`call` of a verb that waits for `timeout_s` at most. Raises WrongValue, and RuntimeError on a thread with an
+        event loop that runs: what is waited for could not happen there.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self.call(verb, seconds("timeout", timeout_s) + PATIENCE_S)
+        raise RuntimeError(
+            "this would hold up the event loop, on which your consumers may live: await it (muster.aio.group(…), or "
+            "`async with Muster() as muster`)"
+        )
+
+    async def awaited(self, verb: Callable[[], T | Awaitable[T]]) -> T:
+        """The same for a coroutine: of asyncio, or of whatever anyio runs on."""
+        future = self._send(verb)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            # imported here: only who runs on another loop than asyncio's has it
+            import anyio.to_thread
+
+            try:
+                return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)  # type: ignore[no-any-return]  # no types
+            except WaitFailed as failure:
+                raise failure.with_traceback(None) from None
+            except concurrent.futures.CancelledError:
+                raise CannotBeDone(ENDED) from None
+            except BaseException:
+                future.cancel()
+                raise
+        try:
+            return await asyncio.wrap_future(future)
+        except WaitFailed as failure:
+            raise failure.with_traceback(None) from None
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # it is the test that is cancelled
+            raise CannotBeDone(ENDED) from None
+
+
+def _at_once(verb: Callable[[], T | Awaitable[T]]) -> T:
+    """On the server's own loop, as in a play: what need not be waited for."""
+    found = verb()
+    if inspect.isawaitable(found):
+        if inspect.iscoroutine(found):
+            found.close()
+        raise RuntimeError("this would hold up the event loop of the play: await it (muster.group(…), or `.aio`)")
+    return found
+
+
+def raise_failure(failure: BaseException | None, error: BaseException | None = None) -> None:
+    """Raise what the code of a test has raised on the server's loop, if it has. Where the test fails with another
+    `error`, that gets a note instead.
+    """
+    if failure is None:
+        return
+    if error is None:
+        raise failure
+    if error is not failure:
+        error.add_note(f"and a function of a rule of faults raised {failure!r}")
+
+
+class LoopThread:
+    """A thread with an event loop of its own, from `start` to `end`."""
+
+    def __init__(self, factory: Callable[[], asyncio.AbstractEventLoop], name: str) -> None:
+        self._factory = factory
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, begin: Callable[[], object], over: Callable[[], object]) -> asyncio.AbstractEventLoop:
+        """Run a loop until `end`; `begin` and `over` are called in its thread, before and after."""
+        started = threading.Event()
+
+        def run() -> None:
+            begin()
+            try:
+                with asyncio.Runner(loop_factory=self._factory) as runner:
+                    loop = self.loop = runner.get_loop()
+                    loop.call_soon(started.set)
+                    loop.run_forever()
+            finally:
+                over()
+
+        # a test that ends without stopping its server is not to hang
+        self._thread = threading.Thread(target=run, name=self._name, daemon=True)
+        self._thread.start()
+        started.wait()
+        assert self.loop is not None
+        return self.loop
+
+    def run(self, what: Coroutine[Any, Any, T], patience_s: float = PATIENCE_S) -> T:
+        """Run a coroutine there to its end."""
+        assert self.loop is not None
+        return asyncio.run_coroutine_threadsafe(what, self.loop).result(patience_s)
+
+    def end(self) -> None:
+        """The loop ends, and the thread."""
+        loop, thread = self.loop, self._thread
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(PATIENCE_S)
+        self.loop = self._thread = None

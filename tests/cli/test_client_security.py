@@ -1,0 +1,164 @@
+"""`--command-config`: what can be used, what cannot and how that is said; the exchanges against the server's own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.client import sasl_login
+from muster.client.sasl_login import LoginFailed, User
+from muster.client.security import librdkafka, read
+from muster.coordinator.config.error import ConfigError
+from muster.coordinator.security.sasl.exchange import AuthenticationFailed
+from muster.coordinator.security.sasl.plain import PlainExchange, PlainUsers
+from muster.coordinator.security.sasl.scram import MECHANISMS, Credentials, ScramExchange
+from tests.support.certificates import Authority
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+SECRET = "hunter2"
+SASL = "security.protocol=SASL_PLAINTEXT"
+
+
+def written(folder: Path, text: str) -> Path:
+    """A client.properties."""
+    file = folder / "client.properties"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("security.protocol=TLS", "security.protocol=TLS is not known; expected one of PLAINTEXT, SSL,"),
+        (SASL, "sasl.mechanism=GSSAPI, Kafka's default, is not spoken here; expected one of PLAIN, SCRAM-SHA-256,"),
+        (f"{SASL}\nsasl.mechanism=SCRAM", "sasl.mechanism=SCRAM is not spoken here; expected"),
+        (f"{SASL}\nsasl.mechanism=PLAIN", f"sasl.jaas.config is missing: {PLAIN} required username="),
+        (
+            f"{SASL}\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN} required username=a password={SECRET}",
+            "sasl.jaas.config cannot be read: it does not end in a semicolon",
+        ),
+        (
+            f"{SASL}\nsasl.mechanism=PLAIN\nsasl.jaas.config={SCRAM} required username=a password={SECRET};",
+            f"sasl.jaas.config is for {SCRAM}; with sasl.mechanism=PLAIN {PLAIN} is needed",
+        ),
+        (
+            f"{SASL}\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={SCRAM} required password={SECRET};",
+            "sasl.jaas.config has no username",
+        ),
+        (
+            "security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location=/nowhere.pem",
+            "ssl.truststore.location /nowhere.pem cannot be read: No such file",
+        ),
+        (
+            "security.protocol=SSL\nssl.endpoint.identification.algorithm=ldaps",
+            "ssl.endpoint.identification.algorithm=ldaps is not known",
+        ),
+        ("security.protocol=\\u12", "four hexadecimal digits must follow"),
+    ],
+)
+def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigError) as said:
+        read(file)
+    assert sentence in str(said.value)
+    assert str(said.value).startswith(f"--command-config {file}")
+    assert SECRET not in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
+        read(tmp_path / "none")
+
+
+def test_stores_of_each_type_become_what_librdkafka_takes(tmp_path: Path) -> None:
+    authority = Authority()
+    own = authority.signed("CN=me").pkcs12(tmp_path / "me.p12", SECRET)
+    ca = tmp_path / "ca.pem"
+    ca.write_text(authority.pem)
+    file = written(
+        tmp_path,
+        f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config={PLAIN} required "
+        f'username="a" password="{SECRET}";\nssl.truststore.type=PEM\nssl.truststore.location={ca}\n'
+        f"ssl.keystore.type=PKCS12\nssl.keystore.location={own}\nssl.keystore.password={SECRET}\n"
+        "ssl.endpoint.identification.algorithm=\n",
+    )
+    security = read(file)
+    assert SECRET not in repr(security)
+    options = dict(librdkafka(security))
+    assert options["ssl.ca.pem"] == authority.pem
+    assert options["ssl.certificate.pem"].count("BEGIN CERTIFICATE") == 2
+    assert "PRIVATE KEY" in options["ssl.key.pem"]
+    assert {name: options[name] for name in options if not name.endswith(".pem")} == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "a",
+        "sasl.password": SECRET,
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+
+
+def exchanged(user: User, server: ScramExchange | PlainExchange) -> None:
+    """The client and the server talk until both are content."""
+    login = sasl_login.login(user, lambda: "nonce")
+    token: bytes | None = next(login)
+    while token is not None:
+        answer = server.evaluate(token)
+        try:
+            token = login.send(answer)
+        except StopIteration:
+            token = None
+    assert server.is_complete
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_scram(mechanism: str) -> None:
+    name = "al,i=ce"
+    of = MECHANISMS[mechanism]
+    credential = of.credential(b"salt", of.salted(SECRET, b"salt", 4096), 4096)
+    credentials = Credentials(of, {name: credential}.get, lambda: "more", b"drawn")
+    server = ScramExchange(credentials)
+    exchanged(User(mechanism, name, SECRET), server)
+    assert server.user == name
+    with pytest.raises(AuthenticationFailed):
+        exchanged(User(mechanism, name, "wrong"), ScramExchange(credentials))
+
+
+def test_plain() -> None:
+    server = PlainExchange(PlainUsers({"user_alice": SECRET}))
+    exchanged(User("PLAIN", "alice", SECRET), server)
+    assert server.user == "alice"
+
+
+@pytest.mark.parametrize(
+    ("first", "final", "sentence"),
+    [
+        (b"e=other-error", b"", "cannot be read"),
+        (b"r=another,s=c2FsdA==,i=4096", b"", "not an answer to ours"),
+        (b"r=nonce1,s=c2FsdA==,i=2000000000", b"", "not an answer to ours"),
+        (b"r=nonce1,s=c2FsdA==,i=1", b"v=AAAA", "does not know the password"),
+    ],
+)
+def test_a_server_that_is_none_of_ours(first: bytes, final: bytes, sentence: str) -> None:
+    login = sasl_login.login(User("SCRAM-SHA-256", "a", "b"), lambda: "nonce")
+    assert next(login) == b"n,,n=a,r=nonce"
+
+    def answered() -> None:
+        login.send(first)
+        login.send(final)
+
+    with pytest.raises(LoginFailed, match=sentence):
+        answered()
+
+
+def test_what_is_not_used_is_not_imported() -> None:
+    look = (
+        "import sys; from muster.cli import health; from muster.client import kafka_client; "
+        "print(sorted({'ssl', 'asyncio', 'muster.client.security'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

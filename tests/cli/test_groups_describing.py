@@ -1,0 +1,85 @@
+"""`muster groups describe` of consumer groups: who has what, who shall have it, who waits for whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.cli import output
+from muster.cli.groups import describing
+from muster.cli.groups.described import Description, Member
+from muster.cli.groups.describing import what_is_awaited
+
+Partitions = dict[str, list[int]]
+
+
+def member(name: str, epoch: int, has: Partitions, shall: Partitions) -> Member:
+    return Member(name, None, name, "/127.0.0.1", has, "consumer", epoch, shall)
+
+
+def group(epoch: int, assignment_epoch: int, *members: Member) -> Description:
+    return Description("g", "consumer", "Reconciling", "consumer", "uniform", epoch, assignment_epoch, [*members])
+
+
+def test_nothing_is_awaited_when_all_have_what_they_shall_have() -> None:
+    has = {"t": [0, 1]}
+    assert what_is_awaited(group(3, 3, member("a", 3, has, has))) == []
+
+
+def test_who_waits_for_whom() -> None:
+    found = group(
+        4,
+        4,
+        member("a", 3, {"t": [0, 1, 2, 3]}, {"t": [0, 1]}),
+        member("b", 4, {}, {"t": [2, 3], "u": [0]}),
+        member("c", -2, {"u": [1]}, {}),
+        member("d", 4, {}, {"u": [1]}),
+    )
+    assert what_is_awaited(found) == [
+        "b gets u:0 with its next heartbeat",
+        "b waits for t:2-3 of a, which is to give it up",
+        "c says that it will be back: it keeps u:1 until its session is over",
+        "d waits for u:1 of c, which is away",
+    ]
+
+
+def test_targets_that_are_not_there_yet() -> None:
+    found = group(5, 4, member("a", 4, {"t": [0]}, {"t": [0]}))
+    (told,) = what_is_awaited(found)
+    assert told.startswith("the targets of epoch 5 are not there yet: the next ConsumerGroupHeartbeat brings them")
+
+
+def test_a_classic_group_has_no_targets() -> None:
+    classic = Member("a", None, "a", "/127.0.0.1", {"t": [0]})
+    assert what_is_awaited(Description("g", "classic", "Stable", "consumer", "range", None, None, [classic])) == []
+
+
+LONG = Description(
+    "g", "classic", "Stable", "consumer", "range", None, None,
+    [Member(f"payments-service-{at}-8b96b554-5e4f-4b04-8a20-47aa651fc3f{at}", None, f"payments-service-{at}",
+            "/10.0.0.1", {"payments": [at]}) for at in range(3)],
+)  # fmt: skip
+VERDICT = "payments-service-2 crash-loops: 23 rebalances, 8.2 s of 6 partitions unread since 18:22; 2 more"
+
+
+def printed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wide: int | None) -> list[str]:
+    monkeypatch.setattr(describing, "terminal_width", lambda: wide)
+    monkeypatch.setattr(output, "terminal_width", lambda: wide)
+    describing.print_group(LONG, VERDICT)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_verdict_stands_first(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = printed(capsys, monkeypatch, None)
+    assert lines[0].startswith("group g: Stable, 3 members")
+    assert lines[1] == f"verdict: {VERDICT}"
+    assert lines[2].split() == ["MEMBER", "INSTANCE", "CLIENT", "HOST", "PARTITIONS"]
+    assert lines[3].startswith("payments-service-0-8b96b554-5e4f-4b04-8a20-47aa651fc3f0 "), "whole ids in a pipe"
+
+
+@pytest.mark.parametrize("wide", [90, 120])
+def test_it_fits_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, wide: int) -> None:
+    lines = printed(capsys, monkeypatch, wide)
+    assert max(map(len, lines)) <= wide
+    told = " ".join(" ".join(lines).split())
+    assert f"verdict: {VERDICT} MEMBER" in told
+    assert ("payments-service-0-8b96b554… " in told) == (wide == 90), "ids are cut only where there is no room"

@@ -1,0 +1,41 @@
+"""Whose offsets a transaction committed, by what the groups are told of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from muster.cli.transactions import groups
+from muster.cli.transactions.groups import COUNTED_MS, EARLIER_MS, Groups
+
+TOLD = {
+    "kind": "transactions_committed", "group": "g", "producer_id": 7, "first_epoch": 3, "last_epoch": 5, "time": 50_000,
+}  # fmt: skip
+
+
+def ended(**other: Any) -> dict[str, Any]:
+    value = {"kind": "transaction_committed", "producer_id": 7, "producer_epoch": 4, "time": 50_000}
+    return {**value, "topics": {"__consumer_offsets": [1]}, **other}
+
+
+@pytest.mark.parametrize(
+    ("other", "found"),
+    [
+        ({}, ["g"]),
+        ({"producer_epoch": 2}, ["g"]),  # the marker had the next one
+        ({"producer_epoch": 6}, []),
+        ({"kind": "transaction_aborted"}, []),
+        ({"producer_id": 8}, []),
+        ({"time": 50_000 - EARLIER_MS}, ["g"]),  # by a clock that was looked at a turn of the event loop before
+        ({"time": 50_000 - EARLIER_MS - 1}, []),
+        ({"time": 50_000 + COUNTED_MS}, ["g"]),
+        ({"time": 50_001 + COUNTED_MS}, []),
+    ],
+)
+def test_a_transaction_is_found_among_what_its_group_was_told(
+    monkeypatch: pytest.MonkeyPatch, other: dict[str, Any], found: list[str]
+) -> None:
+    monkeypatch.setattr(groups, "_counts", lambda *_: [TOLD])
+    cluster: Any = None
+    assert Groups(cluster, [ended()]).of(ended(**other)) == found

@@ -1,0 +1,142 @@
+"""Members that come and go again and again are told of while they do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.groups.common import events, unstable_members
+from muster.coordinator.groups.common.events import Event, MemberFacts
+from muster.coordinator.history.observers import warn_restless
+from muster.coordinator.history.timeline import Timeline
+from muster.coordinator.history.unstable_members import GROUP_RESTLESS, MOST_PLACES, UnstableMembers
+from muster.pipeline.episodes.verdict import verdict
+from tests.coordinator.history.test_journal import Bench
+from tests.pipeline.episodes.timeline import Group, ms
+
+MINUTE = 60_000
+
+
+def member(name: str, instance: str | None = None, host: str = "/10.0.0.1") -> MemberFacts:
+    return MemberFacts(f"{name}-1", instance, name, host, 45_000, 300_000, (), None, None, None, b"")
+
+
+class Watched:
+    """One partition's groups, minute by minute."""
+
+    def __init__(self) -> None:
+        self.loops = UnstableMembers()
+        self.now_ms = 0
+        self.told: list[dict[str, Any]] = []
+
+    def see(self, kind: str, name: str, group: str = "g", **facts: Any) -> None:
+        instance = facts.pop("instance", None)
+        event = Event(kind, group, {"member": member(name, instance), "reason": None, **facts})
+        found = self.loops.see(event, self.now_ms)
+        if found is not None:
+            assert (found.kind, found.group_id) == (GROUP_RESTLESS, group)
+            self.told.append(found.facts)
+
+    def restarts(self, name: str, times: int = 1, *, every_ms: int = 2 * MINUTE, how: str = events.MEMBER_LEFT,
+                 **facts: Any) -> Watched:  # fmt: skip
+        for _ in range(times):
+            self.see(how, name, **facts)
+            self.now_ms += every_ms // 2
+            self.see(events.MEMBER_JOINED, name, **facts)
+            self.now_ms += every_ms // 2
+        return self
+
+
+def test_a_member_that_came_back_for_the_third_time_crash_loops_and_is_told_again_at_twice_as_many() -> None:
+    watched = Watched().restarts("web-1", 2)
+    assert watched.told == []
+    watched.restarts("web-1", 9, how=events.MEMBER_EXPIRED)
+    assert [(one["what"], one["members"], one["times"], one["since"]) for one in watched.told] == [
+        ("crash_loop", ["web-1"], 3, 0), ("crash_loop", ["web-1"], 6, 0)
+    ]  # fmt: skip
+    assert watched.told[0]["text"] == "web-1 crash-loops"
+
+
+def test_a_verdict_says_the_same() -> None:
+    group = Group("web-1", "web-2")
+    for number in range(4):
+        group.restarts(1_000 + 120 * number, "web-1")
+    (told,) = Watched().restarts("web-1", 4).told
+    assert told["text"] == "web-1 keeps leaving and coming back"
+    assert verdict(group.episodes(), ms(1_500)).text.startswith(f"{told['text']}: ")
+    assert verdict(group.episodes(), ms(1_500)).kind == told["what"]
+
+
+@pytest.mark.parametrize(
+    ("how", "facts"),
+    [
+        (events.MEMBER_LEFT, {"reason": "consumer poll timeout has expired."}),
+        (events.MEMBER_REMOVED, {"cause": events.JOIN_TIMEOUT}),
+    ],
+)
+def test_one_that_did_not_poll_in_time_is_a_slow_poller(how: str, facts: dict[str, Any]) -> None:
+    (told,) = Watched().restarts("web-1", 3, how=how, **facts).told
+    assert (told["what"], told["text"]) == ("slow_poller", "web-1 polled too slowly and was put out again and again")
+
+
+def test_two_by_turns_are_flapping_and_three_are_restarts() -> None:
+    watched = Watched()
+    for number in range(6):
+        watched.restarts("ab"[number % 2])
+    (told,) = watched.told
+    assert (told["what"], told["members"], told["times"]) == ("flapping", ["a", "b"], 5)
+    assert told["text"] == "a and b take turns in coming and going"
+    three = Watched()
+    for number in range(12):
+        three.restarts("abc"[number % 3])
+    assert three.told == []
+
+
+def test_seldom_is_no_loop_nor_is_what_happens_in_other_groups() -> None:
+    seldom = Watched().restarts("web-1", 5, every_ms=2 * unstable_members.LOOP_MS + MINUTE)
+    assert seldom.told == []  # it was away, and back, for longer than it takes to be a loop
+    several = Watched()
+    for number in range(6):
+        several.restarts("web-1", group=f"g-{number % 3}")
+    assert several.told == []
+
+
+def test_a_static_member_is_known_by_its_instance() -> None:
+    watched = Watched()
+    for number in range(3):
+        watched.restarts(f"client-{number}", instance="i-1", how=events.MEMBER_EXPIRED)
+    assert [one["members"] for one in watched.told] == [["i-1"]]
+
+
+def test_only_so_many_are_remembered() -> None:
+    watched = Watched().restarts("web-1", 2)
+    for number in range(MOST_PLACES):
+        watched.see(events.MEMBER_LEFT, f"other-{number}")
+    assert len(watched.loops._places) == MOST_PLACES
+    watched.restarts("web-1")
+    assert watched.told == []
+
+
+def test_the_journal_writes_it_after_what_led_to_it_and_a_timeline_tells_it() -> None:
+    bench = Bench()
+    for _ in range(3):
+        for kind, more in ((events.MEMBER_LEFT, {}), (events.MEMBER_JOINED, {"protocol_type": "consumer"})):
+            bench.tell(Event(kind, "g", {"member": member("web-1"), "reason": None, **more}))
+            bench.advance(1_000)
+    value = bench.log.rows[-1][1]
+    assert [row["kind"] for _, row in bench.log.rows[-2:]] == ["member_joined", GROUP_RESTLESS]
+    assert (value["what"], value["times"], value["members"]) == ("crash_loop", 3, ["web-1"])
+    assert Timeline(dates=False).feed(value)[0].endswith(" web-1 keeps leaving and coming back: 3 times")
+    assert [one.facts["text"] for one in bench.restless] == ["web-1 keeps leaving and coming back"]
+    with capture_logs() as lines:
+        warn_restless(bench.restless[0])
+    assert lines == [
+        {
+            "event": "a group is restless",
+            "log_level": "warning",
+            "group": "g",
+            "what": "web-1 keeps leaving and coming back",
+        }
+    ]

@@ -1,0 +1,254 @@
+"""Events of large groups: made in pieces, in their order, and never longer than they may be."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from binascii import b2a_base64
+from collections.abc import Callable
+
+import pytest
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event, MemberFacts
+from muster.coordinator.groups.common.image import TopicsImage
+from muster.coordinator.history import schema
+from muster.coordinator.history.pending_rows import BYTES_AS_A_PIECE, MOST_ROWS_WAITING, PIECES_AT_ONCE, PendingRows
+from muster.coordinator.history.schema import (
+    BYTES_A_PIECE,
+    MOST_BYTES,
+    MOST_METADATA,
+    MOST_METADATA_OF_ALL,
+    PARTITIONS_A_PIECE,
+)
+from tests.coordinator.history.test_schema import assignment, completed, member
+
+CREATED = Event(events.GROUP_CREATED, "g", {})
+MEMBERS = 1_000
+MOST_OF_A_PIECE = 3 * BYTES_A_PIECE
+"""The names of those that were members before are one piece, for one."""
+
+
+def large(members: int = MEMBERS, topics: int = 10) -> Event:
+    """A rebalance in which each member took over what another one had."""
+    names = [f"topic-{number}" for number in range(topics)]
+    owned = [assignment(**{name: [number] for name in names}) for number in range(members)]
+    return completed(
+        members=tuple(member(f"m{number}", owned[number]) for number in range(members)),
+        before={f"m{number}": owned[number - 1] for number in range(members)},
+    )
+
+
+def failed(members: int) -> Event:
+    facts = {"generation": 3, "cause": events.NEW_MEMBER, "join_phase_ms": None, "took_ms": 5}
+    return Event(events.REBALANCE_FAILED, "g", {**facts, "members": (member(),) * members})
+
+
+def synced(members: int) -> Event:
+    facts: dict[str, object] = {"generation": 3, "synced": {f"m{number}": number for number in range(members)}}
+    return Event(events.MEMBERS_SYNCED, "g", facts)
+
+
+def joined(*protocols: tuple[str, bytes]) -> Event:
+    facts: dict[str, object] = {
+        "member": member()._replace(protocols=protocols),
+        "protocol_type": "consumer",
+        "reason": None,
+    }
+    return Event(events.MEMBER_JOINED, "g", facts)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.lost: list[tuple[str, str]] = []
+        self.writing = PendingRows(lambda event, why: self.lost.append((event.kind, why)))
+
+    def kinds(self) -> list[str]:
+        return [json.loads(value)["kind"] for _, value in self.writing.rows]
+
+
+def test_a_large_event_is_made_in_small_pieces() -> None:
+    event = large()
+    made = list(schema.pieces(event, 1_000))
+    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    value = json.loads("".join(filter(None, made)))
+    assert [one["member"] for one in value["members"]] == [f"m{number}" for number in range(MEMBERS)]
+    assert value["members"][7]["assignment"][2] == {"topic": "topic-2", "partitions": [7]}
+    assert value["moves"][3] == {"topic": "topic-3", "kept": 0, "moved": MEMBERS, "gained": 0, "lost": 0}
+    # what is only read costs turns, too: assignments twice, then what moved
+    assert made.count(None) > MEMBERS * 10 * 2 // 500
+
+
+@pytest.mark.parametrize("make", [failed, synced])
+def test_so_are_the_others_that_tell_of_many(make: Callable[[int], Event]) -> None:
+    made = list(schema.pieces(make(MEMBERS), 1_000))
+    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    value = json.loads("".join(filter(None, made)))
+    assert len(value["members" if make is failed else "synced"]) == MEMBERS
+
+
+def test_a_large_event_takes_some_turns_and_those_behind_it_wait() -> None:
+    bench = Bench()
+    bench.writing.add(CREATED, 1_000)
+    assert bench.kinds() == ["group_created"]
+    bench.writing.add(large(), 1_000)
+    bench.writing.add(CREATED, 1_000)
+    bench.writing.add(joined(("range", b"")), 1_000)
+    assert bench.kinds() == ["group_created"]
+    turns = 0
+    while bench.writing.is_behind:
+        bench.writing.go_on()
+        turns += 1
+    assert bench.kinds() == ["group_created", "rebalance_completed", "group_created", "member_joined"]
+    assert bench.writing.rows[1] == (b"g", schema.to_json(large(), 1_000))
+    assert turns >= len(list(schema.pieces(large(), 1_000))) // PIECES_AT_ONCE
+    assert bench.lost == []
+
+
+def test_many_that_wait_do_not_come_all_in_one_turn() -> None:
+    bench = Bench()
+    bench.writing.add(large(), 1_000)
+    for _ in range(100):
+        bench.writing.add(synced(1), 1_000)
+    while not bench.writing.rows:
+        bench.writing.go_on()
+    assert len(bench.writing.rows) <= PIECES_AT_ONCE
+    bench.writing.finish()
+    assert len(bench.writing.rows) == 101
+    assert not bench.writing.is_behind
+
+
+def test_short_ones_that_come_all_the_time_are_not_left_ever_further_behind() -> None:
+    bench = Bench()
+    bench.writing.add(large(), 1_000)
+    turns = 0
+    while bench.writing.is_behind:
+        for _ in range(200):
+            bench.writing.add(joined(("range", b"")), 1_000)
+        bench.writing.go_on()
+        turns += 1
+        assert turns < len(list(schema.pieces(large(), 1_000)))
+    assert len(bench.writing.rows) == 1 + 200 * turns
+
+
+def test_a_group_that_rebalances_faster_than_it_is_told_of_does_not_fill_the_memory() -> None:
+    bench = Bench()
+    event = failed(MOST_ROWS_WAITING // 4)
+    for _ in range(6):
+        bench.writing.add(event, 1_000)
+    why = f"events of {MOST_ROWS_WAITING} members are before it, and not written yet"
+    assert bench.lost == [("rebalance_failed", why)] * 2
+    bench.writing.finish()
+    assert bench.kinds() == ["rebalance_failed"] * 4
+    bench.writing.add(large(10), 1_000)
+    assert len(bench.lost) == 2
+
+
+def test_large_metadata_is_not_encoded_and_only_its_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+
+    def encode(data: bytes, *, newline: bool) -> bytes:
+        encoded.append(len(data))
+        return b2a_base64(data, newline=newline)
+
+    monkeypatch.setattr(schema, "b2a_base64", encode)
+    bench = Bench()
+    bench.writing.add(joined(("a", b"abc"), ("b", bytes(MOST_METADATA)), ("c", bytes(MOST_METADATA - 3))), 1_000)
+    bench.writing.add(joined(*((f"p{number}", bytes(10_000)) for number in range(17)), ("n" * 30_000, b"")), 1_000)
+    first, second = (json.loads(value)["member"]["protocols"] for _, value in bench.writing.rows)
+    assert first[0] == {"name": "a", "metadata": "YWJj"}
+    assert first[1] == {"name": "b", "metadata": None, "metadata_bytes": MOST_METADATA}
+    assert b64decode(first[2]["metadata"]) == bytes(MOST_METADATA - 3)
+    assert [one["metadata"] is None for one in second] == [False] * 6 + [True] * 11 + [False]
+    assert second[17]["name"] == "n" * 248 + "…"
+    assert sum(encoded) <= 2 * MOST_METADATA
+    assert bench.lost == []
+
+
+def test_the_metadata_of_all_members_together_is_bounded() -> None:
+    fat = member()._replace(protocols=(("range", bytes(60_000)),))
+    thin = member()._replace(protocols=(("range", b"thin"),))
+    facts = failed(0).facts | {"members": (fat,) * 200 + (thin,)}
+    made = list(schema.pieces(Event(events.REBALANCE_FAILED, "g", facts), 1_000))
+    assert max(len(piece or "") for piece in made) < 100_000
+    members = json.loads("".join(filter(None, made)))["members"]
+    told = [one["protocols"][0]["metadata"] is not None for one in members]
+    assert told == [*sorted(told[:200], reverse=True), True]
+    assert told.count(True) == MOST_METADATA_OF_ALL // 60_000 + 1
+    assert members[199]["protocols"] == [{"name": "range", "metadata": None, "metadata_bytes": 60_000}]
+
+
+def test_many_short_ones_with_much_metadata_are_not_made_in_one_turn() -> None:
+    """A LeaveGroup of 200 bytes makes 300 members leave, and the event of each has its metadata."""
+    bench = Bench()
+    for _ in range(300):
+        bench.writing.add(joined(("range", bytes(60_000))), 1_000)
+    turns = [sum(len(value) for _, value in bench.writing.rows)]
+    while bench.writing.is_behind:
+        bench.writing.rows.clear()
+        bench.writing.go_on()
+        turns.append(sum(len(value) for _, value in bench.writing.rows))
+    assert max(turns) <= PIECES_AT_ONCE * BYTES_AS_A_PIECE + 2 * MOST_METADATA
+    assert sum(turns) > 300 * 80_000
+    bench.writing.go_on()
+    bench.writing.add(CREATED, 1_000)
+    assert not bench.writing.is_behind
+
+
+def test_a_target_of_many_topics_is_told_in_steps() -> None:
+    topics = [number.to_bytes(16) for number in range(20_000)]
+    image = TopicsImage({}, 1, {topic: f"t{number}" for number, topic in enumerate(topics)})
+    changes = (("m", (), tuple((topic, (0, 1)[: 1 + number % 2]) for number, topic in enumerate(topics))),)
+    facts: dict[str, object] = {"epoch": 2, "changes": changes, "names": image}
+    made = list(schema.pieces(Event(events.TARGET_ASSIGNED, "g", facts), 1_000))
+    assert made.count(None) >= 2 * 50_000 // PARTITIONS_A_PIECE - 2
+    value = json.loads("".join(filter(None, made)))
+    assert (value["changed"], value["moved"], value["gained"], value["lost"]) == (1, 0, 30_000, 0)
+    assert [row["topic"] for row in value["moves"]] == sorted(f"t{number}" for number in range(20_000))[:20]
+
+
+def test_offsets_of_large_topics_are_told_in_pieces() -> None:
+    topics = {f"t{number}": list(range(1_500)) for number in range(40)} | {"u": [1]}
+    facts: dict[str, object] = {"cause": events.ASKED, "topics": topics}
+    made = list(schema.pieces(Event(events.OFFSETS_DELETED, "g", facts), 1_000))
+    assert max(len(piece or "") for piece in made) < 20_000
+    assert json.loads("".join(filter(None, made)))["topics"] == topics
+
+
+def test_many_subscribed_topics_are_told_in_pieces() -> None:
+    topics = {f"topic-{number:05}": 1 for number in range(20_000)}
+    event = completed(members=(), before={})
+    made = list(schema.pieces(event._replace(facts=event.facts | {"topics": topics}), 1_000))
+    assert max(len(piece or "") for piece in made) < MOST_OF_A_PIECE
+    assert json.loads("".join(filter(None, made)))["topics"] == topics
+
+
+def test_a_group_that_is_too_large_is_known_by_the_number_of_its_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(*_: object) -> str:
+        raise AssertionError("a member was told of")
+
+    monkeypatch.setattr(schema, "_member", tell)
+    bench = Bench()
+    bench.writing.add(failed(MOST_BYTES // 200 + 1), 1_000)
+    assert [kind for kind, _ in bench.lost] == ["rebalance_failed"]
+    assert not bench.writing.is_behind
+
+
+def test_what_turns_out_to_be_too_large_ends_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "MOST_BYTES", 100_000)
+    bench = Bench()
+    bench.writing.add(large(300), 1_000)
+    bench.writing.add(synced(20_000), 1_000)
+    bench.writing.add(CREATED, 1_000)
+    bench.writing.finish()
+    assert [kind for kind, _ in bench.lost] == ["rebalance_completed", "members_synced"]
+    assert bench.kinds() == ["group_created"]
+
+
+def test_long_metadata_is_not_remembered() -> None:
+    # else it would stay in memory when its member is long gone
+    before = schema._short_protocols.cache_info().currsize
+    for number in range(5):
+        facts: MemberFacts = joined(("range", bytes(2_000) + bytes([number]))).facts["member"]  # type: ignore[assignment]
+        assert schema.to_json(joined(*facts.protocols), 1_000)
+    assert schema._short_protocols.cache_info().currsize == before

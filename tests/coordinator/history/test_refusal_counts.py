@@ -1,0 +1,68 @@
+"""Refusals are counted, not listed."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
+from muster.coordinator.history.refusal_counts import LONGEST, MOST_BYTES, MOST_KINDS, RefusalCounts, is_cut
+
+
+def refusal(client: str = "c", error: int = 25, group: str = "g") -> Event:
+    facts = {"api": "Heartbeat", "error": error, "client_id": client, "host": "/h", "member": "m", "instance": None}
+    return Event(events.REQUEST_REFUSED, group, facts)
+
+
+def test_the_same_refusal_is_one_row_with_a_count() -> None:
+    refused = RefusalCounts()
+    assert refused.began_ms is None
+    for at in (5, 6, 7):
+        refused.add(refusal(), at)
+    refused.add(refusal(error=22), 8)
+    assert refused.began_ms == 5
+    who = {"api": "Heartbeat", "client_id": "c", "host": "/h", "instance": None}
+    assert list(refused.take()) == [
+        ("g", 5, {"error_code": 25, "count": 3, **who}),
+        ("g", 8, {"error_code": 22, "count": 1, **who}),
+    ]
+    assert (refused.began_ms, list(refused.take())) == (None, [])
+
+
+def test_a_flood_of_names_does_not_fill_the_log() -> None:
+    refused = RefusalCounts()
+    for number in range(10 * MOST_KINDS):
+        refused.add(refusal(client=str(number)), number)
+    refused.add(refusal(client="0"), 5)
+    rows = list(refused.take())
+    assert len(rows) == MOST_KINDS + 1
+    assert rows[0][2]["count"] == 2
+    assert rows[-1] == (
+        None,
+        MOST_KINDS,
+        {"api": None, "error_code": None, "client_id": None, "host": None, "instance": None, "count": 9 * MOST_KINDS},
+    )
+
+
+def test_long_names_are_told_by_their_beginning() -> None:
+    refused = RefusalCounts()
+    for end in ("x", "y"):
+        refused.add(refusal(client="c" * 30_000, group="ü" * (LONGEST + 1) + end), 5)
+    refused.add(refusal(client="c" * LONGEST), 5)
+    (group, _, facts), (_, _, other) = refused.take()
+    assert group == "ü" * LONGEST + "…"
+    assert is_cut(group)
+    assert (facts["client_id"], facts["count"]) == ("c" * LONGEST + "…", 2)
+    assert other["client_id"] == "c" * LONGEST
+    assert not is_cut(other["client_id"])
+
+
+def test_all_names_of_a_second_together_have_so_many_bytes() -> None:
+    refused = RefusalCounts()
+    for _ in range(2):  # each second anew
+        for number in range(MOST_KINDS):
+            event = refusal(client=f"{number}" + "ü" * 30_000, group=f"{number}" + "ü" * 30_000)
+            event.facts["instance"] = "ü" * 30_000
+            refused.add(event, 5)
+        rows = list(refused.take())
+        told = [name for group, _, facts in rows for name in (group, facts["client_id"], facts["instance"]) if name]
+        assert MOST_BYTES - 2_000 < sum(len(name.encode()) for name in told) <= MOST_BYTES
+        assert rows[-1][2]["count"] == MOST_KINDS - (len(rows) - 1)

@@ -1,0 +1,220 @@
+"""The story of a group, as an operator reads it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+from typing import Any
+
+import pytest
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event, MemberFacts, Trigger
+from muster.coordinator.groups.common.image import TopicImage, TopicsImage
+from muster.coordinator.history import schema
+from muster.coordinator.history.timeline import Timeline
+from muster.coordinator.history.words import seconds, short, who
+from tests.coordinator.history.test_schema import completed, kinds
+
+UUID = "9458435d-e5c2-407e-a4f5-9d2135732e2e"
+NOON = 1_700_049_787_000  # 2023-11-15 12:03:07 UTC
+
+
+def facts(name: str, instance: str | None = None) -> MemberFacts:
+    return MemberFacts(
+        f"{name}-{UUID}", instance, "payments-2", "/127.0.0.1", 10_000, 60_000, (), None, None, None, b""
+    )
+
+
+def value(kind: str, at_ms: int = NOON, **given: Any) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(schema.to_json(Event(kind, "g", given), at_ms))
+    return told
+
+
+def done(**changes: Any) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(schema.to_json(completed(**changes), NOON))
+    return told
+
+
+@pytest.fixture
+def timeline() -> Timeline:
+    return Timeline(UTC, dates=False)
+
+
+def test_a_rebalance_is_one_line(timeline: Timeline) -> None:
+    gone = facts("c2")
+    assert timeline.feed(value(events.MEMBER_EXPIRED, member=gone)) == [
+        "12:03:07 member c2-9458435d… (client payments-2, 127.0.0.1) sent no heartbeat for 10 s and was removed"
+    ]
+    trigger = Trigger(gone.member, None, gone.client_id, gone.host, None)
+    assert timeline.feed(done(generation=15, cause=events.SESSION_EXPIRED, trigger=trigger, took_ms=3_210)) == [
+        "12:03:07 rebalance 14 → 15, 3.2 s: member c2-9458435d… (client payments-2, 127.0.0.1) sent no heartbeat for "
+        "10 s; 1 partition moved, 2 kept, 1 newly owned, 1 without an owner; 2 members, range"
+    ]
+
+
+def test_who_left_an_empty_group(timeline: Timeline) -> None:
+    emptied = value(events.GROUP_EMPTIED, generation=3, took_ms=0)
+    assert timeline.feed(emptied) == ["12:03:07 the group is empty (generation 3)"]
+    timeline.feed(value(events.MEMBER_LEFT, member=facts("a"), reason="bye"))
+    assert timeline.feed(emptied) == [
+        '12:03:07 the group is empty (generation 3): member a-9458435d… (client payments-2, 127.0.0.1) left: "bye"'
+    ]
+    for name in ("a", "b", "c"):
+        timeline.feed(value(events.MEMBER_LEFT, member=facts(name), reason=None))
+    assert timeline.feed(emptied) == [
+        "12:03:07 the group is empty (generation 3): member c-9458435d… (client payments-2, 127.0.0.1) left, "
+        "2 more before it"
+    ]
+    everything = Timeline(UTC, dates=False, everything=True)
+    everything.feed(value(events.MEMBER_LEFT, member=facts("a"), reason="bye"))
+    assert everything.feed(emptied) == ["12:03:07 the group is empty (generation 3)"]
+
+
+def test_who_else_came_and_went_is_part_of_it(timeline: Timeline) -> None:
+    for name in ("a", "b", "c"):
+        assert (
+            timeline.feed(value(events.MEMBER_JOINED, member=facts(name), protocol_type="consumer", reason=None)) == []
+        )
+    timeline.feed(value(events.MEMBER_LEFT, member=facts("d"), reason="bye"))
+    trigger = Trigger(facts("a").member, "i", "", "", "because")
+    (line,) = timeline.feed(done(cause=events.NEW_MEMBER, trigger=trigger))
+    assert 'static member i joined ("because"); 2 more joined and 1 more went; ' in line
+    (line,) = timeline.feed(done(cause=events.NEW_MEMBER, trigger=trigger))
+    assert "more" not in line
+
+
+def test_without_a_trigger(timeline: Timeline) -> None:
+    (line,) = timeline.feed(done(cause=events.OVER_CAPACITY, trigger=None, protocol_type="connect"))
+    assert "3 ms: the group was loaded with more members than group.max.size; 2 members, range" in line
+    (line,) = timeline.feed(done(cause=events.SESSION_EXPIRED, trigger=None))
+    assert ": sent no heartbeat for its session timeout;" in line
+
+
+def test_the_day_is_told_when_it_changes() -> None:
+    timeline = Timeline(UTC)
+    assert timeline.feed(value(events.GROUP_CREATED)) == ["--- 2023-11-15", "12:03:07 the group was created"]
+    assert timeline.feed(value(events.GROUP_CREATED)) == ["12:03:07 the group was created"]
+    assert timeline.feed(value(events.GROUP_CREATED, NOON + 86_400_000))[0] == "--- 2023-11-16"
+
+
+MEMBER = facts("m")
+T = b"T" * 16
+IMAGE = TopicsImage({"t": TopicImage("t", T, 2)}, 1)
+EXAMPLES: dict[str, dict[str, Any]] = {
+    events.GROUP_CREATED: {},
+    events.GROUP_EMPTIED: {"generation": 3, "took_ms": 1},
+    events.GROUP_DELETED: {},
+    events.MEMBER_JOINED: {"member": MEMBER, "protocol_type": "consumer", "reason": None},
+    events.MEMBER_LEFT: {"member": MEMBER, "reason": "done"},
+    events.MEMBER_EXPIRED: {"member": MEMBER},
+    events.MEMBER_REMOVED: {"member": MEMBER, "cause": events.GROUP_FULL},
+    events.MEMBER_REPLACED: {"member": MEMBER._replace(instance="i"), "replaced": "old", "reason": None},
+    events.MEMBERS_SYNCED: {"generation": 3, "synced": {"m": 5}},
+    events.REBALANCE_STARTED: {"cause": events.LEFT, "trigger": None, "generation": 3, "members": 1, "state": "Stable"},
+    events.REBALANCE_FAILED: {"generation": 4, "cause": events.SYNC_TIMEOUT, "join_phase_ms": None,
+                              "took_ms": 61_000, "members": ()},
+    events.MEMBER_AWAY: {"member": MEMBER._replace(instance="i")},
+    events.EPOCH_BUMPED: {"epoch": 4, "cause": events.LEFT, "trigger": None, "members": 2, "state": "Stable",
+                          "topics": []},
+    events.TARGET_ASSIGNED: {"epoch": 4, "assignor": "range", "took_ms": 7, "since_epoch_ms": 1_200, "members": 3,
+                             "topics": 1, "changes": (("a", ((T, (0, 1)),), ((T, (0,)),)), ("b", (), ((T, (1,)),))),
+                             "names": IMAGE},
+    events.TARGET_FAILED: {"epoch": 4, "assignor": "mine", "took_ms": 7},
+    events.MEMBER_RECONCILED: {"member": {"member": "m", "instance": None, "client_id": "c", "host": "/h"},
+                               "revoked": 1, "revoking_ms": 300,
+                               "assigned": 0, "waited_ms": 0, "took_ms": 5_000, "epoch": 4,
+                               "gave_up": [{"topic": "t", "partitions": [1]}], "waited_for": []},
+    events.EPOCH_RECONCILED: {"epoch": 4, "first_epoch": 4, "epochs": 1, "cause": events.REVOCATION_TIMEOUT,
+                              "trigger": None, "causes": {}, "assignor": None, "took_ms": 5, "members": 1, "changed": 0,
+                              "revoked": 0, "assigned": 0, "partitions": 2, "paused_partition_ms": 0, "slowest": [],
+                              "waited_for": []},
+    events.GROUP_UPGRADED: {"epoch": 4, "members": 2, "trigger": Trigger("m", None, "c", "/h", None)},
+    events.GROUP_DOWNGRADED: {"epoch": 4, "members": 1, "cause": events.LEFT, "trigger": None},
+    events.OFFSETS_DELETED: {"cause": events.ASKED, "topics": {"t": [0, 1]}},
+    events.OFFSETS_EXPIRED: {"topics": {"t": [0, 1]}},
+}  # fmt: skip
+SHELL: dict[str, dict[str, Any]] = {
+    "requests_refused": {"api": "Heartbeat", "error": "UNKNOWN_MEMBER_ID", "error_code": 25, "client_id": "c",
+                         "host": "/1.2.3.4", "instance": None, "count": 3},
+    "member_fenced": {"api": "Heartbeat", "error": "FENCED_INSTANCE_ID", "error_code": 82, "client_id": "c",
+                      "host": "/1.2.3.4", "instance": "i", "count": 1},
+    "producer_fenced": {"api": "TxnOffsetCommit", "error": "INVALID_PRODUCER_EPOCH", "error_code": 47, "client_id": "c",
+                        "host": "/1.2.3.4", "instance": None, "count": 1},
+    "transactions_committed": {"producer_id": 7, "first_epoch": 3, "last_epoch": 3, "transactions": 1, "offsets": 2},
+    "transactions_aborted": {"producer_id": 7, "first_epoch": 3, "last_epoch": 5, "transactions": 3, "offsets": 1},
+    "shard_loaded": {"partition": 7, "groups": 2, "records": 30, "took_ms": 4},
+}  # fmt: skip
+
+
+def test_every_kind_has_its_words() -> None:
+    timeline = Timeline(UTC, dates=False, everything=True)
+    told = {kind: timeline.feed(value(kind, **given)) for kind, given in EXAMPLES.items()}
+    told |= {kind: timeline.feed({"kind": kind, "group": "g", "time": NOON, **given}) for kind, given in SHELL.items()}
+    told["rebalance_completed"] = timeline.feed(done())
+    assert set(told) == set(kinds())
+    name = "member m-9458435d… (client payments-2, 127.0.0.1)"
+    words = {kind: lines[0].removeprefix("12:03:07 ") for kind, lines in told.items()}
+    assert words["member_left"] == f'{name} left: "done"'
+    assert words["member_removed"] == f"{name} found the group full and was removed"
+    assert words["rebalance_started"] == "a rebalance begins in Stable: left"
+    assert words["rebalance_failed"] == (
+        "rebalance to generation 4 did not complete, 1 min 1 s: another began, since a member did not sync in time"
+    )
+    assert words["target_assigned"] == (
+        "targets of epoch 4 are there, 1.2 s after it began (range, computed in 7 ms): 2 members of 3 have another; "
+        "partitions: 1 to move"
+    )
+    assert words["member_reconciled"] == (
+        "member m (client c, h) came to epoch 4 in 5 s: gave up 1 partition in 300 ms (t: 1)"
+    )
+    assert words["target_failed"].startswith("the assignor mine failed after 7 ms: epoch 4 has no targets")
+    assert words["group_upgraded"] == (
+        "the classic group became a consumer group in epoch 4, with 2 classic members: member m (client c, h) joined"
+    )
+    assert words["group_downgraded"] == "the group became a classic group in epoch 4, 1 member left in it"
+    assert words["member_away"].endswith("has gone and will be back: its partitions are kept for 10 s")
+    assert words["epoch_bumped"] == "epoch 4 begins in Stable: left"
+    assert words["offsets_deleted"] == "offsets were deleted (asked): t: 0 1"
+    assert words["producer_fenced"] == (
+        "1 TxnOffsetCommit request of client c, 1.2.3.4 refused: INVALID_PRODUCER_EPOCH: a newer producer has its "
+        "transactional id"
+    )
+    assert words["transactions_committed"] == "1 transaction of producer 7 (epoch 3) committed: 2 offsets"
+    assert words["transactions_aborted"] == (
+        "3 transactions of producer 7 (epochs 3 to 5) aborted: 1 offset will never count"
+    )
+    assert words["requests_refused"] == "3 Heartbeat requests of client c, 1.2.3.4 refused: UNKNOWN_MEMBER_ID"
+    assert words["member_fenced"] == (
+        "1 Heartbeat request of static member i (client c, 1.2.3.4) refused: FENCED_INSTANCE_ID"
+    )
+    assert words["member_replaced"].endswith("came back as m-9458435d…; old is fenced")
+
+
+def test_kinds_of_a_later_version_are_passed_over() -> None:
+    later = {"v": 1, "kind": "moon_rose", "group": "g", "time": NOON}
+    assert Timeline(UTC, dates=False).feed(later) == []
+    assert Timeline(UTC, dates=False, everything=True).feed(later) == ["12:03:07 moon rose"]
+
+
+def test_names_are_short_enough_to_read() -> None:
+    assert short("rWd3UKo9T5K5L+2EpPywVw") == "rWd3UKo9…"
+    assert short(f"consumer-orders-1-{UUID}") == "consumer-orders-1-9458435d…"
+    assert short("m") == "m"
+    assert short("rdkafka-0123456789abcdef") == "rdkafka-01234567…"
+    assert who({"member": "m", "instance": None}) == "member m"
+    assert [seconds(ms) for ms in (5, 999, 1_000, 3_210, 60_000, 3_600_000)] == [
+        "5 ms", "999 ms", "1 s", "3.2 s", "1 min 0 s", "60 min 0 s",
+    ]  # fmt: skip
+
+
+def test_a_flood_of_refusals() -> None:
+    flood = {"kind": "requests_refused", "time": NOON, "api": None, "count": 50}
+    assert Timeline(UTC, dates=False).feed(flood) == ["12:03:07 50 more requests were refused, of many clients"]
+
+
+def test_a_rebalance_that_was_asked_for_has_no_member_to_name() -> None:
+    started = value(events.REBALANCE_STARTED, **{**EXAMPLES[events.REBALANCE_STARTED], "cause": events.ASKED})
+    assert Timeline(UTC, dates=False, everything=True).feed(started) == [
+        "12:03:07 a rebalance begins in Stable: it was asked for"
+    ]

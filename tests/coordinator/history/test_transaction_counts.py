@@ -1,0 +1,53 @@
+"""Transactions that end are told to their groups by the second."""
+
+from __future__ import annotations
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
+from muster.coordinator.history.transaction_counts import MOST, TransactionCounts
+from tests.coordinator.history.test_journal import Bench
+
+
+def end(kind: str = events.TRANSACTION_COMMITTED, *, group: str = "g", epoch: int = 0, producer_id: int = 7) -> Event:
+    offsets = {"orders": {0: 5, 1: 6}, "more": {0: 1}}
+    facts = {"producer_id": producer_id, "producer_epoch": epoch, "offsets": offsets, "since_ms": 1}
+    return Event(kind, group, facts)
+
+
+def test_one_event_for_each_group_producer_and_outcome() -> None:
+    counts = TransactionCounts()
+    ends = end(), end(epoch=1), end(events.TRANSACTION_ABORTED), end(epoch=2), end(group="h", producer_id=8)
+    for at, event in enumerate(ends, 5):
+        counts.add(event, at)
+    assert counts.began_ms == 5
+    several = {"producer_id": 7, "first_epoch": 0, "last_epoch": 2, "transactions": 3, "offsets": 9}
+    one = {"producer_id": 7, "first_epoch": 0, "last_epoch": 0, "transactions": 1, "offsets": 3}
+    assert list(counts.take()) == [
+        ("transactions_committed", "g", 5, several),
+        ("transactions_aborted", "g", 7, one),
+        ("transactions_committed", "h", 9, one | {"producer_id": 8}),
+    ]
+    assert (counts.began_ms, list(counts.take())) == (None, [])
+
+
+def test_the_journal_writes_them_after_a_second() -> None:
+    bench = Bench()
+    bench.tell(end(), end(epoch=1))
+    bench.advance(999)
+    bench.tell(end(group="h"))
+    assert bench.told() == []
+    bench.advance(1)
+    assert bench.told() == [(b"g", "transactions_committed"), (b"h", "transactions_committed")]
+    assert bench.log.rows[0][1]["transactions"] == 2
+    assert [row[1]["time"] - bench.clock.now().wall_ms for row in bench.log.rows] == [-1_000, -1]
+    bench.tell(end())
+    bench.journal.close()
+    bench.advance(1_000)
+    assert len(bench.told()) == 3
+
+
+def test_very_many_groups_do_not_wait() -> None:
+    bench = Bench()
+    bench.log.most_bytes = 1_000_000
+    bench.tell(*(end(group=str(number)) for number in range(MOST)))
+    assert len(bench.told()) == MOST

@@ -1,0 +1,89 @@
+"""Work for consumer groups that is done apart from the event loop: its results come to the core, or to who waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.groups.common.image import NO_TOPICS, TopicImage, TopicsImage
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.consumer.commands import (
+    AnswersDue,
+    ConsumerHeartbeatCommand,
+    TopicsWanted,
+    UpgradePrepared,
+    UpgradeWanted,
+)
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.runtime.group_coordinator.background_work import helpers
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.state_machine.interface import Client
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.system.jobs import JobQueue
+from muster.coordinator.system.jobs.matching import Budget
+from muster.protocol.errors import ErrorCode
+from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def command(answers: list[Any]) -> ConsumerHeartbeatCommand:
+    return ConsumerHeartbeatCommand(ConsumerGroupHeartbeatRequest("g", "A"), answers.append, Client("c", "/host"))
+
+
+def test_a_classic_group_is_read_and_the_core_is_told() -> None:
+    told: list[Any] = []
+    read: Any = helpers(JobQueue(ManualClock()), told.append).read
+    beat = command([])
+    read(UpgradeWanted(beat, lambda: "what was read"))
+    read(UpgradeWanted(beat, partial(int, "no number")))
+    assert told == [UpgradePrepared(beat, "what was read"), UpgradePrepared(beat, None)]
+
+
+def test_what_is_put_off_is_told_in_the_next_turn() -> None:
+    told: list[Any] = []
+    clock = ManualClock()
+    assert helpers(JobQueue(clock), told.append).later is None
+    later: Any = helpers(JobQueue(clock), told.append, None, clock.call_soon).later
+    due = AnswersDue("g", [], 0)
+    later(due)
+    assert not told
+    clock.advance(0)
+    assert told == [due]
+
+
+def test_who_waits_for_a_group_that_is_read_is_answered_when_the_shard_resigns() -> None:
+    answers: list[Any] = []
+    shard = GroupShard(
+        0, partial(GroupCore, GroupSettings()), lambda: None, ManualClock(), NO_TOPICS  # type: ignore[arg-type, return-value]  # it is not opened
+    )  # fmt: skip
+    shard._tell(UpgradePrepared(command(answers), None))
+    (answer,) = answers
+    assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def searched(patterns: Sequence[str], names: Sequence[str], seen: Any = None) -> Any:
+    """The topics that are found for each pattern."""
+    told: list[Any] = []
+    image = TopicsImage({name: TopicImage(number.to_bytes(16), name, 1) for number, name in enumerate(names)}, 1)
+    search: Any = helpers(JobQueue(ManualClock()), told.append).search
+    search(TopicsWanted("g", Client("c", "/host", seen), tuple(patterns), image))
+    (found,) = told
+    return found.topics
+
+
+def test_the_topics_of_patterns_are_found_as_far_as_the_client_may_see_them() -> None:
+    names = ["a1", "a2", "b1"]
+    assert searched(["a.", "("], names) == {"a.": ["a1", "a2"], "(": []}
+    assert searched(["(?P<n>.)1"], names, lambda some: {*some} - {"a1"}) == {"(?P<n>.)1": ["b1"]}
+
+
+def test_a_pattern_that_takes_too_long_takes_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.coordinator.runtime.group_coordinator.background_work.Budget", partial(Budget, 40_000))
+    dear = ".*a.{90}"
+    with capture_logs() as logs:
+        found = searched([dear, "a.", "b."], ["a1", "a2", "b" + "1" * 100])
+    assert found == {dear: [], "a.": ["a1", "a2"], "b.": []}
+    assert [(line["event"], line["pattern"]) for line in logs] == [("a regular expression is left out", dear)]

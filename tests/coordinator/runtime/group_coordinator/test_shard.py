@@ -1,0 +1,580 @@
+"""The shard with a core of a few lines: what it does with outputs, failures and deadlines, whatever groups decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.groups.common.events import Event
+from muster.coordinator.groups.common.image import NO_TOPICS, TopicsChanged, TopicsImage
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.runtime.pending_replies import ANSWERS_AT_ONCE
+from muster.coordinator.state_machine.deadlines import NEVER
+from muster.coordinator.state_machine.interface import Client, Command, Now, Output, Record, Reply
+from muster.coordinator.state_machine.late_answers import LateAnswers
+from muster.coordinator.system.clock import ManualClock
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.delete_groups import DeleteGroupsRequest
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from muster.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from muster.protocol.messages.leave_group import LeaveGroupRequest
+from muster.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from muster.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from muster.protocol.messages.sync_group import SyncGroupRequest
+from tests.coordinator.api.harness import Answers
+from tests.coordinator.fakes import FakeCodec, FakeLog
+
+CLIENT = Client("c", "/1.2.3.4")
+
+
+class StorageFailed(ValueError):
+    error_code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class FakeCore:
+    """Keeps the offsets it is told; joins park until `complete`; each member id is a deadline."""
+
+    def __init__(self, image: TopicsImage) -> None:
+        self.image = image
+        self.offsets: dict[int, int] = {}
+        self.parked: list[Command] = []
+        self.deadline: int | None = None
+        self.advanced: list[int] = []
+        self.after_load: Output = Output()
+        self.records_at_deadline: list[Record] = []
+
+    def handle(self, command: Command | TopicsChanged, now: Now, most_bytes: int) -> Output:
+        if isinstance(command, TopicsChanged):
+            self.image = command.image
+            return Output()
+        request = command.request
+        if isinstance(request, JoinGroupRequest):
+            self.parked.append(command)
+            deadline = now.mono_ms + request.session_timeout_ms
+            self.deadline = deadline if self.deadline is None else min(deadline, self.deadline)
+            return Output()
+        if isinstance(request, OffsetCommitRequest):
+            row = request.topics[0].partitions[0]
+            key = OffsetCommitKey(request.group_id, "t", row.partition_index)
+            value = OffsetCommitValue(row.committed_offset)
+            self.offsets[row.partition_index] = row.committed_offset
+            response = OffsetCommitResponse(
+                topics=[OffsetCommitResponseTopic("t", partitions=[OffsetCommitResponsePartition(row.partition_index)])]
+            )
+            return Output([(command.respond, response)], [Record(key, value, 4)], [Event("commit", "g", {})])
+        assert isinstance(request, ListGroupsRequest)
+        return Output([(command.respond, ListGroupsResponse())])
+
+    def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
+        if self.deadline is not None:
+            self.deadline = min(self.deadline, mono_ms + request.generation_id)
+        return HeartbeatResponse(error_code=self.heartbeat_error)
+
+    heartbeat_error = 0
+
+    @property
+    def deadlines(self) -> Any:
+        return SimpleNamespace(earliest_ms=NEVER if self.deadline is None else self.deadline)
+
+    def advance(self, now: Now, waits: LateAnswers) -> Output:
+        self.advanced.append(now.mono_ms)
+        if self.deadline is None or self.deadline > now.mono_ms:
+            return Output()
+        self.deadline = None
+        parked, self.parked = self.parked, []
+        records, self.records_at_deadline = self.records_at_deadline, []
+        return Output([(c.respond, JoinGroupResponse(generation_id=1)) for c in parked], records)
+
+    def next_deadline_ms(self) -> int | None:
+        return self.deadline
+
+    @property
+    def group_count(self) -> int:
+        return len(self.offsets)
+
+    def open_transactions(self) -> list[Any]:
+        return []
+
+    @property
+    def state(self) -> Any:
+        return SimpleNamespace(image=self.image)
+
+    def replay(self, records: Any, now: Now) -> int:
+        read = [(key.partition, value.offset) for key, value in records]
+        self.offsets.update(read)
+        return len(read)
+
+    def loaded(self, now: Now) -> Output:
+        return self.after_load
+
+    def resign(self, error_code: int) -> Output:
+        replies: list[Reply] = [(c.respond, JoinGroupResponse(error_code=error_code)) for c in self.parked]
+        self.parked = []
+        return Output(replies)
+
+
+class Bench:
+    """A shard, and hands on all that it is made of."""
+
+    def __init__(self, linger_ms: int = 0) -> None:
+        self.clock = ManualClock(0)
+        self.log = FakeLog()
+        self.codec = FakeCodec()
+        self.cores: list[FakeCore] = []
+        self.events: list[Event] = []
+        self.flushed = 0
+        self.loads: list[tuple[int, int, int]] = []
+        self.open_error: Exception | None = None
+        self.after_load = Output()
+        self.shard = GroupShard(
+            7,
+            self._core,
+            self._open,
+            self.clock,
+            NO_TOPICS,
+            observer=self,
+            linger_ms=linger_ms,
+            codec=self.codec,
+        )
+
+    def tell(self, happened: Sequence[Event], now: Now) -> None:
+        assert now == self.clock.now()
+        self.events.extend(happened)
+
+    def flush(self) -> None:
+        self.flushed = len(self.events)
+
+    def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
+        assert now == self.clock.now()
+        self.loads.append((groups, records, took_ms))
+
+    @property
+    def core(self) -> FakeCore:
+        return self.cores[-1]
+
+    def _core(self, image: TopicsImage) -> Any:
+        core = FakeCore(image)
+        core.after_load = self.after_load
+        self.cores.append(core)
+        return core
+
+    def _open(self) -> Any:
+        if self.open_error is not None:
+            raise self.open_error
+        return self.log, 3
+
+    def active(self) -> bool:
+        return self.shard.active
+
+    def load(self) -> Bench:
+        for _ in self.shard.start():
+            pass
+        return self
+
+    def submit(self, request: Message) -> Answers:
+        answers = Answers()
+        if isinstance(request, HeartbeatRequest):
+            at_once = self.shard.heartbeat(request, answers, CLIENT)
+            if at_once is not None:
+                answers(at_once)
+        else:
+            self.shard.submit(Command(request, answers, CLIENT))
+        return answers
+
+    def commit(self, offset: int, partition: int = 0) -> Answers:
+        row = OffsetCommitRequestPartition(partition, offset)
+        topic = OffsetCommitRequestTopic("t", partitions=[row])
+        return self.submit(OffsetCommitRequest("g", topics=[topic]))
+
+
+def code_of(answers: Answers) -> int:
+    return answers.one().topics[0].partitions[0].error_code  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench().load()
+
+
+class TestSubmit:
+    def test_a_reply_without_records_leaves_at_once(self, bench: Bench) -> None:
+        assert bench.submit(HeartbeatRequest("g")).one() == HeartbeatResponse()
+
+    def test_records_are_appended_under_the_leader_epoch_before_the_reply(self, bench: Bench) -> None:
+        assert code_of(bench.commit(5)) == 0
+        assert [row.value.offset for row in bench.log.rows if row.value] == [5]  # type: ignore[attr-defined]
+        assert bench.log.epochs == [3]
+
+    def test_a_reply_waits_until_its_records_are_durable(self, bench: Bench) -> None:
+        bench.log.sync = True
+        answers = bench.commit(5)
+        assert answers.all == []
+        bench.log.synced()
+        assert code_of(answers) == 0
+
+    def test_later_replies_do_not_overtake_parked_ones(self, bench: Bench) -> None:
+        bench.log.sync = True
+        first, second, alive = bench.commit(5), bench.commit(6), bench.submit(HeartbeatRequest("g"))
+        bench.log.synced(1)
+        assert code_of(first) == 0
+        assert second.all == alive.all == []
+        bench.log.synced()
+        assert code_of(second) == 0
+        assert alive.one() == HeartbeatResponse()
+
+    def test_a_reply_waits_for_records_that_nobody_asked_for(self, bench: Bench) -> None:
+        # an expiry writes, and answers nobody; what it changed must not be shown before it is durable
+        bench.log.sync = True
+        bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.core.records_at_deadline = [Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1), 4)]
+        bench.core.parked.clear()
+        bench.clock.advance(50)
+        alive = bench.submit(HeartbeatRequest("g"))
+        assert alive.all == []
+        bench.log.synced()
+        assert alive.one() == HeartbeatResponse()
+
+    def test_events_are_told_before_the_answer_that_shows_them(self, bench: Bench) -> None:
+        told: list[int] = []
+        row = OffsetCommitRequestPartition(0, 5)
+        request = OffsetCommitRequest("g", topics=[OffsetCommitRequestTopic("t", partitions=[row])])
+        bench.shard.submit(Command(request, lambda _: told.append(bench.flushed), CLIENT))
+        assert told == [1]
+
+    @pytest.mark.parametrize("durable", [True, False])
+    def test_the_answers_of_a_large_group_leave_over_some_turns(self, bench: Bench, durable: bool) -> None:
+        # as a thousand at once they would hold up everybody else
+        bench.log.sync = not durable
+        answers = [bench.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(3 * ANSWERS_AT_ONCE + 1)]
+        if not durable:
+            bench.core.records_at_deadline = [Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1), 4)]
+            bench.clock.call_at(50, lambda: bench.clock.call_soon(bench.log.synced))
+        seen: list[int] = []
+
+        def look() -> None:
+            seen.append(sum(len(one.all) for one in answers))
+            if seen[-1] != len(answers):
+                bench.clock.call_soon(look)
+
+        bench.clock.call_at(50, look)
+        bench.clock.advance(50)
+        assert [now - before for before, now in pairwise(dict.fromkeys((0, *seen)))] == [ANSWERS_AT_ONCE] * 3 + [1]
+        assert [one.one().generation_id for one in answers] == [1] * len(answers)
+
+    def test_a_shard_that_resigns_gives_the_answers_that_were_on_their_way(self, bench: Bench) -> None:
+        answers = [bench.submit(JoinGroupRequest("g", session_timeout_ms=50)) for _ in range(2 * ANSWERS_AT_ONCE)]
+        bench.clock.call_at(50, bench.shard.resign)
+        bench.clock.advance(50)
+        assert [one.one().generation_id for one in answers] == [1] * len(answers)
+
+    def test_a_refused_heartbeat_is_told_and_one_that_asks_to_join_again_is_not(self, bench: Bench) -> None:
+        bench.core.heartbeat_error = ErrorCode.REBALANCE_IN_PROGRESS
+        bench.flushed = -1
+        bench.submit(HeartbeatRequest("g", 1, "m"))
+        assert (bench.events, bench.flushed) == ([], 0)  # but what it tells of is written by now
+        bench.core.heartbeat_error = ErrorCode.UNKNOWN_MEMBER_ID
+        assert bench.submit(HeartbeatRequest("g", 1, "m")).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        (event,) = bench.events
+        assert bench.flushed == 1  # it may show that its member was put out a moment ago
+        assert (event.kind, event.group_id) == (events.REQUEST_REFUSED, "g")
+        assert event.facts == {"api": "Heartbeat", "error": 25, "client_id": CLIENT.client_id, "host": CLIENT.host,
+                               "member": "m", "instance": None}  # fmt: skip
+
+    def test_a_load_is_told_when_there_was_something_to_load(self, bench: Bench) -> None:
+        assert bench.loads == []
+        bench.commit(5)
+        bench.commit(6)
+        bench.load()
+        assert bench.loads == [(1, 2, 0)]
+
+    def test_events_are_told_once_the_records_are_written(self, bench: Bench) -> None:
+        bench.commit(5)
+        assert [event.kind for event in bench.events] == ["commit"]
+
+    def test_a_reply_that_brings_the_next_request_finds_the_shard_in_order(self, bench: Bench) -> None:
+        then: list[Answers] = []
+        row = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
+        command = Command(OffsetCommitRequest("g", topics=[row]), lambda _: then.append(bench.commit(2)), CLIENT)
+        bench.shard.submit(command)
+        assert code_of(then[0]) == 0
+        assert bench.core.offsets == {0: 2}
+
+
+class TestDeadlines:
+    def test_the_core_advances_at_its_deadline(self, bench: Bench) -> None:
+        answers = bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.clock.advance(49)
+        assert answers.all == []
+        bench.clock.advance(1)
+        assert answers.one().generation_id == 1
+
+    def test_an_earlier_deadline_replaces_the_timer(self, bench: Bench) -> None:
+        bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.submit(JoinGroupRequest("g", session_timeout_ms=20))
+        bench.clock.advance(20)
+        assert bench.core.advanced == [20]
+
+    def test_a_deadline_that_has_moved_on_rings_once_for_nothing_and_then_in_time(self, bench: Bench) -> None:
+        answers = bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.core.deadline = 70
+        bench.clock.advance(69)
+        assert bench.core.advanced == [50]
+        assert answers.all == []
+        bench.clock.advance(1)
+        assert answers.one().generation_id == 1
+
+    def test_a_heartbeat_that_brings_a_deadline_forward_replaces_the_timer(self, bench: Bench) -> None:
+        bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.submit(HeartbeatRequest("g", generation_id=20))
+        bench.clock.advance(20)
+        assert bench.core.advanced == [20]
+
+    def test_a_shard_that_is_not_active_has_no_timer(self, bench: Bench) -> None:
+        bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        core = bench.core
+        bench.shard.resign()
+        bench.clock.advance(100)
+        assert core.advanced == []
+
+
+class TestLoading:
+    def test_what_the_log_holds_is_replayed(self, bench: Bench) -> None:
+        bench.commit(5)
+        bench.commit(6, partition=1)
+        bench.load()
+        assert len(bench.cores) == 2
+        assert bench.core.offsets == {0: 5, 1: 6}
+        assert bench.active()
+
+    def test_an_empty_log_is_loaded_in_one_step(self) -> None:
+        bench = Bench()
+        assert not bench.active()
+        assert next(bench.shard.start(), "done") == "done"
+        assert bench.active()
+
+    def test_commands_are_refused_until_the_last_chunk(self) -> None:
+        bench = Bench().load()
+        bench.commit(5)
+        bench.commit(6)
+        steps = bench.shard.start()
+        next(steps)
+        assert code_of(bench.commit(7)) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        next(steps)
+        assert bench.submit(HeartbeatRequest("g")).one().error_code == 0
+        assert next(steps, "done") == "done"
+        assert code_of(bench.commit(7)) == 0
+
+    def test_a_load_that_was_overtaken_ends_without_effect(self) -> None:
+        bench = Bench().load()
+        bench.commit(5)
+        steps = bench.shard.start()
+        next(steps)
+        bench.shard.resign()
+        assert next(steps, "done") == "done"
+        assert not bench.active()
+
+    def test_records_and_deadlines_of_a_loaded_core_are_minded(self) -> None:
+        bench = Bench()
+        record = Record(OffsetCommitKey("g", "t", 0), OffsetCommitValue(1), 4)
+        bench.after_load = Output(records=[record])
+        bench.load()
+        assert bench.log.rows == [record]
+
+    def test_topics_that_change_during_a_load_reach_the_new_core(self) -> None:
+        bench = Bench().load()
+        bench.commit(5)
+        steps = bench.shard.start()
+        next(steps)
+        image = TopicsImage({}, 9)
+        bench.shard.topics_changed(image)
+        assert next(steps, "done") == "done"
+        assert bench.core.image is image
+
+    def test_topics_that_change_reach_the_core(self, bench: Bench) -> None:
+        image = TopicsImage({}, 9)
+        bench.shard.topics_changed(image)
+        assert bench.core.image is image
+
+    def test_a_log_that_cannot_be_opened_is_tried_again(self) -> None:
+        bench = Bench()
+        bench.open_error = OSError("no such disk")
+        bench.load()
+        assert code_of(bench.commit(1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        bench.open_error = None
+        bench.clock.advance(0)
+        assert bench.active()
+
+
+class TestFailures:
+    def test_a_failed_append_is_answered_and_forgotten(self, bench: Bench) -> None:
+        bench.commit(5)
+        bench.log.fail = StorageFailed("disk full")
+        assert code_of(bench.commit(6)) == ErrorCode.NOT_COORDINATOR
+        assert not bench.active()
+        bench.log.fail = None
+        bench.clock.advance(0)
+        assert bench.active()
+        assert bench.core.offsets == {0: 5}
+
+    def test_events_of_a_failed_append_are_not_told(self, bench: Bench) -> None:
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(6)
+        assert bench.events == []
+
+    def test_what_is_parked_in_the_core_is_answered_when_the_append_fails(self, bench: Bench) -> None:
+        parked = bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(6)
+        assert parked.one().error_code == ErrorCode.NOT_COORDINATOR
+
+    def test_an_answer_that_brings_the_next_request_finds_a_shard_that_is_not_active(self, bench: Bench) -> None:
+        then: list[Answers] = []
+        command = Command(JoinGroupRequest("g"), lambda _: then.append(bench.commit(2)), CLIENT)
+        bench.shard.submit(command)
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(6)
+        assert code_of(then[0]) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def test_errors_are_mapped_as_by_kafka(self, bench: Bench) -> None:
+        class TooLarge(ValueError):
+            error_code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+        bench.log.fail = TooLarge("too large")
+        assert code_of(bench.commit(6)) == ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def test_a_failed_sync_takes_every_parked_reply_back(self, bench: Bench) -> None:
+        bench.log.sync = True
+        first, second = bench.commit(5), bench.commit(6)
+        bench.log.synced(error=StorageFailed("i/o error"))
+        assert code_of(first) == code_of(second) == ErrorCode.NOT_COORDINATOR
+
+    def test_a_reply_is_not_given_twice_when_the_sync_ends_after_the_failure(self, bench: Bench) -> None:
+        bench.log.sync = True
+        answers = bench.commit(5)
+        bench.shard.resign()
+        bench.log.synced()
+        assert code_of(answers) == ErrorCode.NOT_COORDINATOR
+
+    def test_failures_in_a_row_are_tried_ever_more_seldom(self, bench: Bench) -> None:
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(1)
+        bench.clock.advance(0)
+        assert bench.active()
+        bench.commit(1)
+        bench.clock.advance(99)
+        assert not bench.active()
+        bench.clock.advance(1)
+        assert bench.active()
+        bench.log.fail = None
+        assert code_of(bench.commit(1)) == 0
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(1)
+        bench.clock.advance(0)
+        assert bench.active()
+
+    def test_a_state_that_is_built_anew_leaves_turns_to_others(self, bench: Bench) -> None:
+        for offset in range(3):
+            bench.commit(offset, partition=offset)
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(9)
+        bench.log.fail = None
+        seen: list[bool] = []
+        bench.clock.call_soon(lambda: seen.append(bench.active()))
+        bench.clock.advance(0)
+        assert (seen, bench.active()) == ([False], True)
+        assert bench.core.offsets == {0: 0, 1: 1, 2: 2}
+
+    def test_damage_found_by_replay_is_left_to_the_operator(self, bench: Bench) -> None:
+        bench.commit(5)
+        bench.codec.damaged = True
+        with structlog.testing.capture_logs() as told:
+            bench.load()
+            bench.clock.advance(1_000_000)
+        assert len(told) == 1
+        assert (told[0]["path"], told[0]["position"]) == ("data/__consumer_offsets-7/0.log", 90)
+        assert "muster log repair data --partition __consumer_offsets-7" in told[0]["what_to_do"]
+        assert code_of(bench.commit(1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        (row,) = bench.submit(DescribeGroupsRequest(["g"])).one().groups
+        assert row.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert row.error_message.startswith("data/__consumer_offsets-7/0.log is damaged at byte 90: the CRC is wrong; ")
+
+    def test_what_is_the_matter_is_told_until_it_is_over(self, bench: Bench) -> None:
+        assert bench.shard.runtime.trouble is None
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(1)
+        (row,) = bench.submit(DescribeGroupsRequest(["g"])).one().groups
+        assert (row.error_code, row.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "disk full")
+        bench.clock.advance(0)
+        assert bench.active()
+        assert bench.shard.runtime.trouble is None
+
+    def test_an_older_retry_does_not_disturb_a_new_term(self, bench: Bench) -> None:
+        bench.log.fail = StorageFailed("disk full")
+        bench.commit(1)
+        bench.log.fail = None
+        bench.load()
+        cores = len(bench.cores)
+        bench.clock.advance(0)
+        assert len(bench.cores) == cores
+
+
+def _two_groups() -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g"), OffsetFetchRequestGroup("h")])
+
+
+class TestNotActive:
+    @pytest.mark.parametrize(
+        ("request_", "code"),
+        [
+            (JoinGroupRequest("g"), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+            (SyncGroupRequest("g"), ErrorCode.REBALANCE_IN_PROGRESS),
+            (HeartbeatRequest("g"), ErrorCode.NONE),
+            (LeaveGroupRequest("g"), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+            (ListGroupsRequest(), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+            (JoinGroupRequest(""), ErrorCode.INVALID_GROUP_ID),
+            (SyncGroupRequest(""), ErrorCode.INVALID_GROUP_ID),
+            (HeartbeatRequest(""), ErrorCode.INVALID_GROUP_ID),
+            (LeaveGroupRequest(""), ErrorCode.INVALID_GROUP_ID),
+        ],
+    )
+    def test_what_each_request_is_told_while_loading(self, request_: Message, code: int) -> None:
+        assert Bench().submit(request_).one().error_code == code
+
+    def test_requests_with_rows_are_told_by_row(self) -> None:
+        bench, loading = Bench(), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert code_of(bench.commit(1)) == loading
+        fetched = bench.submit(_two_groups()).one().groups
+        assert [(row.group_id, row.error_code) for row in fetched] == [("g", loading), ("h", loading)]
+        described = bench.submit(DescribeGroupsRequest(["g", ""])).one().groups
+        assert [(row.group_id, row.error_code, row.group_state) for row in described] == [
+            ("g", loading, ""),
+            ("", loading, ""),
+        ]
+        deleted = bench.submit(DeleteGroupsRequest(["g"])).one().results
+        assert [(row.group_id, row.error_code) for row in deleted] == [("g", loading)]
+
+    def test_after_resigning_it_is_not_the_coordinator(self, bench: Bench) -> None:
+        parked = bench.submit(JoinGroupRequest("g", session_timeout_ms=50))
+        bench.shard.resign()
+        assert parked.one().error_code == ErrorCode.NOT_COORDINATOR
+        assert bench.submit(HeartbeatRequest("g")).one().error_code == ErrorCode.NOT_COORDINATOR
+        assert bench.submit(SyncGroupRequest("g")).one().error_code == ErrorCode.NOT_COORDINATOR
+        join = bench.submit(JoinGroupRequest("g", member_id="m")).one()
+        assert (join.error_code, join.member_id, join.generation_id) == (ErrorCode.NOT_COORDINATOR, "", -1)

@@ -1,0 +1,550 @@
+"""A shard with real groups over a real log, on a disk that fails: what was acknowledged is there afterwards, what could
+not be written was never shown.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from muster.coordinator.groups.classic.join_command import JoinCommand
+from muster.coordinator.groups.common.image import NO_TOPICS
+from muster.coordinator.groups.common.settings import GroupSettings
+from muster.coordinator.groups.core import GroupCore
+from muster.coordinator.groups.offsets.txn_commit import TxnCommitCommand
+from muster.coordinator.log import Log, batches
+from muster.coordinator.log.producers.verification import NOT_NEEDED, Guard
+from muster.coordinator.log.records.markers import EndMarker
+from muster.coordinator.log.storage.memory import MemoryFile, MemoryStorage
+from muster.coordinator.runtime.group_coordinator.shard import GroupShard
+from muster.coordinator.state_machine.interface import Client, Command, Producer
+from muster.coordinator.system.clock import ManualClock
+from muster.coordinator.topics.partition import Partition
+from muster.protocol.errors import ErrorCode
+from muster.protocol.message import Message
+from muster.protocol.messages.describe_groups import DescribeGroupsRequest
+from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from muster.protocol.messages.heartbeat import HeartbeatRequest
+from muster.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from muster.protocol.messages.list_groups import ListGroupsRequest
+from muster.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from muster.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from muster.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from muster.protocol.records import OFFSETS
+from tests.coordinator.api.harness import Answers
+from tests.coordinator.log.support import PendingResult, manage
+
+CLIENT = Client("c", "/1.2.3.4")
+TOPIC = "__consumer_offsets"
+SETTINGS = GroupSettings(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=100)
+Buffer = bytes | bytearray | memoryview
+
+
+class Disk(MemoryStorage):
+    """Files in memory on a disk that can be full, and then takes the first half of what is written; or break."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+        self.broken = False
+
+    def file(self, path: str) -> DiskFile:
+        return DiskFile(self, path)
+
+
+class DiskFile(MemoryFile):
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        super().__init__(disk.files, path)
+        self._disk = disk
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        if self._disk.full:
+            super().pwrite(bytes(data)[: len(data) // 2], position)
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().pwrite(data, position)
+
+    def pwrite_parts(self, parts: Sequence[Buffer], position: int) -> None:
+        self.pwrite(b"".join(parts), position)
+
+    def sync(self) -> None:
+        if self._disk.broken:
+            raise OSError(errno.EIO, "Input/output error")
+
+
+class Bench:
+    """An active shard; `wait_for_sync`: durable means synced, and syncs end when `later.settle` is called."""
+
+    def __init__(self, *, wait_for_sync: bool = False) -> None:
+        self.disk = Disk()
+        self.clock = ManualClock(0)
+        self.ids = itertools.count(1)
+        self.later = PendingResult()
+        self.manager = manage(self.disk, sync=self.later.sync)
+        self.manager.open_log(TOPIC, 0, wait_for_sync=wait_for_sync)
+        self.known: set[int] = set()
+        self.shard = GroupShard(
+            0,
+            lambda image: GroupCore(SETTINGS, image),
+            self._open,
+            self.clock,
+            NO_TOPICS,
+            known_producers=lambda ids: self.known.intersection(ids),
+        )
+        for _ in self.shard.start():
+            pass
+
+    def _open(self) -> Any:
+        log = self.manager.get(TOPIC, 0)
+        assert log is not None
+        return (log if log.failure is None else self.manager.reopen(TOPIC, 0)), 0
+
+    @property
+    def log(self) -> Log:
+        log = self.manager.get(TOPIC, 0)
+        assert log is not None
+        return log
+
+    def ask(self, request: Message) -> Answers:
+        answers = Answers()
+        self.shard.submit(Command(request, answers, CLIENT))
+        return answers
+
+    def commit(self, offset: int, group: str = "g", member: tuple[int, str] = (-1, "")) -> Answers:
+        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, offset)])
+        return self.ask(OffsetCommitRequest(group, *member, topics=[topic]))
+
+    def fetch(self, group: str = "g") -> Answers:
+        asked = OffsetFetchRequestGroup(group, topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])
+        return self.ask(OffsetFetchRequest(groups=[asked]))
+
+    def join(
+        self, member: str = "", group: str = "members", rebalance_ms: int = 60_000, instance: str | None = None
+    ) -> Answers:
+        protocols = [JoinGroupRequestProtocol("range", b"x")]
+        request = JoinGroupRequest(group, 60_000, rebalance_ms, member, instance, "consumer", protocols)
+        answers = Answers()
+        self.shard.submit(JoinCommand(request, answers, CLIENT, f"{next(self.ids)}", True, True))
+        return answers
+
+    def heartbeat(self, request: HeartbeatRequest) -> Answers:
+        answers = Answers()
+        at_once = self.shard.heartbeat(request, answers, CLIENT)
+        if at_once is not None:
+            answers(at_once)
+        return answers
+
+    def enter(self) -> str:
+        """A group of one member that has its assignment, all of it durable; the member's id."""
+        asking = self.join()
+        self.later.settle()
+        member: str = asking.one().member_id
+        joining = self.join(member)
+        self.clock.advance(0)
+        self.later.settle()
+        joined = joining.one()
+        assert joined.error_code == ErrorCode.NONE
+        everything = [SyncGroupRequestAssignment(member, b"all")]
+        syncing = self.ask(
+            SyncGroupRequest("members", joined.generation_id, member, None, "consumer", "range", everything)
+        )
+        self.later.settle()
+        assert syncing.one().assignment == b"all"
+        return member
+
+
+def code(committed: Answers) -> int:
+    found: int = committed.one().topics[0].partitions[0].error_code
+    return found
+
+
+def offset(fetched: Answers) -> int:
+    found: int = fetched.one().groups[0].topics[0].partitions[0].committed_offset
+    return found
+
+
+class TestAFullDisk:
+    def test_what_was_acknowledged_is_there_again_and_the_rest_never_was(self) -> None:
+        bench = Bench()
+        assert code(bench.commit(5)) == code(bench.commit(6, "h")) == ErrorCode.NONE
+        bench.disk.full = True
+        assert code(bench.commit(7)) == ErrorCode.NOT_COORDINATOR
+        assert not bench.shard.active
+        bench.disk.full = False
+        bench.clock.advance(0)
+        assert offset(bench.fetch()) == 5
+        assert offset(bench.fetch("h")) == 6
+        assert code(bench.commit(8)) == ErrorCode.NONE
+        assert offset(bench.fetch()) == 8
+
+    def test_members_are_still_members(self) -> None:
+        bench = Bench()
+        member = bench.enter()
+        bench.disk.full = True
+        bench.commit(7)
+        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        bench.disk.full = False
+        bench.clock.advance(0)
+        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
+        group = bench.ask(DescribeGroupsRequest(["members"])).one().groups[0]
+        assert (group.group_state, [row.member_assignment for row in group.members]) == ("Stable", [b"all"])
+
+    def test_a_static_member_whose_return_was_not_written_has_not_returned(self) -> None:
+        bench = Bench()
+        joining = bench.join(instance="i")
+        bench.clock.advance(0)
+        member: str = joining.one().member_id
+        everything = [SyncGroupRequestAssignment(member, b"all")]
+        sync = SyncGroupRequest("members", 1, member, "i", "consumer", "range", everything)
+        assert bench.ask(sync).one().assignment == b"all"
+        bench.disk.full = True
+        refused = bench.join(instance="i").one()
+        assert (refused.error_code, refused.member_id) == (ErrorCode.NOT_COORDINATOR, "")
+        bench.disk.full = False
+        bench.clock.advance(0)
+        assert bench.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.NONE
+        returned = bench.join(instance="i").one()
+        assert (returned.error_code, returned.generation_id) == (ErrorCode.NONE, 1)
+        assert bench.ask(HeartbeatRequest("members", 1, member, "i")).one().error_code == ErrorCode.FENCED_INSTANCE_ID
+
+    def test_those_who_wait_for_others_are_told_to_come_again(self) -> None:
+        bench = Bench()
+        member = bench.enter()
+        other = bench.join().one().member_id
+        joining = bench.join(other)
+        assert joining.all == []
+        bench.disk.full = True
+        bench.commit(7)
+        assert joining.one().error_code == ErrorCode.NOT_COORDINATOR
+        bench.disk.full = False
+        bench.clock.advance(0)
+        # of the rebalance that had begun nothing was written
+        assert bench.ask(HeartbeatRequest("members", 1, member)).one().error_code == ErrorCode.NONE
+
+    def test_while_it_stays_full_the_groups_can_be_read(self) -> None:
+        bench = Bench()
+        bench.commit(5)
+        bench.disk.full = True
+        for _ in range(3):
+            assert code(bench.commit(9)) == ErrorCode.NOT_COORDINATOR
+            bench.clock.advance(60_000)
+            assert offset(bench.fetch()) == 5
+        bench.disk.full = False
+        assert code(bench.commit(9)) == ErrorCode.NONE
+
+
+class TestADiskThatIsWaitedFor:
+    def test_nothing_is_shown_before_it_is_durable(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        committed, shown = bench.commit(5), bench.fetch()
+        assert committed.all == shown.all == []
+        bench.later.settle()
+        assert (code(committed), offset(shown)) == (ErrorCode.NONE, 5)
+        assert offset(bench.fetch()) == 5
+
+    @pytest.mark.parametrize("what", ["OffsetFetch", "Heartbeat", "DescribeGroups", "SyncGroup", "ListGroups"])
+    def test_whatever_shows_the_state_waits_for_the_newest_position(self, what: str) -> None:
+        bench = Bench(wait_for_sync=True)
+        member = bench.enter()
+        committed = bench.commit(5)  # of another group, which does not matter
+        assert bench.log.end_offset > bench.log.durable_offset
+        shown = {
+            "OffsetFetch": lambda: bench.fetch("members"),
+            "Heartbeat": lambda: bench.heartbeat(HeartbeatRequest("members", 1, member)),
+            "DescribeGroups": lambda: bench.ask(DescribeGroupsRequest(["members"])),
+            "SyncGroup": lambda: bench.ask(SyncGroupRequest("members", 1, member, None, "consumer", "range")),
+            "ListGroups": lambda: bench.ask(ListGroupsRequest()),
+        }[what]()
+        assert shown.all == committed.all == []
+        bench.later.settle()
+        assert code(committed) == 0
+        assert type(shown.one()).__name__ == f"{what}Response"
+
+    def test_readers_see_what_is_durable_and_no_more(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        partition = Partition(TOPIC, b"i" * 16, 0, 0, bench.log)
+        bench.commit(5)
+        bench.later.settle()
+        durable = partition.log.durable_offset
+        bench.commit(6)
+        assert (partition.log.durable_offset, bench.log.end_offset) == (durable, durable + 1)
+        assert partition.read(durable, 10_000, True, partition.log.durable_offset) == b""
+        bench.later.settle()
+        assert partition.log.durable_offset == durable + 1
+        assert partition.read(durable, 10_000, True, partition.log.durable_offset) != b""
+
+    @pytest.mark.parametrize("what", ["Heartbeat", "OffsetCommit", "nothing"])
+    def test_a_member_whose_answer_waits_is_not_silent(self, what: str) -> None:
+        bench = Bench(wait_for_sync=True)
+        member = bench.enter()  # its session is 60 s
+        beat = HeartbeatRequest("members", 1, member)
+        bench.clock.advance(50_000)
+        bench.heartbeat(beat)
+        bench.clock.advance(1)
+        bench.commit(5)  # of another group
+        parked = {
+            "Heartbeat": lambda: bench.heartbeat(beat),
+            "OffsetCommit": lambda: bench.commit(6, "members", (1, member)),
+            # whatever else lies here of the same connection, which has one request at a time
+            "nothing": lambda: bench.fetch("members"),
+        }[what]()
+        bench.clock.advance(300_000)
+        assert parked.all == []
+        bench.later.settle()
+        assert parked.one()
+        bench.clock.advance(59_000)
+        assert bench.heartbeat(beat).one().error_code == ErrorCode.NONE
+        # and now it is
+        bench.clock.advance(60_000)
+        bench.later.settle()
+        assert bench.heartbeat(beat).one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_member_that_died_is_found_a_session_after_the_disk_has_caught_up(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        member = bench.enter()
+        bench.clock.advance(1_000)
+        bench.commit(5)
+        bench.clock.advance(300_000)
+        bench.later.settle()
+        bench.clock.advance(60_000)
+        bench.later.settle()
+        answer = bench.heartbeat(HeartbeatRequest("members", 1, member))
+        assert answer.one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_on_a_disk_that_is_never_done_a_member_that_died_is_found(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        member = bench.enter()
+        for number in range(130):  # there is always something on its way
+            bench.commit(number)
+            bench.clock.advance(500)
+            bench.later.settle()
+        answer = bench.heartbeat(HeartbeatRequest("members", 1, member))
+        bench.later.settle()
+        assert answer.one().error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    def test_a_failed_sync_takes_back_what_was_not_shown_yet(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        first = bench.commit(5)
+        bench.later.settle()
+        second, shown = bench.commit(6), bench.fetch()
+        bench.disk.broken = True
+        bench.later.settle()
+        assert code(first) == ErrorCode.NONE
+        assert code(second) == ErrorCode.NOT_COORDINATOR
+        assert shown.one().groups[0].error_code == ErrorCode.NOT_COORDINATOR
+        bench.disk.broken = False
+        bench.clock.advance(0)
+        again = bench.fetch()
+        bench.later.settle()
+        assert offset(again) == 5
+
+    def test_as_long_as_syncs_fail_the_log_is_read_anew_ever_more_seldom(self) -> None:
+        bench = Bench(wait_for_sync=True)
+        bench.disk.broken = True
+        waited_ms = []
+        for number in range(4):
+            committed = bench.commit(number)
+            bench.clock.advance(0)
+            bench.later.settle()
+            assert code(committed) == ErrorCode.NOT_COORDINATOR
+            began_ms = bench.clock.now().mono_ms
+            while not bench.shard.active:
+                bench.clock.advance(10)
+            waited_ms.append(bench.clock.now().mono_ms - began_ms)
+        assert waited_ms == [100, 600, 2400, 9600]  # each time the way back fails as well
+        bench.disk.broken = False
+        committed = bench.commit(5)
+        bench.later.settle()
+        assert code(committed) == ErrorCode.NONE
+        bench.disk.broken = True
+        refused = bench.commit(6)
+        bench.later.settle()
+        assert code(refused) == ErrorCode.NOT_COORDINATOR
+        bench.disk.broken = False
+        bench.clock.advance(0)
+        assert bench.shard.active
+
+    @pytest.mark.parametrize("broken", [False, True])
+    def test_records_that_answer_nobody_are_waited_for_as_well(self, broken: bool) -> None:
+        bench = Bench(wait_for_sync=True)
+        asking = bench.join()
+        bench.later.settle()
+        joining = bench.join(asking.one().member_id, rebalance_ms=100)
+        bench.clock.advance(0)
+        bench.later.settle()
+        assert joining.one().error_code == ErrorCode.NONE
+        # nobody syncs, so the group loses its member at a deadline: a record, and no request that it answers
+        before = bench.log.end_offset
+        bench.clock.advance(60_100)
+        assert bench.log.end_offset > before
+        shown = bench.ask(DescribeGroupsRequest(["members"]))
+        assert shown.all == []
+        bench.disk.broken = broken
+        bench.later.settle()
+        row = shown.one().groups[0]
+        assert (row.error_code, row.group_state) == (
+            (ErrorCode.NOT_COORDINATOR, "") if broken else (ErrorCode.NONE, "Empty")
+        )
+
+
+class TestATransactionThatIsLeftOpen:
+    """A cluster's transaction, in a log that was copied from it."""
+
+    LIMIT_MS = 900_000
+
+    def bench(self, idle_ms: int, *known: int) -> Bench:
+        bench = Bench()
+        assert code(bench.commit(5)) == ErrorCode.NONE
+        key = OFFSETS.encode_key(OffsetCommitKey("g", "t", 0))
+        value = OFFSETS.encode_value(OffsetCommitValue(9), 4)
+        at_ms = bench.clock.now().wall_ms - idle_ms
+        more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0}
+        bench.log.append(0, batches.build([(key, value)], timestamp_ms=at_ms, transactional=True, **more), wall_ms=0)
+        bench.known |= set(known)
+        for _ in bench.shard.start():
+            pass
+        bench.clock.advance(0)
+        return bench
+
+    def stable(self, bench: Bench) -> tuple[int, int]:
+        asked = OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])
+        row = bench.ask(OffsetFetchRequest(groups=[asked], require_stable=True)).one().groups[0].topics[0].partitions[0]
+        return row.error_code, row.committed_offset
+
+    def markers(self, bench: Bench) -> list[tuple[int, int]]:
+        return [(one.producer_id, one.producer_epoch) for one in bench.log.headers() if one.is_control]
+
+    def test_is_aborted_once_its_cluster_would_have(self) -> None:
+        bench = self.bench(idle_ms=1_000)
+        assert self.stable(bench) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+        assert offset(bench.fetch()) == 5
+        bench.clock.advance(self.LIMIT_MS - 1_001)
+        assert self.markers(bench) == []
+        with capture_logs() as told:
+            bench.clock.advance(1)
+        (line,) = [line for line in told if line["log_level"] == "warning"]
+        assert (line["producer_id"], line["offsets"], line["idle_ms"]) == (7, 1, self.LIMIT_MS)
+        assert self.markers(bench) == [(7, 3)]
+        assert self.stable(bench) == (ErrorCode.NONE, 5)
+        for _ in bench.shard.start():
+            pass
+        assert self.markers(bench) == [(7, 3)]
+        assert offset(bench.fetch()) == 5
+
+    def test_an_old_one_is_aborted_at_the_load(self) -> None:
+        bench = self.bench(idle_ms=self.LIMIT_MS)
+        assert self.markers(bench) == [(7, 3)]
+        assert self.stable(bench) == (ErrorCode.NONE, 5)
+
+    def test_is_left_to_the_coordinator_that_knows_its_producer(self) -> None:
+        bench = self.bench(self.LIMIT_MS, 7)
+        bench.clock.advance(2 * self.LIMIT_MS)
+        assert self.markers(bench) == []
+        # the id is forgotten: nobody could end it any more
+        bench.known.clear()
+        bench.clock.advance(60_000)
+        assert self.markers(bench) == [(7, 3)]
+
+    def test_the_marker_has_the_epoch_of_the_coordinator_that_wrote_before(self) -> None:
+        bench = self.bench(idle_ms=0)
+        bench.log.append_marker(0, EndMarker(7, 3, True, 12, 0), wall_ms=0)
+        at_ms = bench.clock.now().wall_ms
+        more = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 1, "transactional": True}
+        key = OFFSETS.encode_key(OffsetCommitKey("g", "t", 0))
+        bench.log.append(0, batches.build([(key, None)], timestamp_ms=at_ms, **more), wall_ms=0)
+        for _ in bench.shard.start():
+            pass
+        bench.clock.advance(self.LIMIT_MS)
+        assert self.markers(bench) == [(7, 3), (7, 3)]
+        producer = bench.log.producers.get(7)
+        assert producer is not None
+        assert (producer.coordinator_epoch, producer.transaction_start) == (12, None)
+
+    def test_is_left_to_whoever_comes_after(self) -> None:
+        bench = self.bench(idle_ms=0)
+        bench.shard.resign()
+        bench.clock.advance(2 * self.LIMIT_MS)
+        assert self.markers(bench) == []
+
+    def test_a_marker_that_cannot_be_written_is_tried_again(self) -> None:
+        bench = self.bench(idle_ms=0)
+        bench.disk.full = True
+        bench.clock.advance(self.LIMIT_MS)
+        assert not bench.shard.active
+        bench.disk.full = False
+        bench.clock.advance(60_000)
+        assert bench.shard.active
+        bench.clock.advance(0)
+        assert self.markers(bench) == [(7, 3)]
+
+
+class TestRecordsOfATransaction:
+    """What the log says before the core is asked (`append_error`)."""
+
+    A = Producer(7, 3)
+
+    def commit(self, bench: Bench, producer: Producer, guard: Guard | None) -> int:
+        topic = TxnOffsetCommitRequestTopic("t", [TxnOffsetCommitRequestPartition(0, 5)])
+        request = TxnOffsetCommitRequest("tx", "g", *producer, topics=[topic])
+        answers = Answers()
+        error = bench.shard.append_error(producer, guard)
+        bench.shard.submit(TxnCommitCommand(request, answers, CLIENT, error), producer)
+        bench.clock.advance(0)
+        return int(answers.one().topics[0].partitions[0].error_code)
+
+    def guard(self, bench: Bench, producer: Producer = A) -> Guard | None:
+        return bench.log.producers.verification(*producer, -1, supports_epoch_bump=False, now_ms=0)
+
+    def test_they_are_written_in_the_transaction_of_their_producer(self) -> None:
+        bench = Bench()
+        assert self.commit(bench, self.A, self.guard(bench)) == 0
+        assert self.commit(bench, self.A, None) == 0
+        assert [(one.producer_id, one.producer_epoch, one.is_transactional) for one in bench.log.headers()] == [
+            (7, 3, True)
+        ] * 2
+
+    def test_an_old_epoch_costs_nobody_anything(self) -> None:
+        bench = Bench()
+        assert self.commit(bench, self.A, self.guard(bench)) == 0
+        assert self.commit(bench, Producer(7, 2), None) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert bench.shard.active
+        assert len(list(bench.log.headers())) == 1
+
+    def test_nor_one_that_was_not_verified(self) -> None:
+        bench = Bench()
+        guard = self.guard(bench)
+        assert self.commit(bench, self.A, None) == ErrorCode.INVALID_TXN_STATE
+        bench.log.append_marker(0, EndMarker(7, 3, True, 0, 0), wall_ms=0)
+        assert self.commit(bench, self.A, guard) == ErrorCode.INVALID_TXN_STATE
+        assert self.commit(bench, self.A, NOT_NEEDED) == 0
+
+    def test_while_it_is_not_active_it_is_not_asked(self) -> None:
+        bench = Bench()
+        bench.shard.resign()
+        assert self.commit(bench, self.A, None) == ErrorCode.NOT_COORDINATOR
+
+    def test_the_end_is_told_and_shown(self) -> None:
+        bench = Bench()
+        self.commit(bench, self.A, self.guard(bench))
+        ended: list[int] = []
+        bench.shard.complete_transaction(self.A, is_committed=True, ended=ended.append)
+        assert (ended, offset(bench.fetch())) == ([0], 5)

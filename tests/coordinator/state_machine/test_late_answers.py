@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from muster.coordinator.groups.common import events
+from muster.coordinator.state_machine.interface import Now
+from muster.coordinator.state_machine.late_answers import MOST, NO_LATE_ANSWERS, LateAnswers
+from tests.coordinator.groups.harness import START, Room
+
+
+def test_with_answers_that_left_at_once_patience_is_counted_from_what_was_heard() -> None:
+    assert NO_LATE_ANSWERS.until(1_000, 6_000, 7_000) == 7_000
+    waits = LateAnswers()
+    waits.late(100, 1_000)  # over before that
+    assert waits.until(1_000, 6_000, 7_000) == 7_000
+
+
+def test_whose_own_request_was_answered_late_is_waited_for_from_then_on() -> None:
+    waits = LateAnswers()
+    waits.late(900, 1_500)
+    waits.late(950, 1_700)
+    assert waits.until(1_000, 6_000, 7_000) == 7_700
+    assert waits.until(1_600, 6_000, 7_600) == 7_700  # it came after the first answers
+    assert waits.until(1_000, 6_000, 7_000, is_own=False) == 7_000
+
+
+def test_a_request_that_still_lies_here_is_no_silence() -> None:
+    waits = LateAnswers()
+    waits.since_ms = 1_000
+    assert waits.until(1_000, 6_000, 7_000) == 13_000
+    assert waits.until(900, 6_000, 6_900) == 12_900  # nobody was answered nearly all that time
+    assert waits.until(900, 60, 1_020) == 960
+    waits.since_ms = 6_890  # as there is always something on its way
+    assert waits.until(900, 6_000, 6_900) == 6_900
+
+
+def test_while_nobody_was_answered_for_long_nobody_is_called_silent() -> None:
+    waits = LateAnswers()
+    waits.late(2_000, 5_000)
+    assert waits.until(1_000, 6_000, 7_000) == 11_000
+    assert waits.until(1_000, 6_001, 7_001) == 11_001
+    assert waits.until(1_000, 6_002, 7_002) == 7_002  # not for half of its time
+    waits.late(8_000, 12_000)  # begun when its time was over, but for the first wait
+    assert waits.until(1_000, 6_000, 12_000) == 18_000
+    assert waits.until(1_000, 5_000, 12_000) == 17_000
+    assert waits.until(1_000, 1_000, 12_000) == 6_000
+
+
+def test_only_so_many_waits_are_remembered() -> None:
+    waits = LateAnswers()
+    for number in range(MOST + 1):
+        waits.late(number, number + 1)
+    assert waits.until(0, 10_000, 10_000) == 10_000
+    assert waits.until(1, 10_000, 10_001) == 10_002
+
+
+def ring(room: Room, waits: LateAnswers) -> None:
+    """Let happen what is due, as the shell does that has parked answers."""
+    room.take(room.core.advance(room.now, waits))
+
+
+def go(room: Room, ms: int) -> None:
+    """Time passes, and nobody looks at deadlines."""
+    room.now = Now(room.now.mono_ms + ms, room.now.wall_ms + ms)
+
+
+def test_a_member_whose_answer_is_parked_stays_and_one_that_is_dead_goes_a_session_after_it() -> None:
+    room, waits = Room(), LateAnswers()
+    a, b = room.stable()
+    go(room, 1_000)
+    room.beat(a)
+    stalled_ms = waits.since_ms = room.now.mono_ms
+    for _ in range(3):  # the disk does not answer for 30 s, three sessions long
+        go(room, 10_000)
+        ring(room, waits)
+        assert room.kinds()[-1] != events.MEMBER_EXPIRED
+    waits.late(stalled_ms, room.now.mono_ms)
+    waits.since_ms = 2**63 - 1
+    go(room, 5_000)
+    assert room.beat(a) == 0
+    go(room, 4_999)
+    ring(room, waits)
+    assert list(room.group().members) == [a, b]
+    go(room, 1)
+    ring(room, waits)
+    assert list(room.group().members) == [a]
+    (expired,) = [one.facts for one in room.events if one.kind == events.MEMBER_EXPIRED]
+    assert expired["member"].member == b
+    assert expired["member"].heard_ms == START.wall_ms  # and not a session before it went
+    # it is not put off again by what was waited for before
+    go(room, 10_000)
+    ring(room, waits)
+    assert list(room.group().members) == []
+
+
+def test_on_a_disk_that_is_always_late_the_dead_are_found() -> None:
+    room, waits = Room(), LateAnswers()
+    a, _ = room.stable()
+    began = room.now.mono_ms
+    while list(room.group().members) and room.now.mono_ms < began + 60_000:
+        go(room, 600)
+        waits.late(room.now.mono_ms - 700, room.now.mono_ms)
+        ring(room, waits)
+    assert list(room.group().members) == []
+    assert room.now.mono_ms < began + 12_000
+    del a
+
+
+def test_a_member_that_could_not_hear_that_it_must_join_is_awaited() -> None:
+    room, waits = Room(), LateAnswers()
+    a, b = room.stable()
+    room.group().members[b].session_timeout_ms = room.group().members[a].session_timeout_ms = 300_000
+    room.beat(a)
+    room.beat(b)
+    room.join(a, protocols=(("range", b"other"),))
+    waits.since_ms = room.now.mono_ms + 1_000
+    go(room, 20_000)  # its rebalance timeout
+    ring(room, waits)
+    assert room.group().state == "PreparingRebalance"
+    waits.late(waits.since_ms, room.now.mono_ms)
+    waits.since_ms = 2**63 - 1
+    go(room, 19_999)
+    ring(room, waits)
+    assert list(room.group().members) == [a, b]
+    go(room, 1)
+    ring(room, waits)
+    assert list(room.group().members) == [a]
+
+
+def test_a_member_that_could_not_sync_is_awaited() -> None:
+    room, waits = Room(), LateAnswers()
+    a, b = room.completing()
+    room.group().members[b].session_timeout_ms = room.group().members[a].session_timeout_ms = 300_000
+    room.beat(a)
+    room.beat(b)
+    waits.late(room.now.mono_ms, room.now.mono_ms + 15_000)
+    go(room, 20_000)
+    ring(room, waits)
+    assert room.group().state == "CompletingRebalance"
+    go(room, 15_000)
+    ring(room, waits)
+    assert not room.group().members

@@ -1,0 +1,289 @@
+"""What can be read in the database need not last: a session that waits for a synchronous standby may end, and then the
+standby is promoted. Nothing is acknowledged, and nothing is served, before it is known to last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from muster.coordinator.system.clock import LoopClock
+from muster.coordinator.topics.metadata_state import MetadataState
+from muster.postgres import shared_metadata_log
+from muster.postgres.read_barrier import ReadBarrier
+from muster.postgres.shared_metadata_log import SharedMetadataLog
+from muster.postgres.store import Changes, MetadataRow, NodeRegistration, StoreAway
+from muster.simulation.cluster.database import Tables
+from muster.simulation.world import World
+from tests.postgres.stores import TableStore
+from tests.postgres.test_term import append, content, seated, until
+
+
+class EndingStore(TableStore):
+    """`ended`: the outcomes of the next writes: True, and its session ends when it is done; None, and it is answered;
+    False, and it never happens.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Tables(World(Random(1))))
+        self.ended: list[bool | None] = []
+        self.sessions = 1
+        self.sent: list[int] = []
+        """The numbers of turns."""
+
+    @property
+    def session(self) -> int:
+        return self.sessions
+
+    async def commit(self, node_id: int, epoch: int, turn: int, *rest: Any, **how: Any) -> bool:
+        self.sent.append(turn)
+        return self._ends(await super().commit(node_id, epoch, turn, *rest, **how) if self._happens() else False)
+
+    async def barrier(self, *all_: Any, **how: Any) -> bool:
+        await asyncio.sleep(0)
+        return self._ends(await super().barrier(*all_, **how) if self._happens() else False)
+
+    async def write_metadata(self, *all_: Any) -> bool:
+        return self._ends(await super().write_metadata(*all_) if self._happens() else False)
+
+    def _happens(self) -> bool:
+        return not self.ended or self.ended[0] is not False
+
+    def _ends(self, answer: bool) -> bool:
+        if self.ended and self.ended.pop(0) is not None:
+            self.sessions += 1
+            raise StoreAway("the session has ended")
+        return answer
+
+
+async def test_a_turn_that_is_seen_is_acknowledged_with_the_answer_to_a_later_one() -> None:
+    store, answers = EndingStore(), list[Exception | None]()
+    async with seated(store) as node:
+        log = node.open()
+        append(log, b"first")
+        await node.durable(log)
+        first = store.sent[-1]
+        append(log, b"second")
+        log.when_durable(2, answers.append)
+        # it is done, and so is the empty one that is to prove it; the next one never is
+        store.ended = [True, True, False]
+        await until(lambda: not store.ended)
+        assert not answers
+        assert store.tables.rows[1].turn == first + 2
+        await until(lambda: bool(answers))
+        assert answers == [None]
+        assert store.sent[-4:] == [first + 1, first + 2, first + 3, first + 4]
+        append(log, b"third")
+        await node.durable(log)
+    async with seated(store) as node:
+        assert content(node.open()) == [(0, b"first"), (1, b"second"), (2, b"third")]
+
+
+async def test_a_turn_that_is_seen_and_gone_after_a_promotion_is_sent_again() -> None:
+    store, answers = EndingStore(), list[Exception | None]()
+    async with seated(store) as node:
+        log = node.open()
+        append(log, b"first")
+        await node.durable(log)
+        first, tables = store.sent[-1], store.tables
+        tables.cut_standby()
+        append(log, b"second")
+        log.when_durable(2, answers.append)
+        store.ended = [True, True, False]
+        await until(lambda: not store.ended)
+        tables.promote_standby()
+        assert (tables.rows[1].turn, len(tables.rows_of)) == (first, 1)
+        await until(lambda: bool(answers))
+        assert answers == [None]
+        assert store.sent[-1] == first + 1
+        # what was to prove it comes late to the new primary: it has nothing, and the node goes on behind it
+        assert await TableStore.commit(store, 1, tables.rows[1].epoch, first + 2, 0, Changes(), 60_000)
+        append(log, b"third")
+        await node.durable(log)
+    async with seated(store) as node:
+        assert content(node.open()) == [(0, b"first"), (1, b"second"), (2, b"third")]
+
+
+async def test_a_database_that_has_lost_what_was_answered_ends_the_term() -> None:
+    store, reasons = EndingStore(), list[str]()
+    async with seated(store, reasons.append) as node:
+        log = node.open()
+        append(log, b"first")
+        await node.durable(log)
+        before = store.tables.rows[1]
+        append(log, b"second")
+        await node.durable(log)
+        store.tables.rows[1] = before
+        append(log, b"third")
+        await until(lambda: bool(reasons))
+        assert "has lost what this node has read or written" in reasons[0]
+        assert log.durable_offset == 2
+
+
+async def test_a_database_that_has_lost_what_was_read_ends_the_term_at_the_next_turn() -> None:
+    """An asynchronous standby was promoted: this node has a copy of what others had written, and wrote nothing."""
+    store, reasons = EndingStore(), list[str]()
+    async with seated(store, reasons.append) as node:
+        assert await node.shipper.barrier.passed(store.session)
+        store.tables.rows[1] = store.tables.rows[1]._replace(barrier=0)
+        append(node.open(), b"first")
+        await until(lambda: bool(reasons))
+        assert "has lost what this node has read or written" in reasons[0]
+        assert not store.tables.rows_of
+
+
+async def test_a_barrier_finds_that_the_database_has_lost_a_turn() -> None:
+    store, reasons = EndingStore(), list[str]()
+    async with seated(store, reasons.append) as node:
+        before = store.tables.rows[1]
+        log = node.open()
+        append(log, b"first")
+        await node.durable(log)
+        store.tables.rows[1] = before
+        with pytest.raises(StoreAway):
+            await node.shipper.barrier.passed(store.session)
+        assert "has lost what this node has read or written" in reasons[0]
+
+
+async def _barrier(store: EndingStore) -> ReadBarrier:
+    seat = await store.register_node("a", "a", 1, 60_000)
+    assert seat is not None
+    return ReadBarrier(store, seat)
+
+
+async def test_what_was_read_over_another_connection_has_not_passed() -> None:
+    store = EndingStore()
+    barrier = await _barrier(store)
+    session = store.session
+    store.sessions += 1
+    assert not await barrier.passed(session)
+    assert store.tables.rows[1].barrier == 0
+    assert await barrier.passed(store.session)
+    assert store.tables.rows[1].barrier == 1
+
+
+async def test_a_barrier_whose_answer_was_lost_is_not_passed() -> None:
+    store = EndingStore()
+    barrier = await _barrier(store)
+    store.ended = [True]
+    with pytest.raises(StoreAway):
+        await barrier.passed(store.session)
+    assert barrier.number == 0
+    assert await barrier.passed(store.session)
+    assert barrier.number == store.tables.rows[1].barrier == 2
+
+
+async def test_those_who_wait_for_a_barrier_share_the_next_one() -> None:
+    store = EndingStore()
+    barrier = await _barrier(store)
+    assert await asyncio.gather(*[barrier.passed(store.session) for _ in range(10)]) == [True] * 10
+    assert store.tables.rows[1].barrier == 2  # the first had begun before the others had asked
+
+
+class _Topics:
+    """Counts what it takes in, as `Topics` does."""
+
+    def __init__(self) -> None:
+        self.state: Any = MetadataState()
+        self.taken: list[bytes] = []
+
+    def taking_in(self, data: bytes) -> Any:
+        self.taken.append(data)
+        self.state = SimpleNamespace(version=self.state.version + 1)
+        return
+        yield None
+
+
+async def _keeper(store: EndingStore, monkeypatch: pytest.MonkeyPatch) -> tuple[SharedMetadataLog, _Topics]:
+    keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "mine", await _barrier(store))
+    topics = _Topics()
+    keeper.topics, keeper.slices = topics, None  # type: ignore[assignment]
+    monkeypatch.setattr(shared_metadata_log, "AGAIN_MS", 1)
+
+    async def to_its_end(_: object, job: Any) -> Any:
+        for _ in job:
+            pass
+
+    monkeypatch.setattr(shared_metadata_log, "to_its_end", to_its_end)
+    return keeper, topics
+
+
+async def test_nobody_lives_by_a_row_of_the_metadata_log_before_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EndingStore()
+    keeper, topics = await _keeper(store, monkeypatch)
+    store.tables.log[0] = MetadataRow(0, 1, "another", b"row")
+    store.ended = [True]
+    with pytest.raises(StoreAway):
+        await keeper.follow()
+    assert not topics.taken
+    # a standby is promoted that never got it: another one stands in its place
+    store.tables.log[0] = MetadataRow(0, 1, "another", b"other row")
+    await keeper.follow()
+    assert topics.taken == [b"other row"]
+
+
+async def test_after_each_reconnect_it_is_looked_whether_something_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EndingStore()
+    keeper, _ = await _keeper(store, monkeypatch)
+    for is_new, expected in ((False, 1), (False, 1), (True, 2), (False, 2)):
+        store.sessions += is_new
+        await keeper.follow()
+        assert store.tables.rows[1].barrier == expected
+
+
+@pytest.mark.parametrize("outcomes", [[True, None], [True, True, None], [False, None, True, None], [None, True, None]])
+async def test_a_row_whose_answer_was_lost_counts_when_it_lasts(
+    monkeypatch: pytest.MonkeyPatch, outcomes: Sequence[bool | None]
+) -> None:
+    """By turns the writes of the row, and of what proves it."""
+    store = EndingStore()
+    keeper, topics = await _keeper(store, monkeypatch)
+    store.ended = list(outcomes)
+    row = MetadataRow(0, 1, "mine", b"my row")
+    assert await keeper._written(row, (), {})
+    assert topics.taken == [b"my row"]
+    assert store.tables.rows[1].barrier == keeper._barrier.number > 0
+    assert not keeper._writers
+
+
+async def test_a_row_that_another_node_was_first_with_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EndingStore()
+    keeper, topics = await _keeper(store, monkeypatch)
+    store.tables.log[0] = MetadataRow(0, 1, "another", b"another row")
+    assert not await keeper._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
+    assert topics.taken == [b"another row"]
+
+
+async def test_a_row_that_was_seen_and_is_gone_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = EndingStore()
+    keeper, topics = await _keeper(store, monkeypatch)
+    tables = store.tables
+    tables.cut_standby()
+    barrier = TableStore.barrier
+
+    async def promoted(self: Any, *all_: Any, **how: Any) -> bool:
+        if tables.waits_for_standby:
+            tables.promote_standby()
+            store.sessions += 1
+            raise StoreAway("the primary is gone")
+        return await barrier(self, *all_, **how)
+
+    monkeypatch.setattr(TableStore, "barrier", promoted)
+    store.ended = [True, True]
+    assert await keeper._written(MetadataRow(0, 1, "mine", b"my row"), (), {})
+    assert topics.taken == [b"my row"]
+    assert tables.log[0].writer == "mine"
+
+
+def test_a_seat_is_taken_with_an_empty_barrier() -> None:
+    tables = Tables(World(Random(1)))
+    assert tables.register_node("a", "a", 1, 60_000) == NodeRegistration(1, 1, 0, 0, "a", "a", 60_000, 0)
+    assert tables.barrier(1, 1, 1, 0, 0)
+    taken = tables.register_node("a", "a", 1, 60_000)
+    assert taken is not None
+    assert (taken.epoch, taken.barrier) == (2, 0)

@@ -1,0 +1,49 @@
+"""What the holder of a seat decides."""
+
+from __future__ import annotations
+
+import pytest
+
+from muster.postgres.lease import Lease, Outcome, outcome
+from muster.postgres.store import NodeRegistration
+
+
+@pytest.mark.parametrize(
+    ("epoch", "turn", "barrier", "expected"),
+    [
+        (3, 7, 5, Outcome.SEEN),
+        (3, 8, 5, Outcome.SEEN),  # an empty one behind it
+        (3, 6, 5, Outcome.AGAIN),
+        (3, 6, 6, Outcome.AGAIN),
+        (3, 6, 4, Outcome.LOST),  # what this node has read is gone
+        (3, 7, 4, Outcome.LOST),
+        (4, 0, 5, Outcome.LOST),
+        (4, 7, 5, Outcome.LOST),
+        (2, 7, 5, Outcome.LOST),
+        (0, 6, 5, Outcome.LOST),
+        (3, 9, 5, Outcome.LOST),
+        (3, 5, 5, Outcome.LOST),  # what was answered is gone
+    ],
+)
+def test_what_has_become_of_turn_7_of_epoch_3(epoch: int, turn: int, barrier: int, expected: Outcome) -> None:
+    seat = NodeRegistration(1, epoch, turn, 20, "somebody", "somewhere", 1, barrier)
+    assert outcome(seat, 3, {6}, {7, 8}, 5) is expected
+
+
+def test_a_seat_that_is_not_there_is_lost() -> None:
+    assert outcome(None, 3, {6}, {7}, 0) is Outcome.LOST
+
+
+def test_a_lease_counts_from_what_was_sent() -> None:
+    lease = Lease(9_000, 1_000)
+    assert not lease.is_over(9_999)
+    assert lease.is_over(10_000)
+    lease.extended(5_000)
+    assert (lease.ends_ms, lease.renew_ms) == (14_000, 7_250)
+
+
+def test_an_older_answer_does_not_shorten_it() -> None:
+    lease = Lease(9_000, 1_000)
+    lease.extended(5_000)
+    lease.extended(4_000)
+    assert lease.ends_ms == 14_000

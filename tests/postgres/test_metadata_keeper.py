@@ -1,0 +1,128 @@
+"""What becomes of a change that cannot be written, and what is known before it is decided."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from muster.coordinator.system.clock import LoopClock
+from muster.coordinator.system.jobs import PendingResult
+from muster.coordinator.topics.errors import ApiError
+from muster.coordinator.topics.metadata_log import first_records
+from muster.coordinator.topics.metadata_state import MetadataState
+from muster.postgres.shared_metadata_log import SharedMetadataLog
+from muster.postgres.store import NO_SNAPSHOT, MetadataRow, Snapshot, StoreAway, StoreRefused
+from muster.simulation.world import World
+from tests.postgres.stores import passing, table_store
+
+
+async def test_whoever_asked_is_told_of_a_fault_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    store: Any = table_store(World(Random(1)))
+    keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
+    topics: Any = SimpleNamespace(state=MetadataState())
+    keeper.topics = topics
+
+    async def broken(*_: object) -> bool:
+        raise RuntimeError("it is broken")
+
+    monkeypatch.setattr(store, "write_metadata", broken)
+    job = keeper.writing(first_records(None))
+    later = next(job)
+    assert isinstance(later, PendingResult)
+    while not later.is_there:  # noqa: ASYNC110 - nobody tells of it
+        await asyncio.sleep(0)
+    with pytest.raises(ApiError, match="it is broken"):
+        job.send(later.value)
+
+
+@pytest.mark.parametrize("error", [None, StoreAway("it is away"), RuntimeError("it is broken")])
+async def test_what_others_have_decided_is_known_before_a_request_is(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    store: Any = table_store(World(Random(1)))
+    keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "writer", passing())
+    asked: list[str] = []
+
+    async def follow() -> None:
+        asked.append("the others")
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(keeper, "follow", follow)
+    job = keeper.catching_up()
+    later = next(job)
+    assert isinstance(later, PendingResult)
+    while not later.is_there:  # noqa: ASYNC110 - nobody tells of it
+        await asyncio.sleep(0)
+    with pytest.raises(StopIteration):
+        job.send(later.value)  # it goes on in any case: what cannot be written says so
+    assert asked == ["the others"]
+
+
+def of_rows(*offsets: tuple[int, int]) -> Any:
+    """A store with rows of the metadata log from one offset to another."""
+    store: Any = table_store(World(Random(1)))
+    store.tables.log = {base: MetadataRow(base, after, "w", b"%d" % base) for base, after in offsets}
+    return store
+
+
+async def test_a_node_that_begins_refuses_a_metadata_log_with_a_gap() -> None:
+    whole, torn = of_rows((0, 3), (3, 4), (4, 9)), of_rows((0, 3), (4, 9))
+    clock = LoopClock(asyncio.get_running_loop())
+    assert [row.base_offset for row in await SharedMetadataLog(whole, clock, lambda: "w", passing()).read()] == [
+        0,
+        3,
+        4,
+    ]
+    with pytest.raises(StoreRefused, match="a gap at offset 3"):
+        await SharedMetadataLog(torn, clock, lambda: "w", passing()).read()
+    torn.tables.snapshot = Snapshot(1, 2, 0)  # it begins behind the snapshot, and that is no part of it
+    with pytest.raises(StoreRefused, match="a gap at offset 2"):
+        await SharedMetadataLog(torn, clock, lambda: "w", passing()).read()
+
+
+async def test_rows_that_go_while_they_are_read_are_read_again_in_the_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = of_rows(*((base, base + 1) for base in range(12)))
+    read = store.metadata
+
+    async def shortened(since: int) -> Any:
+        rows = await read(since)
+        if store.tables.snapshot == NO_SNAPSHOT:
+            # another node writes a snapshot, and the rows go that it stands for: also some that come next
+            store.tables.snapshot = Snapshot(1, 9, 1)
+            store.tables.snapshot_parts[1, 0] = b"the first nine"
+            store.tables.log = {base: row for base, row in store.tables.log.items() if base >= 8}
+        return rows
+
+    monkeypatch.setattr(store, "metadata", shortened)
+    keeper = SharedMetadataLog(store, LoopClock(asyncio.get_running_loop()), lambda: "w", passing())
+    assert [row.base_offset for row in await keeper.read()] == [9, 10, 11]
+    assert (keeper.snapshot, keeper.began_at, keeper.began) == ([b"the first nine"], 9, 12)
+
+
+@pytest.mark.parametrize(("rows", "taken"), [([(0, 3), (4, 9)], [b"0"]), ([(4, 9)], [])])
+async def test_a_node_that_finds_a_gap_gives_up_before_it(
+    rows: list[tuple[int, int]], taken: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = SharedMetadataLog(of_rows(*rows), LoopClock(asyncio.get_running_loop()), lambda: "w", passing())
+    topics: Any = SimpleNamespace(state=SimpleNamespace(version=0))
+    keeper.topics = topics
+    reasons: list[str] = []
+    found: list[bytes] = []
+    keeper.lost = reasons.append
+
+    async def take_in(row: MetadataRow) -> None:
+        found.append(row.data)
+        topics.state.version = row.next_offset
+
+    monkeypatch.setattr(keeper, "_take_in", take_in)
+    await keeper.follow()
+    await keeper.follow()
+    assert found == taken
+    assert reasons == [f"the metadata log was shortened behind offset {3 * len(taken)}, up to which this node knows it"]

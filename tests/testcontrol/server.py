@@ -1,0 +1,45 @@
+"""A server under test in the test's own event loop, with all its verbs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from muster.coordinator.config import load
+from muster.testcontrol.seeded import ControlledMachine
+from muster.testcontrol.server_control import ServerControl
+from tests.support.muster import QUICK
+
+
+@asynccontextmanager
+async def rehearsing(
+    *,
+    nodes: int = 1,
+    topics: Sequence[str] = ("orders:2",),
+    data_dir: Path | None = None,
+    starts_frozen: bool = False,
+    **properties: str,
+) -> AsyncIterator[ServerControl]:
+    """It is up inside the block; properties with _ for dots."""
+    given = {**QUICK, "broker.session.timeout.ms": "200"}
+    given.update({name.replace("_", "."): value for name, value in properties.items()})
+    config = load(
+        overrides=[f"{name}={value}" for name, value in given.items()],
+        listen="127.0.0.1:0",
+        in_memory=data_dir is None,
+        data_dir=data_dir,
+        topics=list(topics),
+        nodes=str(nodes),
+    )
+    found = ServerControl(config, machine=ControlledMachine(starts_frozen=starts_frozen))
+    await found.server.start()
+    try:
+        yield found
+    finally:
+        await found.server.stop()
+
+
+def bootstrap(found: ServerControl) -> str:
+    """Where clients begin."""
+    return ",".join(f"{bound.host}:{bound.port}" for bound in found.server.bound)
