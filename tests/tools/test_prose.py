@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools.prose import rules, texts
-from tools.prose.__main__ import grown, too_wide
+from tools.prose.__main__ import grown, risen, too_wide
 
 LONG = " ".join(f"word{number}" for number in range(18))
 
@@ -76,6 +76,13 @@ def test_a_file_may_have_as_many_faults_as_before_and_no_more() -> None:
     assert grown({"a.py": ["one", "two"]}, {"a.py": 2}) == []
     assert grown({"a.py": ["one", "two"]}, {"a.py": 1}) == ["a.py: 2 faults, 1 allowed", "one", "two"]
     assert grown({"new.py": ["one"]}, {}) == ["new.py: 1 faults, 0 allowed", "one"]
+
+
+def test_a_new_file_may_have_the_faults_of_a_file_that_is_gone_and_no_more() -> None:
+    assert risen({"moved.py": 2}, {"gone.py": 2}) == []
+    assert risen({"moved.py": 3}, {"gone.py": 2}) == ["moved.py"]
+    assert risen({"new.py": 1}, {}) == ["new.py"]
+    assert risen({"Makefile": 2}, {"Makefile": 1}) == ["Makefile"]
 
 
 def test_a_wide_line_is_found_and_a_wide_row_of_a_table_is_not() -> None:
