@@ -68,7 +68,7 @@ SHARED_OUT ?= -n 2 --dist loadgroup
 
 # No decision may follow set or hash order: what could is run under a second hash seed.
 test: venv ## run the tests; those of the core must take every branch of it
-	@PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage run -m pytest -q tests/coordinator/groups tests/coordinator/transactions tests/coordinator/core
+	@PYTHONHASHSEED=1 COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage run -m pytest -q tests/coordinator/groups tests/coordinator/transactions tests/coordinator/state_machine
 	@COVERAGE_FILE=$(VENV)/.coverage $(BIN)/python -m coverage report
 	@PYTHONHASHSEED=1 $(BIN)/python -m pytest -q tests/stories/test_virtual.py tests/protocol/test_generated.py
 	@PYTHONHASHSEED=2 $(BIN)/python -m pytest -q $(SHARED_OUT)

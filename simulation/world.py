@@ -90,7 +90,7 @@ class VirtualTimer:
 
 
 class VirtualClock:
-    """The world's time, as `coordinator.clock.Clock` shows it."""
+    """The world's time, as `coordinator.system.clock.Clock` shows it."""
 
     def __init__(self, world: World, run: Run = _at_once) -> None:
         self._world = world

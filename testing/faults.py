@@ -1,4 +1,4 @@
-"""Faults on demand, for tests: the rules of `coordinator.rehearsal.faults`, put in force from a test's thread.
+"""Faults on demand, for tests: the rules of `testcontrol.faults`, put in force from a test's thread.
 
 from muster.testing.faults import Error, Match, times
 

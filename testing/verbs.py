@@ -28,31 +28,31 @@ class Verbs(Protocol):
 
     @property
     def groups(self) -> Any:
-        """As `coordinator.rehearsal.groups.Groups`."""
+        """As `testcontrol.groups.Groups`."""
 
     @property
     def topics(self) -> Any:
-        """As `coordinator.rehearsal.topics.Topics`."""
+        """As `testcontrol.topics.Topics`."""
 
     @property
     def nodes(self) -> Any:
-        """As `coordinator.rehearsal.nodes.Nodes`."""
+        """As `testcontrol.nodes.Nodes`."""
 
     @property
     def faults(self) -> Any:
-        """As `coordinator.rehearsal.faults.engine.Faults`."""
+        """As `testcontrol.faults.engine.Faults`."""
 
     @property
     def scenarios(self) -> Any:
-        """As `coordinator.rehearsal.scenarios.running.Scenarios`."""
+        """As `testcontrol.scenarios.running.Scenarios`."""
 
     @property
     def time(self) -> Any:
-        """As `coordinator.rehearsal.virtual_time.VirtualTime`."""
+        """As `testcontrol.virtual_time.VirtualTime`."""
 
     @property
     def run_until(self) -> Callable[..., Any]:
-        """As `coordinator.rehearsal.rehearsal.ServerControl`."""
+        """As `testcontrol.server_control.ServerControl`."""
 
     @property
     def ahead_ms(self) -> int:

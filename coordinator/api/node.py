@@ -46,7 +46,7 @@ Handle = Callable[["Node", RequestContext, Request, Respond], None]
 
 
 def in_slices(job: JobOfRequest[Request]) -> Handle[Request]:
-    """A handler that answers with the result of a job, which is done in slices (`coordinator.slices`)."""
+    """A handler that answers with the result of a job, which is done in slices (`coordinator.system.jobs`)."""
 
     @wraps(job)
     def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
@@ -78,7 +78,7 @@ def on_the_newest(job: JobOfRequest[Request]) -> Handle[Request]:
 
 
 class Controller(Protocol):
-    """Who changes what brokers there are and who leads what (`coordinator.nodes.cluster` is one)."""
+    """Who changes what brokers there are and who leads what (`coordinator.server.nodes.cluster` is one)."""
 
     def catching_up(self) -> Job[None]:
         """Live by all that other nodes have decided until now. Whoever cannot finds out when it writes."""
@@ -207,7 +207,7 @@ class Node:
         return (int.from_bytes(drawn[:4]) + int.from_bytes(drawn[-4:])) & 0x7FFF_FFFF
 
     def run(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
-        """Answer a request with the result of a job, which is done in slices (`coordinator.slices`)."""
+        """Answer a request with the result of a job, which is done in slices (`coordinator.system.jobs`)."""
         self.slices.run(job, respond, context.channel)
 
     def on_the_newest(self, job: Job[Message | None]) -> Job[Message | None]:

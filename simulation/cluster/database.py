@@ -1,5 +1,5 @@
 """The database of a cluster, in memory: `Tables` do at once and wholly what the SQL of
-`coordinator.database.postgres` does; a node reaches them through a `FaultyStore`.
+`postgres.postgres` does; a node reaches them through a `FaultyStore`.
 
 They may have a synchronous standby. While that is cut off no write is answered. One whose session ends can be read all
 the same, and is gone when the standby is promoted.

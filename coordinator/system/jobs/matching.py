@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Matcher(Protocol):
-    """What is asked of a pattern (`coordinator.patterns.Pattern`)."""
+    """What is asked of a pattern (`coordinator.system.patterns.Pattern`)."""
 
     def steps(self, text: str) -> int:
         """What a match of this name costs at worst."""
