@@ -1,4 +1,4 @@
-"""Topics and partitions: the metadata log, and what clients produce to and fetch from.
+"""Topics and partitions: the metadata log, and the logs that clients produce to and fetch from.
 
-Knows no request and no connection; the handlers of `coordinator.api` call it.
+This package knows no request and no connection. The handlers of `coordinator.api` call it.
 """

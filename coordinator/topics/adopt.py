@@ -1,9 +1,9 @@
-"""Partitions of the coordinators' topics that were put into the data directory: offsets, and the state of transactions,
-copied from a Kafka broker, or from another Muster.
+"""Adopts partitions of the coordinators' topics that somebody copied into the data directory.
 
-The metadata log of this node does not know them, but they must not be lost: this node serves them, with the topic id
-and the leader epochs that they have. Any other topic that the metadata log does not know is a stray. Producer ids that
-the transactions know are not given out again.
+They are partitions of __consumer_offsets or __transaction_state, from a Kafka broker or from another Muster. The
+metadata log of this node does not know them, but they must not be lost. This node serves them, with the topic id and
+the leader epochs that they have. Any other topic that the metadata log does not know is a stray. This node never gives
+out a producer id that the adopted transactions use.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from muster.protocol.messages.metadata_records.producer_ids_record import Produc
 from muster.protocol.records import OFFSETS, TRANSACTION_STATE, KeyedRecords, UnknownRecord
 
 SAMPLE_BYTES = 64 * 1024
-"""How much of each partition is looked at to find out how many there were."""
+"""Bytes of each partition that are read to find out how many partitions the topic had."""
 CHUNK_BYTES = 1024 * 1024
-"""How much is read at a time to find the producer ids."""
+"""Bytes that are read at a time to find the producer ids."""
 
 ADOPTED: Final[Mapping[str, KeyedRecords]] = {GROUP_OFFSETS_TOPIC: OFFSETS, TRANSACTION_STATE_TOPIC: TRANSACTION_STATE}
-"""The topics, and what their records are. A record lies on a partition by the hash of a name in its key."""
+"""The adopted topics, with the codecs of their records. The hash of a name in its key decides a record's partition."""
 _WHAT: Final = {GROUP_OFFSETS_TOPIC: "offsets partitions", TRANSACTION_STATE_TOPIC: "partitions of transactions"}
 
 _logger = structlog.get_logger("muster.topics")
@@ -41,9 +41,9 @@ _logger = structlog.get_logger("muster.topics")
 def adopted(
     logs: LogManager, state: MetadataState, wanted: NewTopic, home: Home, number_is_given: bool
 ) -> list[Message]:
-    """The records of such a topic, which the metadata log does not know, for the partitions on the disk.
+    """Return the records that create such a topic in the metadata log, for the partitions on the disk.
 
-    `wanted`: how it is made otherwise; `number_is_given`: an operator has said how many partitions there are to be.
+    `wanted`: how the topic is created otherwise. `number_is_given`: an operator has set the number of partitions.
     """
     indexes = on_disk(logs, wanted.name)
     count = max(indexes) + 1
@@ -64,7 +64,7 @@ def adopted(
 def before_take_over(
     logs: LogManager, state: MetadataState, home: Home, topic: str, topic_id: bytes, partitions: int
 ) -> list[Message]:
-    """The records to be written before `take_over`, for partitions that were put there since the topic is known."""
+    """Return the records to write before `take_over`, for partitions that were copied after the topic was created."""
     return _producer_ids(logs, state, home, topic, list(_foreign(logs, topic, topic_id, partitions)))
 
 
@@ -74,8 +74,9 @@ def on_disk(logs: LogManager, topic: str) -> list[int]:
 
 
 def partitions_by_content(logs: LogManager, topic: str, usual: int) -> int:
-    """How many partitions the topic had where those on the disk were written, by the names in them; `usual` if that
-    fits, or nothing says otherwise. Raises OSError.
+    """Return how many partitions the topic had when its partitions were written, by the names in their records.
+
+    It is `usual` if that number fits, or if the records do not say otherwise. Raises OSError.
     """
     indexes = on_disk(logs, topic)
     placed = [(name, index) for index in indexes for name in _some_names(logs.storage, topic, index)]
@@ -87,7 +88,7 @@ def partitions_by_content(logs: LogManager, topic: str, usual: int) -> int:
 
 
 def _some_names(storage: Storage, topic: str, index: int) -> list[str]:
-    """Groups, or transactional ids, that the beginning of a partition's oldest segment tells of."""
+    """Return the groups or transactional ids in the beginning of a partition's oldest segment."""
     codec = ADOPTED[topic]
     segments = _segments(storage, topic, index)
     names: dict[str, None] = {}
@@ -103,7 +104,7 @@ def _some_names(storage: Storage, topic: str, index: int) -> list[str]:
 
 
 _NAMES: Final = ("group", "group_id", "transactional_id")
-"""Fields of keys by which a record has its partition."""
+"""The fields of a key whose hash decides the record's partition."""
 
 
 def _segments(storage: Storage, topic: str, index: int) -> list[str]:
@@ -115,11 +116,11 @@ def _id_on_disk(logs: LogManager, topic: str, index: int) -> bytes | None:
     try:
         return logs.folders.topic_id_on_disk(topic, index)
     except MalformedCheckpoint:
-        return None  # `take_over` says so
+        return None  # `take_over` logs this
 
 
 def _with_epochs(records: Sequence[Message], logs: LogManager, topic: str) -> None:
-    """Let the partitions in the records of the new topic begin with the leader epochs of what is on the disk."""
+    """Let the partitions of the new topic begin with the leader epochs of the logs on the disk."""
     there = set(on_disk(logs, topic))
     for record in records:
         if isinstance(record, PartitionRecord) and record.partition_id in there:
@@ -129,7 +130,7 @@ def _with_epochs(records: Sequence[Message], logs: LogManager, topic: str) -> No
 
 
 def _foreign(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> Iterator[int]:
-    """The partitions on the disk that do not say that they are of this topic, or cannot be read."""
+    """Yield the partitions on the disk whose topic id is another one, is missing, or cannot be read."""
     for index in on_disk(logs, topic):
         if index < partitions:
             try:
@@ -140,17 +141,15 @@ def _foreign(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> 
 
 
 def take_over(logs: LogManager, topic: str, topic_id: bytes, partitions: int) -> None:
-    """Give the partitions on the disk the id that the topic has in the metadata log: to those that were put there
-    since, and to those whose id cannot be read.
-    """
+    """Write the topic's id of the metadata log to partitions that were copied later, or whose id cannot be read."""
     for index in _foreign(logs, topic, topic_id, partitions):
         try:
             if logs.folders.topic_id_on_disk(topic, index) is None:
-                continue  # opening the log writes it
+                continue  # opening the log writes the id
             _logger.warning("a partition with another topic id is taken over", topic=topic, partition=index)
         except MalformedCheckpoint as error:
             _logger.warning("the id of a topic was written again", topic=topic, partition=index, reason=str(error))
-        with contextlib.suppress(OSError):  # opening the log meets it as well, and says so
+        with contextlib.suppress(OSError):  # opening the log fails too, and reports it
             logs.folders.note_topic_id(topic, index, topic_id)
 
 
@@ -160,7 +159,10 @@ def take_over(logs: LogManager, topic: str, topic_id: bytes, partitions: int) ->
 def _producer_ids(
     logs: LogManager, state: MetadataState, home: Home, topic: str, indexes: Sequence[int]
 ) -> list[Message]:
-    """The record after which no producer id is given out that these partitions know; none if there is none such."""
+    """Return the record that makes this node give out only producer ids that these partitions do not use.
+
+    The list is empty when no such record is necessary.
+    """
     if topic != TRANSACTION_STATE_TOPIC:
         return []
     newest = max((one for index in indexes for one in _ids_in(logs.storage, index)), default=-1)
@@ -170,7 +172,7 @@ def _producer_ids(
 
 
 def _ids_in(storage: Storage, index: int) -> Iterator[int]:
-    """The producer ids in the records of a partition of __transaction_state, as far as it can be read."""
+    """Yield the producer ids in the records of a partition of __transaction_state, as far as it can be read."""
     for path in _segments(storage, TRANSACTION_STATE_TOPIC, index):
         with contextlib.closing(storage.file(path)) as file, contextlib.suppress(LogError):
             for chunk in _chunks(file):
@@ -184,7 +186,7 @@ def _ids_in(storage: Storage, index: int) -> Iterator[int]:
 
 
 def _chunks(file: File) -> Iterator[bytes]:
-    """Its whole batches, until there is none."""
+    """Yield the whole batches of a file, in chunks."""
     at = 0
     while True:
         data = file.pread(CHUNK_BYTES, at)

@@ -1,7 +1,7 @@
-"""The catalogue: what the metadata log says there is, and the open partitions that it speaks of.
+"""The catalogue: the topics that the metadata log names, and their open partitions.
 
-A change is written here, and in force at once: logs are opened and closed as its records say. Who waits for it to be
-durable, and what then goes to all who want to know, is `pending_changes`. What is to change is decided elsewhere.
+A change is written here, and is in force at once: logs are opened and closed as its records say. `pending_changes`
+waits until a change is durable, and then publishes it. Other modules decide the changes.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ from muster.protocol.messages.metadata_records.partition_record import Partition
 CLOSED_AT_ONCE: Final = 20
 """Partitions of a deleted topic whose logs are closed and renamed in one step."""
 REMOVED_AT_ONCE: Final = 1_000
-"""Folders of deleted topics that are removed in one turn of the event loop: in memory 1,000 take 4 ms."""
+"""Folders of deleted topics that are removed in one iteration of the event loop: in memory 1,000 take 4 ms."""
 
 
 class Catalogue:
-    """`begin` once, when the metadata log is open; nothing but `home`, `racks` and `logs` is of use before."""
+    """The catalogue. Call `begin` once, when the metadata log is open; before, only `home`, `racks` and `logs` are
+    valid.
+    """
 
     def __init__(
         self,
@@ -51,8 +53,8 @@ class Catalogue:
         draw_uuid: Callable[[], bytes],
         waits_for_sync: Callable[[str], bool],
     ) -> None:
-        """`racks`: of each broker of this process; None: there is the one of `identity`. `waits_for_sync`: whether the
-        records of a topic count only once they are synced.
+        """`racks`: the rack of each broker of this process; None means that the only broker is that of `identity`.
+        `waits_for_sync`: whether the records of a topic count only after a sync.
         """
         self.clock = clock
         self.logs = logs
@@ -66,21 +68,23 @@ class Catalogue:
         self.metadata_log: MetadataLog
         self.pending: PendingChanges
         self.strays: Strays
-        """Clears the way for new partitions."""
+        """Removes or renames folders that are in the way of new partitions."""
 
     def _draw_below(self, number: int) -> int:
         return int.from_bytes(self.draw_uuid()) % number
 
     @property
     def state(self) -> MetadataState:
-        """What the metadata log says."""
+        """The state that the metadata log describes."""
         return self.metadata_log.state
 
     def _config_of(self, name: str) -> LogConfig:
         return self.configs.log_config(self.state.topic_configs(name))
 
     def begin(self, publish: Callable[[TopicsImage], object]) -> None:
-        """The metadata log is read. `publish` is given each new image of the topics once it is durable."""
+        """Begin, after the metadata log was read. `publish` gets each new image of the topics once the image is
+        durable.
+        """
         self.see_brokers()
         self.dynamic_configs.take_in(self.state)
         self.pending = PendingChanges(
@@ -88,7 +92,7 @@ class Catalogue:
         )
 
     def see_brokers(self) -> None:
-        """New partitions are placed on the brokers that are registered now."""
+        """Place new partitions on the brokers that are registered now."""
         home, brokers = self.home, self.state.brokers
         home.racks = {broker_id: brokers[broker_id].rack for broker_id in sorted(brokers)}
         home.fenced = frozenset(broker_id for broker_id, broker in brokers.items() if broker.fenced)
@@ -96,8 +100,9 @@ class Catalogue:
     # -- changing
 
     def append(self, records: Sequence[Message], encoded: Sequence[bytes] | None = None) -> None:
-        """Write records; nothing is opened or closed by them. `encoded`: the same records, if they were encoded
-        beforehand. Raises `ApiError` when the metadata log cannot be written.
+        """Write records; no log is opened or closed. `encoded`: the same records, if they were encoded before.
+
+        Raises `ApiError` when the metadata log cannot be written.
         """
         try:
             self.metadata_log.write(records, self.clock.now(), encoded)
@@ -110,8 +115,9 @@ class Catalogue:
         encoded: Sequence[bytes] | None = None,
         made: Mapping[int, Partition | None] = NOTHING_MADE,
     ) -> None:
-        """Write records, and live by them. `encoded`: as for `append`; `made`: the partitions of which they tell, if
-        these are open already. Raises `ApiError`.
+        """Write records, and open and close logs as they say. `encoded`: as for `append`.
+
+        `made`: the partitions of these records that are open already. Raises `ApiError`.
         """
         self.append(records, encoded)
         self.dynamic_configs.written(records, self.state)
@@ -119,12 +125,13 @@ class Catalogue:
         for state in touched:
             if state is not None:
                 self.open.open(state, made)
-                state.as_image()  # now: many topics may change before the next image of all is made
+                state.as_image()  # now: many topics may change before the next complete image
         self.pending.changed(topics=touched != {None: None})
 
     def making(self, name: str, topic_id: bytes, records: Sequence[Message]) -> Job[None]:
-        """Make the logs of new partitions, and only then write the records that say there are such: of what cannot be
-        made nothing is there. Raises `ApiError`.
+        """Create the logs of new partitions, and only then write the records that name them.
+
+        If one log cannot be created, none of them stays. Raises `ApiError`.
         """
         given = {record.name: record.value for record in records if isinstance(record, ConfigRecord) and record.value}
         config = self.configs.log_config({**self.state.topic_configs(name), **given})
@@ -144,14 +151,14 @@ class Catalogue:
             self.write(records, encoded, made)
         except (DamagedLog, LogOffline, OSError, ApiError) as error:
             for index in made:
-                self.logs.remove(self.logs.delete(name, index))  # nothing was in its place before
+                self.logs.remove(self.logs.delete(name, index))  # no folder had this name before
                 yield None
             if isinstance(error, ApiError):
                 raise
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     def forgetting(self, topic: Topic) -> Job[None]:
-        """The records say that the topic is deleted: its logs go."""
+        """Close and remove the logs of a topic that the records have deleted."""
         self.open.forget(topic)
         doomed: list[str] = []
         try:
@@ -167,7 +174,7 @@ class Catalogue:
             self.pending.changed(topics=True, doomed=doomed)
 
     def _remove(self, folders: Sequence[str]) -> None:
-        """Take the folders of deleted topics off the disk. What a stop leaves behind goes at the next start."""
+        """Remove the folders of deleted topics. What a stop leaves behind is removed at the next start."""
         self.logs.remove(folders[:REMOVED_AT_ONCE])
         if len(folders) > REMOVED_AT_ONCE:
             self.clock.call_soon(lambda: self._remove(folders[REMOVED_AT_ONCE:]))
@@ -186,6 +193,6 @@ class Catalogue:
         log.when_durable(log.end_offset, ended)
 
     def reopen_metadata_log(self) -> None:
-        """Open it anew after a failure. Raises a LogError."""
+        """Open the metadata log again after a failure. Raises a LogError."""
         self.metadata_log.use_log(self.logs.reopen(METADATA_TOPIC, 0))
         self.pending.resume()

@@ -1,9 +1,9 @@
-"""The image of the cluster: its brokers, and who leads which partition.
+"""The image of the cluster: its brokers, and the leader of each partition.
 
-Everything that tells a client of brokers and leaders answers from it: Metadata, DescribeCluster,
-DescribeTopicPartitions, FindCoordinator, and the checks whether this node leads the partition that is asked for.
-An image never changes: another one takes its place, in all nodes of the process at once. (New topics come into the
-mapping of leaders that there is; when leaders change it is another one.)
+Each answer that names brokers and leaders is made from the image: Metadata, DescribeCluster, DescribeTopicPartitions
+and FindCoordinator. The checks whether this node leads a partition use the image too. An image never changes. A new
+image replaces it in all nodes of the process at once. (New topics are added to the mapping of leaders; a change of
+leaders makes a new mapping.)
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 NO_BROKER: Final = -1
-"""Stands in an answer for a leader that there is not."""
+"""The leader in an answer for a partition without a leader."""
 
 
 class Endpoint(NamedTuple):
-    """A host and a port that clients can be told. Host "": that by which the client has reached the node it asks."""
+    """A host and a port for clients. An empty host stands for the host by which the client has reached this node."""
 
     host: str
     port: int
@@ -25,9 +25,9 @@ class Endpoint(NamedTuple):
 class Broker(NamedTuple):
     """One broker of the cluster.
 
-    `endpoints`: where clients of each listener reach it, by the listener's name; empty for this node itself, which the
-    connection knows (see `ClusterImage.endpoint`). `epoch`: another one with each start of the broker. A broker that is
-    `fenced` leads nothing, and clients are not told of it.
+    `endpoints`: where clients of each listener reach the broker, by the listener's name. It is empty for this node: the
+    connection knows its address (see `ClusterImage.endpoint`). `epoch`: each start of the broker has a new one. A
+    broker that is `fenced` leads nothing, and answers to clients do not name it.
     """
 
     broker_id: int
@@ -38,27 +38,29 @@ class Broker(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and since which leader epoch."""
+    """The leader of a partition, and its leader epoch."""
 
     broker_id: int
     epoch: int
 
 
 class Requester(Protocol):
-    """Whose question is answered (`api.context.RequestContext` is one)."""
+    """The client whose request is answered (`api.context.RequestContext` is one)."""
 
     @property
     def listener(self) -> str:
-        """The listener that the request came in on: brokers are told as clients of this listener reach them."""
+        """The listener of the request. Answers give the addresses of brokers for this listener."""
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the connection reaches this node: what is advertised, else the address that the client has called."""
+        """Where the connection reaches this node: the advertised address, or else the address that the client used."""
 
 
 class ClusterImage(NamedTuple):
-    """`node_id`: the broker that this node is. `leaders`: of the partitions of each topic, by its name. `is_whole`: all
-    brokers live.
+    """The brokers and leaders, as one node sees them.
+
+    `node_id`: this node. `leaders`: the leaders of each topic's partitions, by the topic's name. `is_whole`: all
+    brokers are alive.
     """
 
     cluster_id: str
@@ -69,35 +71,38 @@ class ClusterImage(NamedTuple):
     is_whole: bool = True
 
     def away(self, replicas: Sequence[int]) -> Sequence[int]:
-        """Those of the replicas whose broker does not live."""
+        """Return the replicas whose broker is not alive."""
         if self.is_whole:
             return ()
         brokers = self.brokers
         return [one for one in replicas if one not in brokers or brokers[one].fenced]
 
     def lives(self, broker_id: int) -> bool:
-        """Whether there is such a broker, and clients are told of it."""
+        """Whether the broker is registered and not fenced, so that answers to clients name it."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
     def endpoint(self, broker_id: int, requester: Requester) -> Endpoint | None:
-        """Where clients of the requester's listener reach a broker; None: they do not."""
+        """Where clients of the requester's listener reach a broker; None when they cannot reach it."""
         broker = self.brokers.get(broker_id)
         return None if broker is None or broker.fenced else self._registered_endpoint(broker, requester)
 
     def _registered_endpoint(self, broker: Broker, requester: Requester) -> Endpoint | None:
-        """Where it is, or was, reached by clients of the requester's listener; None: it has no such listener."""
+        """Where clients of the requester's listener reach a broker, fenced or not; None when it has no such
+        listener.
+        """
         if broker.broker_id == self.node_id:
             return requester.endpoint
         found = broker.endpoints.get(requester.listener)
         return found if found is None or found.host else Endpoint(requester.endpoint.host, found.port)
 
     def reachable(self, requester: Requester, *, also_fenced: bool = False) -> list[tuple[Broker, Endpoint]]:
-        """The brokers that clients of the requester's listener reach, and where: at least this node. It may be fenced,
-        or unregistered, and about to begin anew, and the last one; but a client that hears of no broker at all may
-        forget all that it knows, and ask nobody ever again (librdkafka 2.x does).
+        """Return the brokers that clients of the requester's listener reach, and their addresses.
 
-        `also_fenced`: those too that are registered and do not live, where they were.
+        The list has at least this node, even if this node is fenced or unregistered. A client that gets an empty list
+        may forget all brokers and never ask again (librdkafka 2.x does).
+
+        `also_fenced`: the list also has registered brokers that are fenced, with their last addresses.
         """
         found = []
         for broker in self.brokers.values():
@@ -112,6 +117,6 @@ class ClusterImage(NamedTuple):
         return found
 
     def is_led_elsewhere(self, topic: str, index: int) -> bool:
-        """Does another broker lead the partition? Nobody leads one that is not there."""
+        """Whether another broker leads the partition; False for a partition that does not exist."""
         leaders = self.leaders.get(topic, ())
         return 0 <= index < len(leaders) and leaders[index].broker_id != self.node_id

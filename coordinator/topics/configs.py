@@ -1,6 +1,6 @@
-"""A topic's configs: whether they may be set, and what its logs make of them together with the broker's properties.
+"""A topic's configs: whether they may be set, and the `LogConfig` that they and the broker's properties make.
 
-Definitions, types and ranges stand in `coordinator.properties`; here they become `LogConfig`s and refusals. Pure.
+`coordinator.properties` has the definitions, types and ranges. This module makes `LogConfig`s and refusals. Pure.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _FIELDS = tuple((field.name, field.name.replace("_", ".")) for field in dataclas
 
 
 MOST_MADE: Final = 1_000
-"""So many different configs of topics are kept made; more are made again when they are asked for."""
+"""So many `LogConfig`s are cached, one for each different set of configs; others are made again on demand."""
 
 
 class TopicConfigs:
-    """What topics have when they say nothing, and what they may say. `broker`: the broker's own properties."""
+    """The defaults of topics, and the configs that topics may set. `broker`: the broker's own properties."""
 
     __slots__ = ("_made", "broker")
 
     def __init__(self, broker: Live | None = None) -> None:
-        """`broker`: None is Kafka's defaults."""
+        """Without `broker`, the defaults are Kafka's."""
         self.broker = broker or Live()
         self._made: dict[frozenset[tuple[str, str]], LogConfig] = {}
 
     def set_broker(self, cluster_wide: Mapping[str, str], own: Mapping[str, str]) -> bool:
-        """These are set for all brokers and for this one; are they others than before?"""
+        """Take the configs of all brokers and of this one; return whether they differ from those before."""
         if (cluster_wide, own) == (self.broker.cluster_wide, self.broker.own):
             return False
         self.broker.set(cluster_wide, own)
@@ -42,7 +42,7 @@ class TopicConfigs:
         return True
 
     def check(self, configs: Mapping[str, str | None]) -> None:
-        """May a topic have these? Raises `ApiError`: INVALID_CONFIG with Kafka's sentence."""
+        """Check whether a topic may have these configs. Raises `ApiError`: INVALID_CONFIG with Kafka's sentence."""
         try:
             topic.validate(configs, self.broker.value)
         except InvalidProperty as error:

@@ -1,6 +1,6 @@
-"""Deciding on new topics and new partitions: what is refused, and which metadata records a yes makes.
+"""Decides on new topics and new partitions: returns the metadata records of the change, or refuses it.
 
-Pure: state in, records out or `ApiError`. Rules, error codes and sentences are those of Kafka's
+Pure: it gets the state, and returns records or raises `ApiError`. Rules, error codes and sentences are those of Kafka's
 ReplicationControlManager. All brokers share the logs, so that replicas are names for one log (docs/brokers.md).
 """
 
@@ -30,8 +30,8 @@ def _first(_: int) -> int:
 class Home:
     """Where replicas can be: the brokers of this cluster, and the one data directory (16 bytes) that they share.
 
-    `node_id`: the broker that adopts what it finds in the directory. `racks`: of each registered broker; `fenced`:
-    those that lead nothing now; `draw`: a random number below another one.
+    `node_id`: the broker that adopts topics in the directory. `racks`: the rack of each registered broker. `fenced`:
+    brokers that lead nothing now. `draw`: returns a random number below its argument.
     """
 
     __slots__ = ("directory_id", "draw", "fenced", "node_id", "racks")
@@ -44,7 +44,7 @@ class Home:
         fenced: Collection[int] = (),
         draw: Draw = _first,
     ) -> None:
-        """`racks`: None is a cluster of `node_id` alone."""
+        """`racks`: None means that `node_id` is the only broker."""
         self.node_id = node_id
         self.directory_id = directory_id
         self.racks = {node_id: None} if racks is None else racks
@@ -52,14 +52,14 @@ class Home:
         self.draw = draw
 
     def place(self, partitions: int, factor: int) -> list[list[int]]:
-        """The brokers of so many new partitions, first the one that leads it. Raises `ApiError`."""
+        """Return the brokers of each new partition, the leader first. Raises `ApiError`."""
         return replicas(self.racks, self.fenced, partitions, factor, self.draw)
 
 
 class NewTopic:
-    """A topic that someone wants. -1 in place of a number asks for the default.
+    """A topic that a client or this node wants to create. A number of -1 asks for the default.
 
-    `assignments`: (partition, broker ids), as asked; so are `configs`, with values that may be null and are refused.
+    `assignments`: (partition, broker ids), as requested. `configs` are as requested too; null values are refused.
     """
 
     __slots__ = ("assignments", "configs", "name", "partitions", "replication_factor", "topic_id")
@@ -94,7 +94,7 @@ def check_name(state: MetadataState, name: str) -> None:
 
 
 def count_partitions(topic: NewTopic, default_partitions: int) -> int:
-    """How many partitions `topic` gets when no brokers are given for them.
+    """Return how many partitions `topic` gets when the request assigns no brokers.
 
     Raises `ApiError`: INVALID_REQUEST, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
     """
@@ -115,7 +115,9 @@ def count_partitions(topic: NewTopic, default_partitions: int) -> int:
 
 
 def check_brokers(brokers: Sequence[int], replication_factor: int | None, home: Home) -> None:
-    """Can the replicas of one partition be on these brokers? Raises `ApiError`: INVALID_REPLICA_ASSIGNMENT."""
+    """Check that these brokers can have the replicas of one partition. Raises `ApiError`:
+    INVALID_REPLICA_ASSIGNMENT.
+    """
     if not brokers:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     previous: int | None = None
@@ -154,7 +156,7 @@ def _check_assignments(topic: NewTopic, home: Home) -> None:
 def decide_creation(
     topic: NewTopic, home: Home, default_partitions: int, default_replication_factor: int
 ) -> list[Message]:
-    """The records of a new topic whose name and configs have been checked already. Raises `ApiError`."""
+    """Return the records of a new topic whose name and configs were checked before. Raises `ApiError`."""
     partitions = count_partitions(topic, default_partitions)
     _check_assignments(topic, home)
     if topic.assignments:
@@ -172,8 +174,9 @@ def decide_creation(
 
 
 def partition_record(topic_id: bytes, index: int, home: Home, brokers: Sequence[int] = ()) -> PartitionRecord:
-    """What says that there is a partition, on these brokers; none are given: on this node. The first one that is not
-    fenced leads it.
+    """Return the record of a new partition on these brokers; without brokers, the partition is on this node.
+
+    The first broker that is not fenced leads the partition.
     """
     replicas = list(brokers) or [home.node_id]
     isr = [broker for broker in replicas if broker not in home.fenced]
@@ -192,9 +195,9 @@ def partition_record(topic_id: bytes, index: int, home: Home, brokers: Sequence[
 def decide_growth(
     state: MetadataState, name: str, count: int, assignments: Sequence[Sequence[int]] | None, home: Home
 ) -> list[Message]:
-    """The records that give the topic `name` `count` partitions (CreatePartitions). Raises `ApiError`.
+    """Return the records that give the topic `name` `count` partitions (CreatePartitions). Raises `ApiError`.
 
-    `assignments`: the brokers of each new partition, or None to leave it to the server.
+    `assignments`: the brokers of each new partition; None lets the server choose.
     """
     topic = state.topics.get(name)
     if topic is None:

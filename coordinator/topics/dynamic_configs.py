@@ -1,5 +1,6 @@
-"""What is configured while the broker runs: the logs of topics heed their own configs and those of the broker, and
-who wants to know is told of those of groups.
+"""Applies configs that change while the broker runs.
+
+The logs of topics get their topic's configs and those of the broker. Subscribers get the configs of groups.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from muster.protocol.message import Message
 from muster.protocol.messages.metadata_records.config_record import ConfigRecord
 
 CONFIGURED_AT_ONCE: Final = 200
-"""Topics whose logs get a new config in one turn of the event loop."""
+"""Topics whose logs get a new config in one iteration of the event loop."""
 
 
 class DynamicConfigs:
-    """Hands on what was set for the brokers."""
+    """Applies the configs that were set for the brokers."""
 
     def __init__(self, configs: TopicConfigs, clock: Clock, node_id: int, topics: OpenTopics) -> None:
         self._configs = configs
@@ -37,20 +38,22 @@ class DynamicConfigs:
         self._subscribers.append(callback)
 
     def also(self, node_id: int, live: Live, changed: Callable[[], object], state: MetadataState) -> None:
-        """Another broker of this process has its properties in `live`: keep them up, and call back when they change."""
+        """Keep the properties of another broker of this process in `live` up to date. `changed` is called after a
+        change.
+        """
         self._others.append((str(node_id), live, changed))
         live.set(
             state.resource_configs(BROKER_RESOURCE, ALL_BROKERS), state.resource_configs(BROKER_RESOURCE, str(node_id))
         )
 
     def subscribe_groups(self, callback: Callable[[str, Mapping[str, str]], object], state: MetadataState) -> None:
-        """Call back with the name of each group that is configured, and with what: now, and whenever that changes."""
+        """Call back with the name and the configs of each group that has configs: now, and whenever they change."""
         self._of_groups.append(callback)
         for name in state.resources(GROUP_RESOURCE):
             callback(name, state.resource_configs(GROUP_RESOURCE, name))
 
     def written(self, records: Sequence[Message], state: MetadataState) -> None:
-        """Records of the metadata log have changed the state: heed the configs among them."""
+        """Apply the configs in records of the metadata log that have changed the state."""
         given = [one for one in records if isinstance(one, ConfigRecord)]
         if any(one.resource_type == BROKER_RESOURCE for one in given):
             self.take_in(state)
@@ -59,7 +62,7 @@ class DynamicConfigs:
                 callback(name, state.resource_configs(GROUP_RESOURCE, name))
 
     def take_in(self, state: MetadataState) -> None:
-        """Heed what is set for all brokers and for this one; the logs of topics do so a few topics in each turn."""
+        """Apply the configs of all brokers and of this one. A job updates the logs, a few topics in each iteration."""
         cluster_wide = state.resource_configs(BROKER_RESOURCE, ALL_BROKERS)
         own = state.resource_configs(BROKER_RESOURCE, self._own_name)
         for name, live, changed in self._others:

@@ -1,4 +1,4 @@
-"""The exceptions with which topics and partitions say no: one of Kafka's error codes and a sentence."""
+"""The errors with which topics and partitions refuse a request: one of Kafka's error codes and a sentence."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Incremental fetch sessions (KIP-227): a reader names its partitions once and then only what changes.
+"""Incremental fetch sessions (KIP-227): a reader names its partitions once, and later only those that change.
 
-Pure: the time and the drawn session ids come in. Follows Kafka's FetchManager, FetchSession and FetchSessionCacheShard:
-session ids and epochs, a bounded number of slots, eviction of the stale first and then of the smaller.
+Pure: the caller passes the time and the random session ids. Follows Kafka's FetchManager, FetchSession and
+FetchSessionCacheShard in its session ids and epochs, and in its number of slots. Stale sessions are evicted first, then
+smaller ones.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 """The request asks for a new session."""
 FINAL_EPOCH = -1
-"""The request wants no session, and ends the one it names."""
+"""The request wants no session, and ends the session that it names."""
 MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
-"""A session this old may go for a larger one, and one unused for as long for any.
+"""A session of this age may be evicted for a larger one. A session unused for so long may be evicted for any.
 
 Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS.
 """
 
 MOST_BYTES = 64 << 20
-"""What all sessions together may take. Kafka bounds their number alone; a request may name 250,000 partitions."""
+"""The limit of memory for all sessions. Kafka limits only their number; a request may name 250,000 partitions."""
 MOST_SESSION_BYTES = MOST_BYTES // 4
-"""And one of them: some 40,000 partitions."""
+"""The limit of memory for one session: some 40,000 partitions."""
 ROW_BYTES = 400
-"""What a row takes, without the name of its topic."""
+"""The bytes of a row, without the name of its topic."""
 
 Key = tuple[str, bytes, int]
 """Topic name ("" when the request names topics by id), topic id (zeros when by name), partition."""
 
 
 class FetchRow:
-    """One partition that a reader asks for, and what it was last told of it (Kafka's CachedPartition)."""
+    """One partition that a reader asks for, and the last answer about it (Kafka's CachedPartition)."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -58,19 +59,19 @@ class FetchRow:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.topic: str | None = None
-        """The name of the topic that has the key's id, or had it."""
+        """The present or last name of the topic with the key's id."""
 
     def ask(self, other: FetchRow) -> None:
-        """The reader's newest wishes, from the row of a later request."""
+        """Take the reader's newest offsets and limits from the row of a later request."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
 
     def tell(self, error_code: int, high_watermark: int, log_start_offset: int, worth: bool) -> bool:
-        """Must this row be in the answer? Remembers what the reader then knows.
+        """Whether the answer must have this row. Remembers what the reader then knows.
 
-        `worth`: there are records or a diverging epoch. An error is always told, and once it is over the row is too.
+        `worth`: the row has records or a diverging epoch. An error is always in the answer, and so is its end.
         """
         must = worth or error_code != 0
         if high_watermark != self.high_watermark:
@@ -85,7 +86,7 @@ class FetchRow:
 
 
 def bytes_of(rows: Iterable[FetchRow]) -> int:
-    """What rows take, as they come in a request: the name of a topic is there once for all its rows."""
+    """The bytes of the rows of a request, which has the name of a topic once for all its rows."""
     size, last = 0, ""
     for row in rows:
         name = row.key[0]
@@ -111,7 +112,7 @@ class FetchSession:
         self.cached_size = len(self.rows)
 
     def update(self, rows: Iterable[FetchRow], forgotten: Iterable[Key]) -> None:
-        """What an incremental request adds, changes and forgets."""
+        """Add, change and forget partitions as an incremental request says."""
         known, new = self.rows, []
         for row in rows:
             old = known.get(row.key)
@@ -126,7 +127,7 @@ class FetchSession:
             self.bytes = bytes_of(known.values()) if forgotten else self.bytes + bytes_of(new)
 
     def serve_last(self, key: Key) -> None:
-        """A partition that had records goes to the end, so that one busy partition starves no other."""
+        """Move a partition that had records to the end, so that one busy partition starves no other."""
         row = self.rows.pop(key, None)
         if row is not None:
             self.rows[key] = row
@@ -138,16 +139,16 @@ def may_have_session(rows: int) -> bool:
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch that follows: after the largest comes 1, since 0 asks for a new session."""
+    """The next epoch. After the largest follows 1, because 0 asks for a new session."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == MAX_EPOCH else epoch + 1
 
 
 class FetchContext:
-    """How one Fetch request is served: its rows, and which of them its answer tells.
+    """How one Fetch request is served: its rows, and the choice of the rows for its answer.
 
-    `error_code` is of the whole request, without rows then: FETCH_SESSION_ID_NOT_FOUND,
+    `error_code` is the error of the whole request, which then has no rows: FETCH_SESSION_ID_NOT_FOUND,
     INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
     """
 
@@ -170,33 +171,36 @@ class FetchContext:
 
     @property
     def session_id(self) -> int:
-        """The id for the answer of an incremental request, else 0."""
+        """The session id for the answer of an incremental request, else 0."""
         return NO_SESSION if self._session is None else self._session.session_id
 
     def overtaken(self) -> bool:
-        """Has another request used the session while this one was parked? Its answer is INVALID_FETCH_SESSION_EPOCH."""
+        """Whether another request used the session while this one was parked. The answer is
+        INVALID_FETCH_SESSION_EPOCH.
+        """
         return self._session is not None and self._session.epoch != self._wanted_epoch
 
     def told(self, row: FetchRow) -> None:
-        """`row` was answered with records."""
+        """Note that `row` was answered with records."""
         if self._session is not None:
             self._session.serve_last(row.key)
 
 
 class FetchSessions:
-    """All sessions of this node, at most `slots` of them (max.incremental.fetch.session.cache.slots), of at most
-    `MOST_BYTES` together.
+    """All sessions of this node.
+
+    They are at most `slots` sessions (max.incremental.fetch.session.cache.slots), with `MOST_BYTES` together.
     """
 
     __slots__ = ("_by_id", "_bytes", "_draw_id", "_slots")
 
     def __init__(self, slots: int, draw_id: Callable[[], int]) -> None:
-        """`draw_id`: a random id in 1 .. 2^31-1, drawn by the shell."""
+        """`draw_id`: returns a random id in 1 .. 2^31-1, drawn outside of this module."""
         self._slots = slots
         self._draw_id = draw_id
         self._bytes = 0
         self._by_id: dict[int, FetchSession] = {}
-        """In the order of their last use, the longest unused first."""
+        """In the order of their last use, the least recently used first."""
 
     def find(self, session_id: int) -> FetchSession | None:
         """The session of an id, if it is kept."""
@@ -242,7 +246,10 @@ class FetchSessions:
         return FetchContext(list(session.rows.values()), session=session)
 
     def create(self, rows: Sequence[FetchRow], uses_topic_ids: bool, now_ms: int) -> int:
-        """A new session for a reader that asked for one; 0 when there is no room: it goes on without."""
+        """Create a session for a reader that asks for one.
+
+        Returns 0 when no slot or memory is free: the reader then gets no session.
+        """
         if not may_have_session(len(rows)):
             return NO_SESSION
         size = bytes_of(rows)
@@ -263,8 +270,9 @@ class FetchSessions:
             self._bytes -= session.bytes
 
     def _find_bytes(self, size: int, now_ms: int) -> bool:
-        """Make room for `size` bytes: stale sessions go, then the largest ones if they are larger, so that a few large
-        ones do not keep out the many.
+        """Free memory for `size` bytes: evict stale sessions first, then the largest ones that are larger than `size`.
+
+        So a few large sessions do not keep out many small ones.
         """
         while self._bytes + size > MOST_BYTES:
             going = next(iter(self._by_id.values()))
@@ -282,7 +290,11 @@ class FetchSessions:
         self._by_id[session.session_id] = session
 
     def _evict_for(self, size: int, now_ms: int) -> bool:
-        """Make room for `size` partitions: the longest unused goes if stale, else the smallest old one if smaller."""
+        """Free a slot for a session of `size` partitions.
+
+        A stale least recently used session is evicted first; else the smallest old session, if it is smaller than
+        `size`.
+        """
         oldest = next(iter(self._by_id.values()))
         if now_ms - oldest.used_ms <= EVICTION_MS:
             evictable = [s for s in self._by_id.values() if now_ms - s.created_ms > EVICTION_MS]

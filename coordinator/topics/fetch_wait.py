@@ -1,7 +1,7 @@
-"""Readers that wait for more records than there are (Fetch's min bytes and max wait): parked without a task.
+"""Readers that wait for more records (Fetch's min bytes and max wait) are parked without a task.
 
-A wait ends once: when enough bytes are there, when the partition is deleted, when the time is over, or when the client
-has gone.
+A wait ends once: by enough bytes, by the end of the time, or by a deleted partition. It also ends when the client has
+disconnected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WATCHED_AT_ONCE: Final = 100
 
 
 def do_at_once(job: Job[None]) -> None:
-    """Do all of it."""
+    """Run the whole job now."""
     for _ in job:
         pass
 
@@ -41,8 +41,9 @@ class FetchWait:
         ready: Callable[[], object],
         behind: Callable[[Job[None]], object] = do_at_once,
     ) -> None:
-        """`available`: bytes that could be read when it parked; more must come until there are `min_bytes`. `behind`:
-        does work that nobody waits for.
+        """`available`: bytes that were readable when the reader parked. It waits until `min_bytes` are readable.
+
+        `behind`: runs jobs for which no client waits.
         """
         self._behind = behind
         self._min_bytes = min_bytes
@@ -72,12 +73,13 @@ class FetchWait:
         return partition.last_stable_offset() if self._committed else partition.log.durable_offset
 
     def _size(self, partition: Partition, bound: int) -> int:
-        """How many bytes there are up to what may be read. What an open transaction holds back is none of them: when it
-        ends, all of it comes at once.
+        """Return how many bytes are readable up to `bound`.
+
+        Bytes that an open transaction holds back do not count: all of them become readable when it ends.
         """
         log = partition.log
         if self._committed and bound < log.durable_offset:
-            with suppress(LogError):  # its reader will hear of it
+            with suppress(LogError):  # the reader gets this error when it reads
                 return log.size_up_to(bound)
         return log.size_bytes
 
@@ -85,7 +87,7 @@ class FetchWait:
         if self.over:
             return
         if partition.closed or (self._committed and not partition.log.knows_producers):
-            self._finish()  # the log was opened anew: its reader looks again
+            self._finish()  # the log was opened again: its reader reads again
             return
         size, bound = self._sizes[partition]
         now_bound = self._bound(partition)
@@ -97,11 +99,11 @@ class FetchWait:
                 self._finish()
 
     def cancel(self) -> None:
-        """Nobody waits any more; harmless when it is over."""
+        """Stop: nobody waits any more. It does nothing when the wait is over."""
         if not self.over:
             self.over = True
             self._timer.cancel()
-            # no circle stays of it
+            # no reference cycle stays
             sizes, self._sizes = self._sizes, {}
             self._ready = None
             if len(sizes) <= WATCHED_AT_ONCE:
@@ -111,13 +113,15 @@ class FetchWait:
                 self._behind(self._leaving(sizes))
 
     def _leaving(self, partitions: Iterable[Partition]) -> Job[None]:
-        """Many such readers may go at once, and each may have very many partitions."""
+        """Stop watching, as a job: many readers may stop at once, each with very many partitions."""
         for partition in partitions:
             partition.stop_waiting(self)
             yield None
 
     def finish(self) -> None:
-        """There may be more to read at once, for another reason than that the log grew; harmless when it is over."""
+        """Let the reader read again at once, for another reason than new records. It does nothing when the wait is
+        over.
+        """
         self._finish()
 
     def _finish(self) -> None:

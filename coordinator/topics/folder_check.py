@@ -26,7 +26,7 @@ class Misfit(NamedTuple):
 
 
 def misfits(storage: Storage) -> list[Misfit]:
-    """All of them, by name. Raises OSError."""
+    """Return all folders that do not fit, by name. Raises OSError."""
     folders = sorted(entry.name for entry in storage.entries("") if entry.is_directory)
     state = read_state(storage)
     found = _metadata_log(storage, folders, state)
@@ -37,7 +37,7 @@ def misfits(storage: Storage) -> list[Misfit]:
             found.append(Misfit(folder, "it belongs to no topic and was set aside: nobody can read it", what_to_do))
         elif partition is not None and partition[0] != METADATA_TOPIC and state.topics:
             misfit = _partition(storage, folder, partition, state)
-            # partitions of coordinators may be copied from elsewhere, and are taken over then
+            # partitions of coordinators may be copied from elsewhere, and are then adopted
             is_taken_over = partition[0] in PARTITIONS_PROPERTIES and not _is_another_topics(storage, folder, state)
             found += [] if is_taken_over else misfit
     return found + _missing(storage, set(folders), state)
@@ -52,7 +52,10 @@ def _is_another_topics(storage: Storage, folder: str, state: MetadataState) -> b
 
 
 def _missing(storage: Storage, folders: set[str], state: MetadataState) -> list[Misfit]:
-    """Partitions that the metadata log knows and that have no folder: it is made before the topic is acknowledged."""
+    """Return partitions of the metadata log without a folder.
+
+    A new topic's folders exist before the topic is acknowledged.
+    """
     others = {entry.name for entry in storage.entries("") if not entry.is_directory}
     found = []
     for topic in state.topics.values():
@@ -93,10 +96,10 @@ def _partition(storage: Storage, folder: str, partition: checkpoints.Partition, 
     name, index = partition
     topic = state.topics.get(name)
     topic_id: bytes | None = None
-    with contextlib.suppress(MalformedCheckpoint, OSError):  # looking at the partition itself says so
+    with contextlib.suppress(MalformedCheckpoint, OSError):  # the check of the partition itself reports this
         topic_id = topic_ids.read(storage, folder)
     if topic_id is not None and state.deleted.get(topic_id) == name:
-        return []  # the next start takes it away
+        return []  # the next start removes it
     if topic is None or index >= len(topic.partitions):
         problem = "the metadata log knows no such partition: the next start sets the folder aside"
         return [Misfit(folder, problem, f"{_repair(storage, folder)} makes it one; or move the folder away")]

@@ -1,4 +1,4 @@
-"""The coordinator's own topics: with how many partitions and which configs they are made. Pure."""
+"""The coordinators' own topics: the number of partitions and the configs with which they are created. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from muster.coordinator.topics.names import (
 from muster.coordinator.topics.settings import TopicSettings
 
 EVENTS_SEGMENT_BYTES = 16 * 1024 * 1024
-"""Of __group_events and __transaction_events: small, so that `retention.bytes` is kept to within an eighth."""
+"""Of __group_events and __transaction_events: small segments keep `retention.bytes` exact to within an eighth."""
 EVENTS_FLUSH_MS = 1_000
-"""How much of them a power cut may cost."""
+"""How many milliseconds of events a power cut may lose."""
 
 
 def internal_topic(name: str, topic_id: bytes, settings: TopicSettings, told_partitions: int | None) -> NewTopic | None:
-    """What is to be made under that name; None for the topics of users. `told_partitions`: for a history, how many
-    partitions the topic has that it tells of (`names.EVENTS_OF`), when it is there.
+    """Return the internal topic of that name; None for the topics of users.
+
+    `told_partitions`: for a history, the number of partitions of the topic whose events it has (`names.EVENTS_OF`), if
+    that topic exists.
     """
     if name == GROUP_OFFSETS_TOPIC:
         partitions, segment_bytes = settings.offsets_topic_num_partitions, settings.offsets_topic_segment_bytes
         configs = {"compression.type": "producer", "cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
     elif name == GROUP_EVENTS_TOPIC:
-        # as many as the offsets topic really has, whatever the setting says meanwhile
+        # as many as the offsets topic really has, whatever the setting is now
         partitions = told_partitions or settings.offsets_topic_num_partitions
         configs = _history(settings.muster_group_events_retention_ms, settings.muster_group_events_retention_bytes)
     elif name == TRANSACTION_EVENTS_TOPIC:

@@ -1,11 +1,12 @@
-"""Who is to lead which partition, in a cluster of several processes: what changes as nodes come, die and return. Pure.
+"""Decides which node leads which partition in a cluster of several processes, as nodes start, die and return. Pure.
 
-All nodes reach all logs, so that any of them can lead any partition; replicas are names, of which the first one is the
-node that should lead. A partition whose leader does not live goes to the first of its replicas that does, or else to
-the node that leads the fewest of its topic. When the first replica lives again, leadership goes back there. A node that
-no replica of a topic names gets its share of that topic, as long as others lead more of it than they must.
+All nodes reach all logs, so that any node can lead any partition. Replicas are names; the first replica is the
+preferred leader. A partition whose leader is not alive moves to the first of its replicas that is alive. If no replica
+is alive, it moves to the node that leads the fewest partitions of its topic. When the first replica is alive again,
+leadership moves back to it. A node that no replica of a topic names gets an even share of that topic.
 
-A history (`names.EVENTS_OF`) is led by whoever leads the partition that it tells of: who decides that writes it.
+A history's partition (`names.EVENTS_OF`) has the same leader as the partition whose events it has. The node that
+decides also writes the events.
 """
 
 from __future__ import annotations
@@ -23,22 +24,24 @@ from muster.protocol.messages.metadata_records.partition_change_record import Pa
 from muster.protocol.messages.metadata_records.remove_topic_record import RemoveTopicRecord
 
 _EVENLY = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
-"""Topics that nobody places by hand."""
+"""Topics whose replicas no operator assigns."""
 
 Wish = tuple[int, tuple[int, ...]]
-"""Leader and replicas of a partition."""
+"""The wanted leader and replicas of a partition."""
 
 
 LOOKED_AT_ONCE: Final = 1_000
-"""Partitions that are looked at in one step."""
+"""Partitions that are checked in one step."""
 
 
 def changes(state: MetadataState, live: Sequence[int], *, prefers: bool, most: int) -> Job[list[PartitionChangeRecord]]:
-    """The records after which nodes that live lead everything, and evenly; none: all is well. `prefers`: bring leaders
-    back to the first replicas, and give new nodes their share; `most`: so many of these changes at once (of a topic
-    all or none, for of a topic that names a new node the rest would stay).
+    """Return the records after which live nodes lead all partitions, evenly. An empty list means that nothing changes.
 
-    Of a state that becomes another one meanwhile the result is of no use: compare `state.version`.
+    `prefers`: move leaders back to the first replicas, and give new nodes their share. `most`: the limit of such moves
+    at once. The moves of one topic are made all or not at all. Otherwise, once a topic names a new node, the rest would
+    stay.
+
+    The result is invalid if the state changes meanwhile: compare `state.version`.
     """
     if not live:
         return []
@@ -77,7 +80,7 @@ def changes(state: MetadataState, live: Sequence[int], *, prefers: bool, most: i
 
 
 def losers(state: MetadataState, records: Sequence[Message]) -> list[int]:
-    """The nodes that lose partitions by these records, which are not taken in yet."""
+    """Return the nodes that lose partitions by these records, before the state takes in the records."""
     found: set[int] = set()
     for record in records:
         if isinstance(record, RemoveTopicRecord) and record.topic_id in state.topics_by_id:
@@ -90,7 +93,7 @@ def losers(state: MetadataState, records: Sequence[Message]) -> list[int]:
 
 
 def _wish(one: PartitionState, live: Collection[int], led: dict[int, int]) -> Wish:
-    """For a partition whose leader does not live."""
+    """Return the leader and replicas of a partition whose leader is not alive."""
     for replica in one.replicas:
         if replica in live:
             return replica, one.replicas
@@ -128,8 +131,10 @@ def _wishes(topic: TopicState, live: Sequence[int], *, prefers: bool) -> Job[lis
 
 
 def _spread(wanted: list[Wish], led: dict[int, int], live: Sequence[int]) -> Job[None]:
-    """Let those who lead few take from those who lead many, until none leads two more than another; the last
-    partitions go first. Who has taken one never gives one: then it would have taken from who led no more than it.
+    """Move partitions to nodes that lead few from nodes that lead many, until the numbers differ by one at most.
+
+    The last partitions move first. A node that has got a partition never loses one here: the node that gave it led
+    more.
     """
     theirs: dict[int, list[int]] = {node: [] for node in live}
     for index, (leader, _) in enumerate(wanted):

@@ -1,7 +1,7 @@
-"""Who leads which partition: which records a stop, a death, a return or a choice of a leader makes. Pure.
+"""Returns the records that change leaders: for a broker that stops, dies or returns, or for a chosen leader. Pure.
 
-All brokers of the cluster share the logs, so that any of them can lead a partition at once. One of the partition's
-replicas is taken before others, as on Kafka; when none of them lives, another broker takes its place until one does.
+All brokers of the cluster share the logs, so that any broker can lead a partition at once. As on Kafka, one of the
+partition's replicas leads it if a replica is alive. Otherwise another broker leads it until a replica is alive.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from muster.protocol.messages.metadata_records.register_broker_record import Reg
 
 
 class Place(NamedTuple):
-    """A partition of a topic that there is."""
+    """A partition of an existing topic."""
 
     topic: TopicState
     partition: int
 
     @property
     def state(self) -> PartitionState:
-        """Its place in the cluster now."""
+        """The state of the partition now."""
         return self.topic.partitions[self.partition]
 
 
 def all_places(state: MetadataState) -> Iterator[Place]:
-    """Every partition that there is."""
+    """Yield every partition of every topic."""
     for topic in state.topics.values():
         for index in range(len(topic.partitions)):
             yield Place(topic, index)
 
 
 def places(state: MetadataState, records: Iterable[Message]) -> list[Place]:
-    """The partitions that records of brokers and partitions are about: those that are named, and those that a broker
-    leads which is registered.
+    """Return the partitions that records of brokers and partitions change.
+
+    They are the partitions that a record names, and those that a registered broker leads.
     """
     found: dict[Place, None] = {}
     for record in records:
@@ -61,20 +62,18 @@ def places(state: MetadataState, records: Iterable[Message]) -> list[Place]:
 
 
 def living(state: MetadataState, *, without: Collection[int] = ()) -> list[int]:
-    """The brokers that may lead partitions, in order."""
+    """Return the ids of the brokers that may lead partitions, in order."""
     return [one for one in sorted(state.brokers) if not state.brokers[one].fenced and one not in without]
 
 
 def in_sync(replicas: Sequence[int], leader: int, live: Collection[int]) -> tuple[int, ...]:
-    """The replicas that live; without any, the leader. (Replicas are names for one log: whoever lives is in sync.)"""
+    """Return the live replicas; without any, the leader. (Replicas are names for one log: a live one is in sync.)"""
     found = tuple(one for one in replicas if one in live)
     return found or (() if leader == NO_LEADER else (leader,))
 
 
 def change(place: Place, leader: int, live: Collection[int]) -> PartitionChangeRecord | None:
-    """The record after which that broker leads the partition, and those of its replicas that live are in sync; None:
-    it is so already.
-    """
+    """Return the record that makes `leader` the leader, with the live replicas in sync; None when nothing changes."""
     now = place.state
     isr = in_sync(now.replicas, leader, live)
     if (leader, isr) == (now.leader, now.isr):
@@ -88,8 +87,9 @@ def change(place: Place, leader: int, live: Collection[int]) -> PartitionChangeR
 
 
 def successor(place: Place, live: Sequence[int], turn: int) -> int:
-    """Who leads the partition when its leader does no more: the first of its replicas that lives; without any, one of
-    the others, whose turn it is.
+    """Return the next leader of a partition: the first live replica.
+
+    Without a live replica it is a live broker, chosen by the number `turn`.
     """
     for replica in place.state.replicas:
         if replica in live:
@@ -98,7 +98,8 @@ def successor(place: Place, live: Sequence[int], turn: int) -> int:
 
 
 def settled(place: Place, live: Sequence[int], turn: int) -> PartitionChangeRecord | None:
-    """The record that gives a partition a leader that lives, and keeps one that does; None: nothing is to be done.
+    """Return the record that gives a partition a live leader, and keeps a live one; None when nothing changes.
+
     `turn`: see `successor`.
     """
     leader = place.state.leader
@@ -108,8 +109,10 @@ def settled(place: Place, live: Sequence[int], turn: int) -> PartitionChangeReco
 def reassigned(
     place: Place, replicas: Sequence[int], live: Sequence[int], directory_id: bytes
 ) -> PartitionChangeRecord | None:
-    """The record that gives a partition other replicas. Its leader stays if it is one of them and lives; else the first
-    one that lives leads it, or as before when none does.
+    """Return the record that gives a partition other replicas; None when nothing changes.
+
+    The leader stays if it is one of the replicas and alive. Otherwise the first live replica leads. If no replica is
+    alive, the leader stays.
     """
     now = place.state
     leader = now.leader
@@ -129,15 +132,16 @@ def reassigned(
 
 
 def preferred(place: Place, live: Collection[int]) -> int | None:
-    """The broker that is to lead the partition, if it lives and another one does; None: all is well, or as well as it
-    can be.
-    """
+    """Return the preferred leader, if it is alive and another broker leads; None when nothing can be better."""
     first = place.state.replicas[0] if place.state.replicas else NO_LEADER
     return first if first in live and place.state.leader != first else None
 
 
 def of_strangers(state: MetadataState, racks: Mapping[int, str | None]) -> list[Message]:
-    """At a start: brokers of which the log tells, and which this process does not have, lead nothing from now on."""
+    """Return the records that fence, at a start, brokers of the metadata log that this process does not have.
+
+    Their partitions get other leaders.
+    """
     strangers = [one for one in state.brokers if one not in racks and not state.brokers[one].fenced]
     live = living(state, without=strangers)
     records: list[Message] = [fenced(state, one) for one in strangers]
@@ -151,17 +155,17 @@ def of_strangers(state: MetadataState, racks: Mapping[int, str | None]) -> list[
 
 
 def fenced(state: MetadataState, broker_id: int) -> Message:
-    """The record that a broker leads nothing any more."""
+    """Return the record that fences a broker: it leads nothing any more."""
     return _changed(state, broker_id, fenced=1)
 
 
 def unfenced(state: MetadataState, broker_id: int) -> Message:
-    """The record that a broker may lead again."""
+    """Return the record that ends the fencing of a broker: it may lead again."""
     return _changed(state, broker_id, fenced=-1)
 
 
 def leaving(state: MetadataState, broker_id: int) -> Message:
-    """The record that a broker is about to stop in order."""
+    """Return the record of a broker that begins a controlled shutdown."""
     return _changed(state, broker_id, in_controlled_shutdown=1)
 
 

@@ -1,7 +1,7 @@
-"""The one writer of the metadata log `__cluster_metadata-0`, and the state that the log tells.
+"""The one writer of the metadata log `__cluster_metadata-0`, and the state that the log describes.
 
-Every change is decided (pure functions of `creation`), appended as one batch of Kafka's own records, and then taken in
-by the function that replays them. Holds no partition.
+Each change is decided (by pure functions such as `creation`) and appended as one batch of Kafka's own records. Then the
+function that replays the log takes the records in. This module holds no partition.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from muster.protocol.records import UnknownRecord, decode_metadata, encode_metad
 METADATA_VERSION = 30
 """The metadata.version of Kafka 4.3 (4.3-IV0): the record versions written here are those of this level."""
 METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, retention_bytes=-1, cleanup_policy=())
-"""Nothing of the log is ever dropped."""
+"""No record of the log is ever dropped."""
 LEADER_EPOCH = 1
-"""This node has been the one controller since the first record, as Kafka's first is in epoch 1."""
+"""This node is the only controller since the first record. Kafka's first controller has epoch 1 too."""
 DECODED_AT_ONCE = 200
 """Records that are decoded in one step."""
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
@@ -37,16 +37,16 @@ _VERSIONS = {
     "RegisterBrokerRecord": 4,
     "BrokerRegistrationChangeRecord": 3,
 }
-"""Versions in which Kafka writes the records at that level; the others are version 0."""
+"""Versions in which Kafka writes the records at that level; the other records have version 0."""
 
 
 def encode(record: Message) -> bytes:
-    """A record as it stands in the log."""
+    """Return the bytes of a record in the log."""
     return encode_metadata(record, _VERSIONS.get(type(record).__name__, 0))
 
 
 def first_records(min_insync_replicas: str | None) -> list[Message]:
-    """Those of a new log; see `MetadataLog.load`."""
+    """Return the first records of a new log; see `MetadataLog.load`."""
     first: list[Message] = [FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION)]
     if min_insync_replicas is not None:
         first.append(
@@ -66,22 +66,25 @@ class MetadataLog:
         self.log = log
         self.state = MetadataState()
         self.unknown = 0
-        """Records of types that the codec does not know, passed over at replay."""
+        """The number of records of types that the codec does not know; replay passes over them."""
         self._unsynced: deque[tuple[int, bytearray]] = deque()
         """Base offset and bytes of batches that are in force and may not be on the disk yet."""
 
     def load(self, now: Now, min_insync_replicas: str | None = None) -> None:
-        """Replay the log; a new one gets its first records: the metadata.version, and for all brokers what was given as
-        `min.insync.replicas`, which Kafka fixes so in a cluster with eligible leader replicas (KIP-966).
+        """Replay the log. A new log gets its first records: the metadata.version, and `min.insync.replicas` of all
+        brokers.
+
+        Kafka also fixes `min.insync.replicas` in a cluster with eligible leader replicas (KIP-966).
         """
         self.replay()
         if not self.state.features:
             self.write(first_records(min_insync_replicas), now)
 
     def begin(self, racks: Mapping[int, str | None], draw_uuid: Callable[[], bytes], now: Now) -> None:
-        """Note that the nodes of these ids were started, which gives each partition that they lead a new leader epoch:
-        where records were lost with the power, those that come in their place are told from them (KIP-101, KIP-320).
-        A broker's epoch is where its record stands. `racks`: of each node.
+        """Write that the nodes of these ids were started. Each partition that they lead gets a new leader epoch.
+
+        Where a power cut lost records, the new epoch separates the new records from the lost ones (KIP-101, KIP-320). A
+        broker's epoch is the offset of its record. `racks`: the rack of each node.
         """
         first_epoch = self.log.end_offset
         records = [
@@ -93,13 +96,14 @@ class MetadataLog:
         self.write(records, now)
 
     def use_log(self, log: Log) -> None:
-        """Go on with the log that was opened anew after the old one went offline. Raises LogOffline when it does not
-        tell all that the state holds, and cannot be made to.
+        """Use the log that was opened again after the old one was offline.
+
+        Raises LogOffline when the log has not all records of the state, and cannot get them again.
         """
         known = self.state.version
-        log.truncate(known)  # what is behind was refused
+        log.truncate(known)  # the records after it were refused
         for base_offset, batch in self._unsynced:
-            if base_offset == log.end_offset:  # a sync failed: opening the log anew has dropped it
+            if base_offset == log.end_offset:  # a sync failed: opening the log again has dropped it
                 log.append(LEADER_EPOCH, batch, wall_ms=0)
         if log.end_offset < known:
             log.go_offline(f"{log.directory}", OSError(f"it ends before {known - log.end_offset} records in force"))
@@ -108,8 +112,9 @@ class MetadataLog:
         self.log = log
 
     def replay(self, snapshot: Iterable[bytes] = ()) -> None:
-        """Take in all that the log says: it is written elsewhere. `snapshot`: what was said before the log begins, as
-        batches, by `metadata_snapshot`.
+        """Take in all records of a log that other processes write.
+
+        `snapshot`: the state before the log's first record, as batches of `metadata_snapshot`.
         """
         for part in snapshot:
             self.unknown += _replay(self.state, part)
@@ -118,7 +123,9 @@ class MetadataLog:
             self.unknown += _replay(self.state, chunk)
 
     def take_in(self, data: bytes, decoded: DecodedBatches) -> None:
-        """Take in whole batches that were written elsewhere, and follow on what is known: `decoded`, by `decoding`."""
+        """Take in whole batches that another process wrote, and that follow the known ones. `decoded`: from
+        `decoding`.
+        """
         self.log.append_as_is(data)
         self.unknown += decoded.unknown
         for record in decoded.records:
@@ -128,7 +135,7 @@ class MetadataLog:
     def write(self, records: Sequence[Message], now: Now, encoded: Sequence[bytes] | None = None) -> None:
         """Append the records of one change and take them in. Raises LogOffline when the log cannot be written.
 
-        `encoded`: the same, by `encode`, where they are so many that this is done beforehand.
+        `encoded`: the same records by `encode`, when they are so many that the caller encodes them before.
         """
         if not records:
             return
@@ -145,8 +152,8 @@ class MetadataLog:
 
 
 class DecodedBatches:
-    """What whole batches of the metadata log tell. `unknown`: how many records are of types that the codec does not
-    know.
+    """The records of whole batches of the metadata log. `unknown`: the number of records of types unknown to the
+    codec.
     """
 
     __slots__ = ("next_offset", "records", "unknown")
@@ -158,7 +165,7 @@ class DecodedBatches:
 
 
 def decoding(chunk: bytes) -> Job[DecodedBatches]:
-    """The records of whole batches, in their order. Raises CorruptBatch."""
+    """Decode the records of whole batches, in their order. Raises CorruptBatch."""
     decoded = DecodedBatches()
     for header, records in batches.read(chunk):
         for number, message in enumerate(_messages(header, records), 1):
@@ -173,7 +180,7 @@ def decoding(chunk: bytes) -> Job[DecodedBatches]:
 
 
 def _messages(header: BatchHeader, records: Iterable[batches.Record]) -> Iterator[Message | None]:
-    """None: of a type that the codec does not know."""
+    """Yield the decoded records, and None for a record of a type that the codec does not know."""
     for record in () if header.is_control else records:
         try:
             yield decode_metadata(record.value or b"")[2]
@@ -187,7 +194,7 @@ def _messages(header: BatchHeader, records: Iterable[batches.Record]) -> Iterato
 
 
 def _replay(state: MetadataState, chunk: bytes) -> int:
-    """Take in whole batches of the metadata log; how many of their records are of unknown types."""
+    """Take in whole batches of the metadata log; return how many of their records have unknown types."""
     unknown = 0
     for header, records in batches.read(chunk):
         for message in _messages(header, records):
@@ -200,11 +207,11 @@ def _replay(state: MetadataState, chunk: bytes) -> int:
 
 
 def read_state(storage: Storage) -> MetadataState:
-    """What the metadata log in a data directory says, whether a server runs on it or not. Raises OSError."""
+    """Return the state of the metadata log in a data directory, whether a server uses it or not. Raises OSError."""
     state = MetadataState()
     folder = f"{METADATA_TOPIC}-0"
     if storage.is_directory(folder):
-        with contextlib.suppress(LogError):  # of a damaged log, what is before
+        with contextlib.suppress(LogError):  # of a damaged log, the records before the damage count
             for entry in storage.entries(folder):
                 if entry.name.endswith(".log"):
                     _replay(state, storage.load(f"{folder}/{entry.name}") or b"")
@@ -212,8 +219,9 @@ def read_state(storage: Storage) -> MetadataState:
 
 
 def topic_id_of(storage: Storage, name: str) -> bytes | None:
-    """The id of a topic, as the metadata log in a data directory says; None: there is no such topic. No server may run
-    on it. Raises OSError.
+    """Return the id of a topic, by the metadata log of a data directory; None when it does not exist.
+
+    No server may use the data directory. Raises OSError.
     """
     if name == METADATA_TOPIC:
         return METADATA_TOPIC_ID

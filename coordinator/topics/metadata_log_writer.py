@@ -1,4 +1,4 @@
-"""Who keeps the metadata log where others write it too: what is decided here counts when nobody else was first."""
+"""The interface to a metadata log that several nodes write: a change counts only if no other node wrote first."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from muster.protocol.message import Message
 
 
 class Keeper(Protocol):
-    """The metadata log of several nodes, each of which may write. (`database.metadata_keeper` is one.)"""
+    """The metadata log of several nodes. Each node may write. (`postgres.shared_metadata_log` is one.)"""
 
     @property
     def snapshot(self) -> Sequence[bytes]:
-        """What the metadata log said before it begins here, as batches; asked for once."""
+        """The state before the log's first record here, as batches; asked for once."""
 
     def writing(self, records: Sequence[Message]) -> Job[bool]:
-        """Add records that were decided on the state of now, as one change; True: they count, and this node lives by
-        them. False: another node has written before, and what it wrote is known now: decide anew. Raises `ApiError`
-        when that cannot be found out, or not done.
+        """Add records that were decided on the present state, as one change.
+
+        True: the records count, and this node has taken them in. False: another node has written before; its records
+        are taken in, and the caller decides again. Raises `ApiError` when the result is unknown, or the write fails.
         """

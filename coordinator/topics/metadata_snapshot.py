@@ -1,8 +1,10 @@
-"""What the metadata log says up to an offset, as the records that say the same: what a log that is shortened begins
-with (Kafka's snapshots of `__cluster_metadata`). Pure.
+"""Snapshots of the metadata log: the records that describe the state at an offset (as Kafka's snapshots of
+`__cluster_metadata`).
 
-Whoever replays these, and then the log from that offset on, lives by the same state as who has replayed all of it.
-Starts of brokers are not counted on: each registered one has one record here, and leader epochs are what they are now.
+A log that is shortened begins with a snapshot. Pure.
+
+A replay of the snapshot, and of the log after it, makes the same state as the whole log. Earlier starts of brokers are
+not in the snapshot. Each registered broker has one record, and its partitions have their present leader epochs.
 """
 
 from __future__ import annotations
@@ -25,12 +27,13 @@ from muster.protocol.messages.metadata_records.remove_topic_record import Remove
 from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 PART_RECORDS: Final = 500
-"""Records of one part: some 25 KB, and some ms to make."""
+"""Records in one part: some 25 KB, made in some ms."""
 
 
 class MetadataSnapshot:
-    """The state of now. It is kept by references: a state that goes on changes nothing here. `end_offset`: of what the
-    metadata log has told by now.
+    """A snapshot of the present state, by references: later changes of the state do not change the snapshot.
+
+    `end_offset`: the end of the records that the state has taken in.
     """
 
     def __init__(self, state: MetadataState) -> None:
@@ -46,7 +49,7 @@ class MetadataSnapshot:
         self._as_they_came = [*state.acls.values(), *state.scram.values(), *state.tokens.values()]
 
     def records(self) -> Iterator[Message]:
-        """In an order in which they can be taken in: what others refer to comes first."""
+        """Yield the records in an order in which they can be taken in: first those to which others refer."""
         for name, level in self._features.items():
             yield FeatureLevelRecord(name=name, feature_level=level)
         for broker_id, broker in self._brokers.items():
@@ -57,7 +60,7 @@ class MetadataSnapshot:
                 rack=broker.rack,
                 fenced=broker.fenced,
             )
-        # before those that are there: they may have the same names
+        # before the existing topics, which may have the same names
         for topic_id, name in self._deleted.items():
             yield TopicRecord(name=name, topic_id=topic_id)
             yield RemoveTopicRecord(topic_id=topic_id)
@@ -90,7 +93,7 @@ class MetadataSnapshot:
         )
 
     def parts(self, wall_ms: int, most: int = PART_RECORDS) -> Iterator[bytes]:
-        """The records as batches, `most` in each; `wall_ms`: their timestamp."""
+        """Yield the records as batches of `most` records; `wall_ms` is their timestamp."""
         records, offset = self.records(), 0
         while part := [(None, encode(record)) for record in islice(records, most)]:
             yield bytes(batches.build(part, timestamp_ms=wall_ms, base_offset=offset, leader_epoch=LEADER_EPOCH))

@@ -1,7 +1,7 @@
-"""The topics of the cluster as the metadata log tells them: the state that records evolve, and its immutable image.
+"""The topics of the cluster as the metadata log describes them: the state that records change, and its immutable image.
 
-Pure. `evolve` is the only way in which the state changes, live and at replay; it never refuses a record. Records are
-those of Kafka's KRaft metadata log (KIP-500, KIP-631); types that mean nothing here are passed over.
+Pure. The state changes only by `evolve`, live and at replay. `evolve` never refuses a record. Records are those of
+Kafka's KRaft metadata log (KIP-500, KIP-631). Types without a meaning here are skipped.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 _LIMITED_ELSEWHERE = (TOPIC_RESOURCE, BROKER_RESOURCE)
-"""Types of resources with limits of their own."""
+"""Types of resources that have limits of their own."""
 GROUP_RESOURCE = 32
-"""ConfigResource.Type, of what is kept in the metadata log."""
+"""A ConfigResource.Type whose configs are in the metadata log."""
 ALL_BROKERS = ""
-"""The broker resource that stands for all of them."""
+"""The broker resource that stands for all brokers."""
 
 NO_LEADER_CHANGE = -2
 """PartitionChangeRecord.leader when the leader stays."""
 
 EPOCHS_PER_START = 2
-"""Leader epochs that go by when a node is started again: on Kafka 4.3 its partitions lose their leader and get it."""
+"""Leader epochs for each start of a node: on Kafka 4.3 its partitions lose their leader and get it again."""
 
 NO_LEADER = -1
 """PartitionState.leader when no broker leads it."""
@@ -63,23 +63,23 @@ NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 
 
 class BrokerState(NamedTuple):
-    """A broker that is registered (BrokerRegistration). `epoch`: of this start of it; `fenced`: it leads nothing."""
+    """A registered broker (BrokerRegistration). `epoch`: the epoch of its present start. `fenced`: it leads nothing."""
 
     epoch: int
     rack: str | None
     fenced: bool
     endpoints: Mapping[str, Endpoint] = NO_ENDPOINTS
-    """By the listener's name; none where the brokers are of one process, which knows."""
+    """Endpoints by the listener's name; empty where all brokers are of one process, which knows their addresses."""
 
 
 class PartitionState(NamedTuple):
-    """One partition's place in the cluster (PartitionRegistration)."""
+    """The leader and replicas of one partition (PartitionRegistration)."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     first_epoch: int
-    """The leader epoch that it would have had before the first start of its leader: see `TopicState.leader_epoch`."""
+    """The leader epoch without the starts of the leader: see `TopicState.leader_epoch`."""
     partition_epoch: int
     directories: tuple[bytes, ...]
 
@@ -97,7 +97,7 @@ class TopicState:
         self.image: TopicImage | None = None
 
     def leader_epoch(self, index: int) -> int:
-        """The epoch of the present leader: a new one with each change of leader, and with each start of that node."""
+        """The present leader's epoch. Each change of leader, and each start of that node, makes a new epoch."""
         partition = self.partitions[index]
         return partition.first_epoch + self._cluster.epochs_of_starts(partition.leader)
 
@@ -110,17 +110,17 @@ class TopicState:
 
 
 def _characters(key: tuple[int, str], entries: Mapping[str, str] | None) -> int:
-    """Of a resource with configs, and of these; 0 when it has none."""
+    """Return the characters of a resource's name and of its configs; 0 when it has no configs."""
     return len(key[1]) + sum([len(name) + len(value) for name, value in entries.items()]) if entries else 0
 
 
 def _people(record: DelegationTokenRecord | None) -> int:
-    """Characters of those that a delegation token names."""
+    """Return the characters of the principals that a delegation token names."""
     return 0 if record is None else len(record.owner) + len(record.requester) + sum(map(len, record.renewers))
 
 
 class MetadataState:
-    """All that the metadata log says, as far as this server needs it."""
+    """The state that the metadata log describes, as far as this server needs it."""
 
     __slots__ = (
         "_changed",
@@ -148,49 +148,49 @@ class MetadataState:
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[bytes, TopicState] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
-        """By resource type and name: what was set there."""
+        """The configs by resource type and name."""
         self.resource_characters = 0
-        """Of the names of groups and client metrics that have configs, and of these."""
+        """Characters of the names of groups and client metrics that have configs, and of these configs."""
         self.acls: dict[bytes, Message] = {}
         """The records of access control entries, by id."""
         self.deleted: dict[bytes, str] = {}
-        """Topics that there were: name by id."""
+        """Deleted topics: name by id."""
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
         self.quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {}
-        """The quotas of clients, by types and names of an entity, in the order of the types."""
+        """The quotas of clients. The key has the types and names of an entity, in the order of the types."""
         self.scram: dict[tuple[str, int], UserScramCredentialRecord] = {}
-        """The credentials of SCRAM, by user and type of the mechanism."""
+        """The SCRAM credentials, by user and type of the mechanism."""
         self.tokens: dict[str, DelegationTokenRecord] = {}
         """The delegation tokens, by id."""
         self.token_characters = 0
-        """Of their owners, requesters and renewers."""
+        """Characters of the owners, requesters and renewers of tokens."""
         self.brokers: dict[int, BrokerState] = {}
-        """Those that are registered, by id."""
+        """The registered brokers, by id."""
         self._starts: dict[int, int] = {}
         """How often each broker was started."""
         self.version = 0
-        """The metadata log's end offset up to which this state has seen it."""
+        """The end offset of the records that this state has taken in."""
         self._collisions: dict[str, dict[str, None]] = {}
         self._images: dict[str, TopicImage] = {}
         self._images_by_id: dict[bytes, TopicImage] = {}
         self._changed: dict[str, None] = {}
-        """Names of topics that are not in `_images` as they are now."""
+        """Names of topics whose image in `_images` is out of date."""
 
     def epochs_of_starts(self, broker_id: int) -> int:
-        """How many leader epochs went by in the partitions that a broker leads because it was started."""
+        """Return how many leader epochs the starts of a broker have used in the partitions that it leads."""
         return EPOCHS_PER_START * self._starts.get(broker_id, 0)
 
     def starts(self) -> dict[int, int]:
-        """The same for each broker of which there was a start."""
+        """Return how many leader epochs the starts of each broker have used."""
         return {broker_id: EPOCHS_PER_START * count for broker_id, count in self._starts.items()}
 
     def resource_configs(self, resource_type: int, name: str) -> Mapping[str, str]:
-        """The configs set on a resource, as texts."""
+        """The configs of a resource, as texts."""
         return self.configs.get((resource_type, name), NO_CONFIGS)
 
     def topic_configs(self, name: str) -> Mapping[str, str]:
-        """The configs set on a topic, as texts."""
+        """The configs of a topic, as texts."""
         return self.configs.get((TOPIC_RESOURCE, name), NO_CONFIGS)
 
     def resources(self, resource_type: int) -> list[str]:
@@ -203,7 +203,7 @@ class MetadataState:
         return None if not names or name in names else next(iter(names))
 
     def image(self) -> TopicsImage:
-        """The immutable image of the topics. Only what has changed since the last one is looked at."""
+        """The immutable image of the topics. Only topics that changed since the last image are made again."""
         for name in self._changed:
             old, topic = self._images.get(name), self.topics.get(name)
             if old is not None and (topic is None or topic.topic_id != old.topic_id):
@@ -232,7 +232,7 @@ class MetadataState:
         topic = TopicState(self, record.name, record.topic_id)
         self.topics[topic.name] = self.topics_by_id[topic.topic_id] = topic
         self._changed[topic.name] = None
-        self.deleted.pop(topic.topic_id, None)  # put back by hand
+        self.deleted.pop(topic.topic_id, None)  # an operator has restored the topic
         if may_collide(topic.name):
             self._collisions.setdefault(collision_key(topic.name), {})[topic.name] = None
 
@@ -381,4 +381,4 @@ _EVOLVE_BY_NAME: dict[str, Callable[[MetadataState, Message], None]] = {
     "RemoveUserScramCredentialRecord": MetadataState._remove_scram,  # type: ignore[dict-item]  # as above
     "UserScramCredentialRecord": MetadataState._scram,  # type: ignore[dict-item]  # as above
 }
-"""By the name of the type: most logs hold none of these, and their modules are not imported then."""
+"""By the name of the type: most logs have none of these records, and their modules are not imported then."""

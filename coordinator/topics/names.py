@@ -10,14 +10,14 @@ PARTITIONS_PROPERTIES = {
     GROUP_OFFSETS_TOPIC: "offsets.topic.num.partitions",
     TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
 }
-"""The coordinators' topics, whose partitions may be copied here from a Kafka, and who says how many there are to be."""
+"""The coordinators' topics, whose partitions may be copied from a Kafka, and the properties with their number."""
 SHARE_STATE_TOPIC = "__share_group_state"
 GROUP_EVENTS_TOPIC = "__group_events"
-"""Muster's own: what happened in the groups; a partition for each of __consumer_offsets."""
+"""Muster's own topic: events of groups. It has a partition for each partition of __consumer_offsets."""
 TRANSACTION_EVENTS_TOPIC = "__transaction_events"
-"""Muster's own: what happened to transactional ids; a partition for each of __transaction_state."""
+"""Muster's own topic: events of transactional ids. It has a partition for each partition of __transaction_state."""
 EVENTS_OF = {GROUP_EVENTS_TOPIC: GROUP_OFFSETS_TOPIC, TRANSACTION_EVENTS_TOPIC: TRANSACTION_STATE_TOPIC}
-"""The histories, each with the topic whose partitions it has one each for."""
+"""The histories, each with the topic whose events it has. Both have the same number of partitions."""
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = b"\0" * 15 + b"\1"
 """Uuid.METADATA_TOPIC_ID."""
@@ -30,7 +30,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def name_fault(name: str) -> str | None:
-    """Why a topic cannot be called `name`, in Kafka's words; None when it can."""
+    """Return why a topic cannot have the name `name`, in Kafka's words; None when it can."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -43,10 +43,10 @@ def name_fault(name: str) -> str | None:
 
 
 def may_collide(name: str) -> bool:
-    """Has the name a character that Kafka's metric names cannot tell from another?"""
+    """Whether the name has a character that Kafka's metric names replace by another one."""
     return "_" in name or "." in name
 
 
 def collision_key(name: str) -> str:
-    """Equal for names that differ only in '.' and '_'."""
+    """Return a key that is equal for names that differ only in '.' and '_'."""
     return name.replace(".", "_")

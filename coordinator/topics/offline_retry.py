@@ -1,6 +1,6 @@
-"""Opens logs again that went offline, for example because the disk was full. Decides only when to try.
+"""Opens logs again that are offline, for example because the disk was full. This module only decides when to try.
 
-A damaged log waits for an operator. The logs of shards and journals are opened again by the shards and journals.
+A damaged log waits for an operator. Shards and journals open their own logs again.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from muster.coordinator.system.jobs import Job, at_once
 _logger = structlog.get_logger("muster.topics")
 
 LOOK_EVERY_MS: Final = 1_000
-"""How often to look for offline logs."""
+"""How often this module searches for offline logs."""
 MOST_LOOKS_APART: Final = 32
-"""After each failure twice as many looks pass without a try, but never more than these."""
+"""After each failure the pause between two tries doubles, up to so many searches."""
 
 Failed = tuple[str, int, Callable[[], object]]
-"""Topic, partition, and what opens its log again; that raises a LogError."""
+"""Topic, partition, and a function that opens the log again; it raises a LogError."""
 Found = Iterator[Failed | None]
-"""None: the search may be interrupted here."""
+"""The search yields None where it may be interrupted."""
 
 
 class OfflineRetry:
-    """Looks from time to time, until `find` returns None."""
+    """Searches from time to time, until `find` returns None."""
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class OfflineRetry:
         find: Callable[[], Found | None],
         behind: Callable[[Job[Any]], object] = at_once,
     ) -> None:
-        """`find`: the logs that are offline, to be tried now; None: nothing is open any more. `behind`: runs a job for
-        which no client waits.
+        """`find`: the offline logs that may be tried now; None ends the search for ever. `behind`: runs a job for which
+        no client waits.
         """
         self._clock = clock
         self._behind = behind
@@ -45,10 +45,10 @@ class OfflineRetry:
         self._apart = 1
         self._left = 1
         self._reasons: dict[tuple[str, int], str] = {}
-        """Why each log stays offline, as it was logged: at each retry it would be the same line."""
+        """The last logged reason why each log is offline, so that a retry does not log the same line."""
 
     def start(self) -> None:
-        """Look from now on."""
+        """Begin to search."""
         self._clock.machine.call_at(self._clock.machine.mono_ms() + LOOK_EVERY_MS, self._look)
 
     def _look(self) -> None:
@@ -62,7 +62,7 @@ class OfflineRetry:
             self._behind(self._trying(found))
 
     def _trying(self, found: Found) -> Job[None]:
-        """Try them one by one: opening one may take as long as at a start."""
+        """Try the logs one by one: opening one may take as long as at a start."""
         failed = False
         try:
             # the search ends before the first try: it must not find a log again that stays offline

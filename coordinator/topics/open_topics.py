@@ -1,7 +1,7 @@
-"""The topics with their open partitions: found by name or id, opened, opened again when a log failed, and given to the
-next leader.
+"""The topics with their open partitions.
 
-Decides nothing and writes no record.
+Finds them by name or id, opens them, opens a failed log again, and gives partitions to their next leader. It decides
+nothing and writes no record.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from muster.coordinator.topics.topic import Topic
 from muster.protocol.errors import ErrorCode
 
 LOOKED_AT_ONCE: Final = 2_000
-"""Partitions whose logs are looked at each second for failures: some 5 ms, for hardly one is in the caches."""
+"""Partitions whose logs are checked each second for failures: some 5 ms, since few are in the CPU's caches."""
 LOOKED_AT_IN_A_STEP: Final = 200
-"""Of these, without a pause."""
+"""Partitions that are checked without a pause."""
 NOTHING_MADE: Mapping[int, Partition | None] = MappingProxyType({})
 
 _OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
@@ -32,7 +32,7 @@ _OF_SHARDS = frozenset((*EVENTS_OF, *EVENTS_OF.values()))
 
 
 class OpenTopics:
-    """All topics that there are."""
+    """All topics of this node."""
 
     def __init__(
         self,
@@ -40,26 +40,28 @@ class OpenTopics:
         config_of: Callable[[str], LogConfig],
         waits_for_sync: Callable[[str], bool],
     ) -> None:
-        """`config_of`: the config of the logs of a topic; `waits_for_sync`: whether its records count only once they
-        are synced.
+        """`config_of`: returns the config of the logs of a topic. `waits_for_sync`: whether a topic's records count
+        only after a sync.
         """
         self.by_name: dict[str, Topic] = {}
         self.by_id: dict[bytes, Topic] = {}
         self.leaders: dict[str, tuple[Leader, ...]] = {}
-        """Of the partitions of each topic, by its name. Those of one topic are replaced together; when some get other
-        leaders, all of this is.
+        """The leaders of each topic's partitions, by its name. The leaders of one topic are replaced together.
+
+        The mapping itself is replaced when partitions get other leaders.
         """
         self._logs = logs
         self._config_of = config_of
         self.waits_for_sync = waits_for_sync
         self.is_one_of_several = False
-        """Other processes lead partitions: only those are open here that this one leads, once they are here (`arrive`).
+        """Whether other processes lead partitions. Then only partitions that this process leads are open, after
+        `arrive`.
         """
         self._to_look_at: list[str] = []
-        """Names of topics whose logs `failed_logs` has still to look at, the next one last."""
+        """Names of topics that `failed_logs` has still to check, the next one last."""
 
     def open(self, state: TopicState, made: Mapping[int, Partition | None] = NOTHING_MADE) -> None:
-        """Bring the open logs of a topic in line with its state; `made`: partitions of it that are open already."""
+        """Open and close logs of a topic as its state says. `made`: partitions of it that are open already."""
         topic = self.by_id.get(state.topic_id)
         if topic is None:
             topic = self.by_name[state.name] = self.by_id[state.topic_id] = Topic(
@@ -72,16 +74,17 @@ class OpenTopics:
             try:
                 partition = made.get(index) or self._open_one(state, index, config)
             except (DamagedLog, LogOffline):
-                # The log manager has said why; the partition is there, without a leader.
+                # The log manager has reported why. The partition exists, without a leader.
                 topic.partitions.append(None)
             else:
                 topic.partitions.append(partition)
         self._set_leaders(topic)
 
     def hand_over(self, state: TopicState, indexes: Iterable[int], *, anew: bool = False) -> list[Partition]:
-        """These partitions have leaders with new epochs: whoever holds the `Partition` of the one before can append no
-        more. Returns those before: their readers are to be woken when all know of the new leaders. `anew`: the leader
-        before died, so that the log is read anew from its files.
+        """Replace partitions whose leaders have new epochs: the old `Partition` objects refuse appends.
+
+        Returns the old objects. The caller wakes their readers when all brokers know the new leaders. `anew`: the old
+        leader died, so that the log is read again from its files.
         """
         topic = self.by_id[state.topic_id]
         left: list[Partition] = []
@@ -96,10 +99,10 @@ class OpenTopics:
                 try:
                     log = self._logs.reopen(topic.name, index)
                 except (DamagedLog, LogOffline):
-                    topic.partitions[index] = None  # the log manager has said why; it is tried again
+                    topic.partitions[index] = None  # the log manager has reported why; it is tried again
                     continue
             epoch = max(state.leader_epoch(index), old.leader_epoch + 1)
-            with suppress(LogOffline):  # whoever appends hears of it
+            with suppress(LogOffline):  # the next append raises the error
                 log.begin_epoch(epoch)
             topic.partitions[index] = Partition(topic.name, topic.topic_id, index, epoch, log)
         self.leaders = dict(self.leaders)
@@ -107,18 +110,20 @@ class OpenTopics:
         return left
 
     def arrive(self, state: TopicState, index: int) -> None:
-        """The log of a partition that this node leads is here: open it. Raises DamagedLog or LogOffline."""
+        """Open the log of a partition that this node leads, once the log is here. Raises DamagedLog or LogOffline."""
         topic = self.by_id[state.topic_id]
         topic.partitions[index] = self._open_one(state, index, self._config_of(state.name))
         self._set_leaders(topic)
 
     def is_here(self, name: str, index: int) -> bool:
-        """Whether this process has the log of a partition, or is the one that should."""
+        """Whether this process has the log of a partition, or should have it."""
         return not self.is_one_of_several or self.partition(name, index) is not None
 
     def relieve(self, moved: Mapping[TopicState, Iterable[int]], node_id: int) -> list[Partition]:
-        """These partitions have leaders with new epochs, of which this process is one, `node_id`. Returns those that it
-        leads no more: they refuse everything, and are here no more; their logs are still open.
+        """Replace or close partitions whose leaders have new epochs; `node_id` is this process.
+
+        Returns the partitions that this process leads no more. They refuse everything and are closed to clients; their
+        logs are still open.
         """
         left: list[Partition] = []
         for state, indexes in moved.items():
@@ -141,7 +146,7 @@ class OpenTopics:
         return left
 
     def lost(self, broker_id: int) -> None:
-        """A broker has died: what it led is refused until another one leads it."""
+        """Refuse everything in the partitions that a dead broker led, until another broker leads them."""
         for name, leaders in self.leaders.items():
             partitions = self.by_name[name].partitions
             for partition, leader in zip(partitions, leaders, strict=False):
@@ -149,7 +154,7 @@ class OpenTopics:
                     partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def configure(self, topic: Topic) -> LogConfig:
-        """Give the logs of a topic their config, which is returned for those that are still to be opened."""
+        """Give the logs of a topic their config. Returns the config, for logs that are opened later."""
         config = self._config_of(topic.name)
         for partition in topic.partitions:
             if partition is not None:
@@ -157,11 +162,11 @@ class OpenTopics:
         return config
 
     def forget(self, topic: Topic) -> None:
-        """A topic is deleted: it is found no more. Its logs stay open."""
+        """Remove a deleted topic from the topics that can be found. Its logs stay open."""
         del self.by_name[topic.name], self.by_id[topic.topic_id], self.leaders[topic.name]
 
     def leaders_of(self, name: str) -> Sequence[Leader]:
-        """The leaders of the partitions of a topic; none while it is not there."""
+        """Return the leaders of a topic's partitions; an empty tuple when the topic does not exist."""
         return self.leaders.get(name, ())
 
     def _set_leaders(self, topic: Topic) -> None:
@@ -171,29 +176,29 @@ class OpenTopics:
         )
 
     def _open_one(self, state: TopicState, index: int, config: LogConfig) -> Partition:
-        """Raises DamagedLog or LogOffline."""
+        """Open the log of one partition. Raises DamagedLog or LogOffline."""
         return self.open_partition(state.name, state.topic_id, index, state.leader_epoch(index), config)
 
     def open_partition(self, name: str, topic_id: bytes, index: int, leader_epoch: int, config: LogConfig) -> Partition:
-        """Open the log of a partition that is here, or is new. Raises DamagedLog or LogOffline."""
+        """Open the log of a partition that exists here, or is new. Raises DamagedLog or LogOffline."""
         synced = self.waits_for_sync(name)
         log = self._logs.open_log(name, index, config=config, topic_id=topic_id, wait_for_sync=synced)
         log.config = config
-        # a log that was put here, or whose metadata log has lost records, may have seen later leaders than ours
+        # a copied log, or one whose metadata log has lost records, may have later leader epochs than the state
         least_epoch = log.leader_epoch + 1 if log.leader_epoch >= 0 else 0
         return Partition(name, topic_id, index, max(leader_epoch, least_epoch), log)
 
     def partition(self, name: str, index: int) -> Partition | None:
-        """A partition, unless there is none or its log cannot be opened."""
+        """Return a partition; None when it does not exist or its log cannot be opened."""
         topic = self.by_name.get(name)
         if topic is None or not 0 <= index < len(topic.partitions):
             return None
         return topic.partitions[index]
 
     def reopen(self, name: str, index: int) -> Partition:
-        """A partition of a topic that there is, its log opened anew if it has failed or could not be opened.
+        """Return a partition of an existing topic. If its log has failed or was not open, open the log again.
 
-        Raises DamagedLog, which an operator has to see to, or LogOffline.
+        Raises DamagedLog, which needs an operator, or LogOffline.
         """
         topic = self.by_name[name]
         partition = topic.partitions[index]
@@ -213,14 +218,12 @@ class OpenTopics:
         return partition
 
     def open_log(self, name: str, index: int) -> tuple[Log, int]:
-        """The log of such a partition, and the epoch of its leader. Raises as `reopen`."""
+        """Return the log of such a partition, and the epoch of its leader. Raises as `reopen`."""
         partition = self.reopen(name, index)
         return partition.log, partition.leader_epoch
 
     def failed_logs(self) -> Found:
-        """The logs that are offline and may be tried again. Of very many partitions some are looked at each time, in
-        turn.
-        """
+        """Find the logs that are offline and may be tried again. Of very many partitions, each call checks a part."""
         looked = paused = 0
         if not self._to_look_at:
             self._to_look_at = list(reversed(self.by_name))
@@ -235,7 +238,7 @@ class OpenTopics:
             for index, partition in enumerate(topic.partitions):
                 if index and not index % LOOKED_AT_IN_A_STEP:
                     yield None
-                # each second for each partition: nearly all are found well by these two looks
+                # each second for each partition: these two checks suffice for nearly all
                 if partition is None and self.is_one_of_several:
                     continue
                 if partition is not None and partition.log.failure is None:

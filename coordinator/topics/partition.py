@@ -1,8 +1,9 @@
-"""One partition of a topic under one leader: appending what producers send and reading what was appended. Another
-leader, or the same with a new epoch, has another `Partition`; the one before then refuses everything.
+"""One partition of a topic under one leader: appends what producers send, and reads it.
 
-Sits between the handlers and the log: checks a batch, keeps the producers' state, wakes waiting readers. Decides
-nothing about topics, parses no request, waits for nothing.
+Another leader, or a new epoch of the same leader, has another `Partition`. The old one then refuses everything.
+
+It is between the handlers and the log: checks a batch, keeps the producers' state, wakes waiting readers. It decides
+nothing about topics, parses no request and waits for nothing.
 """
 
 from __future__ import annotations
@@ -26,22 +27,23 @@ if TYPE_CHECKING:
     from muster.coordinator.log.segments.transaction_index import AbortedTransaction
 
 NO_EPOCH = -1
-"""A request that does not say which leader epoch it knows."""
+"""The leader epoch in a request of a client that does not know any."""
 
 
 class Appended(NamedTuple):
-    """Where a batch went, or had gone already when it is a duplicate."""
+    """The offsets of an appended batch, or of the earlier batch that it duplicates."""
 
     base_offset: int
     end_offset: int
-    """The offset after its last record: durable when the log is durable up to here."""
+    """The offset after the batch's last record. The batch is durable when the log is durable up to here."""
     log_append_time_ms: int
     """-1 when the topic keeps the time of creation."""
 
 
 class Partition:
-    """A partition and its log. `log` is the very log that a shard of the same index works on. `closed`: the partition
-    is gone, or has another leader: every append is refused with `refusal`.
+    """A partition and its log. `log` is the same object that a coordinator shard of this index uses.
+
+    `closed`: the partition is deleted, or has another leader. Every append is refused with `refusal`.
     """
 
     __slots__ = ("_forget", "_waiting", "closed", "index", "leader_epoch", "log", "refusal", "topic", "topic_id")
@@ -58,7 +60,7 @@ class Partition:
         self._forget = log.on_append(self._advanced)
 
     def use_log(self, log: Log) -> None:
-        """Use the log that was opened again after the old one went offline. Waiting readers keep waiting."""
+        """Use the log that was opened again after a failure. Waiting readers keep waiting."""
         self._forget()
         self.log = log
         self._forget = log.on_append(self._advanced)
@@ -67,24 +69,28 @@ class Partition:
     # -- appending
 
     def check(self, batch: Batch, header: BatchHeader, now: Now) -> Callable[[Allowed], Checked]:
-        """What checks the one batch of a client's row (Produce v3+), in any thread, and says what `append` takes;
-        `header` comes from `only_batch`. Raises `ApiError`; what is returned raises that too, or a `BatchError`.
+        """Return the check of the one batch of a client's row (Produce v3+). The check may run in any thread.
+
+        The check returns what `append` takes. `header` is from `only_batch`. Raises `ApiError`; the check raises that
+        too, or a `BatchError`.
         """
         return partial(checked, batch, header, self.log.config, now.wall_ms, f"{self.topic}-{self.index}")
 
     def loading_producers(self) -> Job[None]:
-        """A job after which all that asks for the state of producers takes no time: appends of producers with an id,
-        reads of committed records, markers. Without it they may read the whole log at once. Raises an error of the log.
+        """A job after which the state of producers is in memory: then appends with a producer id take no time.
+
+        The same holds for reads of committed records and for markers. Without this job they may read the whole log at
+        once. Raises an error of the log.
         """
         producers = self.log.producers
         if not producers.is_loaded:
             yield from producers.loading()
 
     def append(self, batch: Batch, header: BatchHeader, now: Now, guard: Guard | None = None) -> Appended:
-        """Append a batch of a client that was checked. `guard`: of `log.producers.verification`, for a batch of a
-        transaction.
+        """Append a checked batch of a client.
 
-        Raises `ApiError`, or an error of the log; each has an `error_code`.
+        `guard`: the guard of `log.producers.verification` for a batch of a transaction. Raises `ApiError`, or an error
+        of the log; each has an `error_code`.
         """
         if self.closed:
             raise ApiError(self.refusal)
@@ -106,11 +112,11 @@ class Partition:
         return Appended(result.base_offset, result.last_offset + 1, result.log_append_time_ms)
 
     def expire_producers(self, now: Now, after_ms: int) -> None:
-        """Forget producers that have been silent for `after_ms`."""
+        """Forget producers that wrote nothing for `after_ms`."""
         at_once(self.expiring_producers(now, after_ms))
 
     def expiring_producers(self, now: Now, after_ms: int) -> Job[None]:
-        """The same, in slices."""
+        """A job that does the same as `expire_producers`."""
         if self.log.knows_producers:
             yield from self.log.producers.expiring(now.wall_ms, after_ms)
 
@@ -125,26 +131,31 @@ class Partition:
         return self.log.producers.last_stable_offset(self.log.durable_offset)
 
     def read(self, offset: int, max_bytes: int, min_one_message: bool, up_to: int) -> bytes:
-        """Records from `offset` on, as they stand in the log, possibly ending in part of a batch. `up_to`: only below
-        that offset, which is the last stable one for readers of committed records. Raises OffsetOutOfRange of the log.
+        """Return records from `offset` on, as they are in the log; the last batch may be cut off.
+
+        `up_to`: return only records below this offset, which for readers of committed records is the last stable
+        offset. Raises OffsetOutOfRange of the log.
         """
         return self.log.read(offset, max_bytes, min_one_message=min_one_message, up_to=up_to)
 
     def aborted_at_hand(self, offset: int, records: bytes) -> list[AbortedTransaction] | None:
-        """Which transactions a reader of committed records must skip in what was read, if that is known without a look
-        into a file and little, as it is nearly always; None: ask `aborted`.
+        """Return the aborted transactions in `records`, if they are few and known without reading a file.
+
+        This is nearly always possible. None: the caller uses `aborted`.
         """
         return self.log.producers.aborted_at_hand(offset, len(records)) if records else []
 
     def aborted(self, offset: int, records: bytes) -> Job[list[AbortedTransaction]]:
-        """A job that finds the same, however much it is."""
+        """A job that finds the aborted transactions in `records`, however many they are."""
         producers = self.log.producers
         if not records or not producers.has_aborted:
             return []
         return (yield from producers.aborted_in(offset, len(records)))
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Does the client know this leader? Raises `ApiError`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320)."""
+        """Check that the client knows this leader. Raises `ApiError`: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH
+        (KIP-320).
+        """
         if epoch == NO_EPOCH or epoch == self.leader_epoch:
             return
         if epoch < self.leader_epoch:
@@ -152,9 +163,10 @@ class Partition:
         raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """The greatest known leader epoch not above `epoch`, and where it ends; (-1, -1) when unknown (KIP-101).
+        """Return the greatest known leader epoch not above `epoch`, and its end; (-1, -1) when unknown (KIP-101).
 
-        The log notes an epoch with its first record: until then the present one begins, and ends, where the log ends.
+        The log notes an epoch with the first record. Until then the present epoch begins and ends at the end of the
+        log.
         """
         log = self.log
         if epoch == self.leader_epoch:
@@ -165,11 +177,11 @@ class Partition:
         return log.epoch_end_offset(epoch)
 
     def epoch_for_offset(self, offset: int) -> int:
-        """The leader epoch under which `offset` was appended, or will be if it is the next; -1 when unknown."""
+        """Return the leader epoch of the record at `offset`, or of the next record; -1 when unknown."""
         return self.leader_epoch if offset >= self.log.end_offset else self.log.epoch_for_offset(offset)
 
     def delete_records(self, before: int) -> int:
-        """Delete what lies before an offset (-1: everything); returns the new start of the log.
+        """Delete the records before an offset (-1: all records); return the new start of the log.
 
         Raises `ApiError`: POLICY_VIOLATION for a compacted topic; OffsetOutOfRange of the log.
         """
@@ -182,11 +194,13 @@ class Partition:
     # -- waiting
 
     def wait(self, token: object, grew: Callable[[Partition], object]) -> None:
-        """Call `grew(partition)` each time more can be read, and once when the partition goes, until `stop_waiting`."""
+        """Call `grew(partition)` each time more can be read, and once when the partition closes, until
+        `stop_waiting`.
+        """
         self._waiting[token] = grew
 
     def stop_waiting(self, token: object) -> None:
-        """No more calls for `token`."""
+        """End the calls for `token`."""
         self._waiting.pop(token, None)
 
     def _advanced(self) -> None:
@@ -195,20 +209,20 @@ class Partition:
                 grew(self)
 
     def close(self, refusal: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) -> None:
-        """The partition is deleted, or has another leader: waiting readers are told, and its log is not watched any
-        more.
+        """Close the partition, which is deleted or has another leader: wake waiting readers and stop watching the
+        log.
         """
         self.refuse(refusal)
         self.wake()
 
     def refuse(self, refusal: int) -> None:
-        """Refuse everything from now on; waiting readers are not told yet."""
+        """Refuse everything from now on. Waiting readers are not woken yet."""
         self.closed, self.refusal = True, refusal
         self._forget()
-        self._forget = _nothing  # no cycle stays of a partition that is closed
+        self._forget = _nothing  # a closed partition stays in no reference cycle
 
     def wake(self) -> None:
-        """Tell waiting readers that the partition is `closed`."""
+        """Wake waiting readers of a partition that is `closed`."""
         self._advanced()
         self._waiting.clear()
 

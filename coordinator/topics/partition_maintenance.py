@@ -1,4 +1,4 @@
-"""What is done to the open partitions as time passes: logs that failed are opened again, old producers expire."""
+"""Regular work on the open partitions: failed logs are opened again, and old producers expire."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from muster.coordinator.topics.offline_retry import Found, OfflineRetry
 from muster.coordinator.topics.settings import TopicSettings
 
 LOOKED_AT_ONCE: Final = 100
-"""Partitions whose producers are looked at in one step, if they have hardly any."""
+"""Partitions whose producers are checked in one step, if they have few producers."""
 
 
 class PartitionMaintenance:
-    """Goes on until the logs are closed, once it has begun."""
+    """The regular work. It runs from `start` until the logs are closed."""
 
     def __init__(self, catalogue: Catalogue, settings: Callable[[], TopicSettings]) -> None:
-        """`settings`: those of now."""
+        """`settings`: returns the present settings."""
         self._catalogue = catalogue
         self._settings = settings
 
@@ -30,7 +30,7 @@ class PartitionMaintenance:
         OfflineRetry(catalogue.clock, self._offline, lambda job: catalogue.logs.behind(job)).start()
 
     def _offline(self) -> Found | None:
-        """What `OfflineRetry` is to open again; None after the end."""
+        """Return the logs that `OfflineRetry` is to open again; None when the logs are closed."""
         logs = self._catalogue.logs
         if not logs.is_open:
             return None
@@ -41,7 +41,7 @@ class PartitionMaintenance:
         if catalogue.metadata_log.log.failure is not None:
             yield METADATA_TOPIC, 0, catalogue.reopen_metadata_log
         if catalogue.metadata_log.log.failure is None:
-            catalogue.pending.resume()  # what waited while the data directory was away
+            catalogue.pending.resume()  # changes that waited while the data directory was not available
         yield from catalogue.open.failed_logs()
 
     def _expire_producers_later(self) -> None:

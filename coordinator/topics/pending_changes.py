@@ -1,7 +1,8 @@
 """Changes of the metadata log that are not durable yet.
 
-A change is in force at once. Only when it is durable, groups get the new image, clients get their answer, and files of
-deleted topics are removed: if a power cut undoes it before, no client has relied on it. One sync serves all that wait.
+A change is in force at once. Groups get the new image and clients their answer only when it is durable. Files of
+deleted topics are removed then too. So no client relies on a change that a power cut may undo. One sync serves all
+waiting callers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from muster.coordinator.log.storage.shared_sync import Waiter, Waiters
 
 
 class PendingChanges:
-    """Which changes are durable, by the version of the metadata log's state."""
+    """Knows which changes are durable, by the version of the metadata log's state."""
 
     __slots__ = (
         "_doomed",
@@ -39,9 +40,10 @@ class PendingChanges:
         publish: Callable[[TopicsImage], object],
         remove: Callable[[Sequence[str]], object],
     ) -> None:
-        """`version`: of the state now; `sync`: calls back when all that is written now is durable, or cannot be;
-        `image` makes the topics' image of the state now, `publish` gives one to all who want it; `remove` takes
-        folders off the disk.
+        """`version`: returns the version of the present state.
+
+        `sync`: calls back when all present records are durable, or a sync has failed. `image`: makes the image of the
+        present topics. `publish`: gives an image to all subscribers. `remove`: removes folders from the disk.
         """
         self._version = version
         self._sync = sync
@@ -49,16 +51,16 @@ class PendingChanges:
         self._publish = publish
         self._remove = remove
         self.version = version()
-        """All before is durable and told."""
+        """All changes before this version are durable and published."""
         self._settling = False
         self._is_published = True
         self._published = 0
-        """The version of the newest image that was told."""
+        """The version of the newest image that was published."""
         self._waiters = Waiters()
         self._doomed: deque[tuple[int, Sequence[str]]] = deque()
 
     def changed(self, *, topics: bool, doomed: Sequence[str] = ()) -> None:
-        """Something was written: of what topics there are (`topics`), or else. `doomed`: folders of deleted topics."""
+        """Note a change, of topics (`topics`) or of something else. `doomed`: folders of deleted topics."""
         if topics:
             self._is_published = False
         if doomed:
@@ -66,8 +68,9 @@ class PendingChanges:
         self._settle()
 
     def when_durable(self, callback: Waiter) -> None:
-        """Call `callback(None)` when all changes so far are durable and told, at once when they are; or
-        `callback(error)` when the disk fails: then they are in force, and may be gone after a power cut.
+        """Call `callback(None)` when all changes so far are durable and published: at once if they are.
+
+        When the disk fails, call `callback(error)`. The changes are then in force, but a power cut may undo them.
         """
         version = self._version()
         if version <= self.version:
@@ -77,12 +80,12 @@ class PendingChanges:
             self._settle()
 
     def resume(self) -> None:
-        """The log works again after a failure."""
+        """Go on after the log works again."""
         if self.version < self._version() or not self._is_published:
             self._settle()
 
     def publish(self) -> None:
-        """Publish the present image at once: at a start, before the first client comes."""
+        """Publish the present image at once: at a start, before the first client connects."""
         self._is_published = True
         self._tell(self._image())
 
@@ -96,7 +99,7 @@ class PendingChanges:
             return
         self._settling = True
         version = self._version()
-        # as it is now: what is changed while the disk is waited for is not to be told with it
+        # the present image: a change during the sync must not be published with it
         image = None if self._is_published else self._image()
         self._is_published = True
         self._sync(lambda failure: self._settled(version, image, failure))

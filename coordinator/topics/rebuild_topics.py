@@ -1,7 +1,8 @@
-"""Topics made again from the folders of their partitions, when the metadata log has lost what it said of them.
+"""Creates topics again from the folders of their partitions, after the metadata log has lost its records.
 
-A folder tells the topic's name, its id and one partition; what was configured is lost. So that no record goes for that,
-such a topic keeps all its records until it is configured again."""
+A folder has the topic's name, its id and one partition. The configs are lost. Such a topic keeps all its records until
+it is configured again, so that no retention deletes them.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +30,24 @@ from muster.protocol.messages.metadata_records.producer_ids_record import Produc
 from muster.protocol.messages.metadata_records.topic_record import TopicRecord
 
 KEEP_ALL: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-"""The configs of a topic that was made again."""
+"""The configs of a topic that was created again."""
 MOST_NAMES: Final = 100
-"""Topics that a line of the log names."""
+"""The most topics that one log line names."""
 
 Folders = Mapping[str, Mapping[int, bytes | None]]
-"""Topic -> partition -> topic id in its folder (None: none, or it cannot be read)."""
+"""Topic -> partition -> topic id in its folder (None: the folder has no id, or an unreadable one)."""
 
 _logger = structlog.get_logger("muster.topics")
 
 
 def open_metadata_log(logs: LogManager) -> tuple[Log, bool]:
-    """The metadata log, and whether it begins or ends elsewhere than it should. Raises DamagedLog or LogOffline."""
+    """Return the metadata log, and whether its start or end is another than expected. Raises DamagedLog or
+    LogOffline.
+    """
     was_synced_to = logs.noted_end(METADATA_TOPIC, 0)
     try:
         logs.folders.topic_id_on_disk(METADATA_TOPIC, 0)
-    except MalformedCheckpoint as error:  # it is the same everywhere
+    except MalformedCheckpoint as error:  # every retry would fail too
         _logger.warning("the id of a topic was written again", topic=METADATA_TOPIC, reason=str(error))
         logs.folders.note_topic_id(METADATA_TOPIC, 0, METADATA_TOPIC_ID)
     log = logs.open_log(METADATA_TOPIC, 0, config=METADATA_LOG_CONFIG, topic_id=METADATA_TOPIC_ID, wait_for_sync=True)
@@ -52,7 +55,7 @@ def open_metadata_log(logs: LogManager) -> tuple[Log, bool]:
 
 
 def tells_nothing(logs: LogManager, state: MetadataState) -> bool:
-    """Whether the metadata log knows no topic and never did, although there are records of topics."""
+    """Whether the metadata log never had a topic, although the data directory has records of topics."""
     is_empty = not state.topics and not state.deleted
     partitions = [one for one in logs.folders.on_disk() if one[0] != METADATA_TOPIC] if is_empty else []
     return any(not never_held_records(logs, f"{name}-{index}") for name, index in partitions)
@@ -66,11 +69,12 @@ def lost_topics(
     draw_uuid: Callable[[], bytes],
     wall_ms: int,
 ) -> list[Message]:
-    """The metadata log has lost records, which is told: the records of what the folders tell of their topics.
+    """Report that the metadata log has lost records; return the records that restore topics from their folders.
+
     `internal`: see `rebuilt_topics`.
     """
     records = rebuilt_topics(_folders_of(logs), state, home, internal, draw_uuid)
-    # an id must not be given out twice: it takes more than a millisecond to give out one
+    # no id may be given out twice; giving out one takes more than a millisecond
     start = max(state.next_producer_id, wall_ms)
     records.append(ProducerIdsRecord(broker_id=home.node_id, broker_epoch=0, next_producer_id=start))
     _tell(records)
@@ -78,12 +82,12 @@ def lost_topics(
 
 
 def _folders_of(logs: LogManager) -> Folders:
-    """What the folders of a data directory say of themselves. Raises OSError."""
+    """Read the topic ids in the folders of a data directory. Raises OSError."""
     folders: dict[str, dict[int, bytes | None]] = {}
     for name, index in logs.folders.on_disk():
         ids = folders.setdefault(name, {})
         ids[index] = None
-        with contextlib.suppress(MalformedCheckpoint):  # opening the log says so
+        with contextlib.suppress(MalformedCheckpoint):  # opening the log reports it
             ids[index] = logs.folders.topic_id_on_disk(name, index)
     return folders
 
@@ -95,8 +99,9 @@ def rebuilt_topics(
     internal: Callable[[str], NewTopic | None],
     draw_uuid: Callable[[], bytes],
 ) -> list[Message]:
-    """The records that make the topics again of which the folders are certain. `internal`: how the coordinator's own
-    topics are made; None for any other name. Pure.
+    """Return the records that create topics again where their folders are consistent. Pure.
+
+    `internal`: returns the coordinators' own topics; None for any other name.
     """
     records: list[Message] = []
     used = {*state.topics_by_id, *state.deleted}
@@ -119,8 +124,9 @@ def rebuilt_topics(
 
 
 def _certain(folders: Folders, state: MetadataState) -> Iterator[tuple[str, Sequence[int], set[bytes]]]:
-    """(topic, partitions that the metadata log does not know, topic ids in their folders) of each topic of which these
-    partitions follow on those that it knows, without a gap, and agree on the topic's id.
+    """Yield the topics whose unknown partitions follow the known ones without a gap, and agree on the topic's id.
+
+    Each is (topic, partitions that the metadata log does not know, topic ids in their folders).
     """
     for name, found in sorted(folders.items()):
         if name == METADATA_TOPIC or name in ADOPTED or name_fault(name) is not None:
@@ -134,7 +140,7 @@ def _certain(folders: Folders, state: MetadataState) -> Iterator[tuple[str, Sequ
 
 
 def _tell(records: Sequence[Message]) -> None:
-    """Say what was lost, and what was made again by `records`."""
+    """Log what was lost, and which topics `records` create again."""
     topics = [record.name for record in records if isinstance(record, TopicRecord)]
     partitions = sum(isinstance(record, PartitionRecord) for record in records)
     _logger.error(

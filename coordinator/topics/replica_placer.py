@@ -1,7 +1,7 @@
-"""Where the replicas of new partitions go: over the racks in turn, and over the brokers of each rack in turn, from a
-random start, as Kafka's StripedReplicaPlacer does. Pure but for the draw it is given.
+"""Places the replicas of new partitions, as Kafka's StripedReplicaPlacer does. Pure, apart from the given `draw`.
 
-A broker that is fenced gets no leader; it may get another replica when the others are too few.
+It takes the racks in turn, and the brokers of each rack in turn, from a random start. A fenced broker gets no leader.
+It may get another replica when the other brokers are too few.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from muster.coordinator.topics.errors import ApiError
 from muster.protocol.errors import ErrorCode
 
 Draw = Callable[[int], int]
-"""A random number from 0 on, below the one that is given."""
+"""Returns a random number from 0 on, below its argument."""
 _NOBODY: Final = -1
 
 T = TypeVar("T")
@@ -22,8 +22,9 @@ T = TypeVar("T")
 def replicas(
     racks: Mapping[int, str | None], fenced: Iterable[int], partitions: int, factor: int, draw: Draw
 ) -> list[list[int]]:
-    """The brokers of each of so many new partitions, the one that is to lead it first. `racks`: of each registered
-    broker. Raises `ApiError`: INVALID_REPLICATION_FACTOR.
+    """Return the brokers of each new partition, the leader first. `racks`: the rack of each registered broker.
+
+    Raises `ApiError`: INVALID_REPLICATION_FACTOR.
     """
     without = frozenset(fenced)
     usable = len(racks) - len(without & racks.keys())
@@ -46,7 +47,10 @@ def replicas(
 
 
 class _Brokers:
-    """Those of a rack that are fenced, or that are not: dealt in a circle, each at most once for one partition."""
+    """The fenced or the other brokers of one rack, taken in a circle.
+
+    Each broker has one replica of a partition at most.
+    """
 
     __slots__ = ("_dealt", "_offset", "_turn", "brokers")
 
@@ -56,7 +60,7 @@ class _Brokers:
         self._turn = self._dealt = 0
 
     def next(self, turn: int) -> int:
-        """The next one for the partition of this turn, or _NOBODY."""
+        """The next broker for the partition of this number, or _NOBODY."""
         brokers = self.brokers
         if not brokers:
             return _NOBODY
@@ -71,7 +75,7 @@ class _Brokers:
 
 
 class _Stripes:
-    """The racks, and whose turn it is."""
+    """The racks, and which rack is next."""
 
     __slots__ = ("_draw", "_place", "_racks", "_turn", "_usable")
 
@@ -90,13 +94,13 @@ class _Stripes:
         self._turn = 0
 
     def of(self, partitions: int, factor: int) -> list[list[int]]:
-        """The brokers of so many partitions."""
+        """Return the brokers of so many partitions."""
         return [self._next(factor) for _ in range(partitions)]
 
     def _next(self, factor: int) -> list[int]:
         racks, count = self._racks, len(self._racks)
         if self._turn == self._usable and self._usable > 1:
-            # every one has been first once: another order, so that the same rows do not come again
+            # each broker was first once: another order, so that the same rows do not repeat
             _shuffle(racks, self._draw)
             for unfenced, fenced in racks:
                 _shuffle(unfenced.brokers, self._draw)
@@ -109,7 +113,7 @@ class _Stripes:
         found, place, passed_over = [leader], start, of_leader
         while len(found) < factor:
             if place == passed_over:
-                passed_over = _NOBODY  # the leader's rack has had its turn, once
+                passed_over = _NOBODY  # the leader's rack was used once
             else:
                 unfenced, fenced = racks[place]
                 one = unfenced.next(turn)
@@ -124,7 +128,7 @@ class _Stripes:
 
 
 def _shuffle(items: list[T], draw: Draw) -> None:
-    """In place, each order as likely as any other."""
+    """Shuffle in place; each order is equally likely."""
     for last in range(len(items) - 1, 0, -1):
         other = draw(last + 1)
         items[last], items[other] = items[other], items[last]

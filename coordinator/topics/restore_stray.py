@@ -1,5 +1,6 @@
-"""Putting a folder that belongs to no topic back in its place, with a topic for it: the second half of `muster log
-repair`. Only while no server works on the data directory.
+"""Puts a stray folder back in its place and creates a topic for it: the second half of `muster log repair`.
+
+No server may use the data directory meanwhile.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from muster.protocol.message import Message
 
 
 class CannotRestore(Exception):
-    """Why not, in one sentence with what to do."""
+    """The folder cannot be restored; one sentence says why and what to do."""
 
 
 class Restored(NamedTuple):
-    """What was done."""
+    """The result of a restore."""
 
     topic: str
     partitions: list[int]
     """The partitions that have their folders again."""
     is_new: bool
-    """The topic was made for them."""
+    """Whether the topic was created for these partitions."""
 
 
 def belongs_to_a_topic(directory: Path, folder: str) -> bool:
-    """Whether the metadata log knows the partition that a folder is called for. Raises OSError."""
+    """Whether the metadata log knows the partition of a folder's name. Raises OSError."""
     partition = checkpoints.partition_of(folder)
     if partition is None:
         return False
@@ -46,16 +47,17 @@ def belongs_to_a_topic(directory: Path, folder: str) -> bool:
     try:
         topic_ids.read(storage, folder)
     except MalformedCheckpoint:
-        return True  # it cannot be known
+        return True  # the metadata log cannot be read
     state = read_state(storage)
     topic = state.topics.get(partition[0])
-    # a metadata log without topics is rebuilt by a start
+    # a start rebuilds a metadata log without topics
     return not (state.topics or state.deleted) or (topic is not None and partition[1] < len(topic.partitions))
 
 
 def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], now: Now) -> Restored:
-    """Put a stray back in its place, and all others of the same topic. Raises CannotRestore, OSError or an error of
-    the log.
+    """Put a stray folder back in its place, and all others of the same topic.
+
+    Raises CannotRestore, OSError or an error of the log.
     """
     storage = FileStorage(directory)
     data = storage.load(checkpoints.META_PROPERTIES)
@@ -98,7 +100,7 @@ def restore_stray(directory: Path, folder: str, draw_uuid: Callable[[], bytes], 
 
 
 def _check_topic_can_be_made(state: MetadataState, name: str, topic_id: bytes | None, folder: str) -> None:
-    """Raises CannotRestore."""
+    """Check that a topic of this name and id can be created. Raises CannotRestore."""
     fault = name_fault(name)
     if fault is not None or name in INTERNAL_TOPICS:
         raise CannotRestore(f"no topic can be made for {folder}: {fault or 'it is one of the server itself'}")
@@ -109,7 +111,10 @@ def _check_topic_can_be_made(state: MetadataState, name: str, topic_id: bytes | 
 
 
 def _move_in_place(manager: LogManager, name: str, found: Mapping[int, str]) -> None:
-    """Give the folders of partitions their names; empty ones that have these go. Raises CannotRestore, OSError."""
+    """Give the folders of partitions their names; remove empty folders with these names.
+
+    Raises CannotRestore, OSError.
+    """
     aside = {index: folder for index, folder in found.items() if folder != f"{name}-{index}"}
     in_the_way = [f"{name}-{index}" for index in aside if manager.folders.has_folder(name, index)]
     for own in in_the_way:
@@ -139,8 +144,9 @@ def _id_in(manager: LogManager, folder: str) -> bytes | None:
 
 
 def _folders_of_topic(manager: LogManager, name: str, topic_id: bytes | None, folder: str) -> dict[int, str]:
-    """The folders of a topic by partition: the one given, and those with the same topic id. Of two folders of one
-    partition the one that is in its place counts.
+    """Return the folders of a topic by partition: `folder`, and those with the same topic id.
+
+    Of two folders of one partition, the folder with the partition's own name counts.
     """
     aside = [(other, one.partition) for other, one in manager.folders.renamed_folders() if one.suffix == STRAY_SUFFIX]
     own = [(f"{topic}-{index}", (topic, index)) for topic, index in manager.folders.on_disk()]

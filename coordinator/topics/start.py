@@ -1,4 +1,4 @@
-"""What a node makes of its data at a start: the metadata log is read, and what does not fit it is seen to."""
+"""Loads the topics of a node at a start: reads the metadata log, and handles folders that do not fit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Publish = Callable[[TopicsImage], object]
 
 
 def load_shared(catalogue: Catalogue, snapshot: Iterable[bytes], publish: Publish) -> None:
-    """Where other processes write the metadata log too: what it says is so, and no partition is here yet. `snapshot`:
-    what it said before it begins here.
+    """Load a metadata log that other processes write too. It is the only truth, and no partition is here yet.
+
+    `snapshot`: the state before the log's first record.
     """
     log, _ = open_metadata_log(catalogue.logs)
     catalogue.metadata_log = MetadataLog(log)
@@ -33,10 +34,10 @@ def load_own(
     internal: Callable[[str], NewTopic | None],
     partitions_are_given: Callable[[str], bool],
 ) -> None:
-    """Replay the metadata log, and bring the folders of partitions in line with it, or it with them; none is open yet.
+    """Replay the metadata log, and make it and the folders of partitions agree. No partition is open yet.
 
-    `internal`: how such a topic is made anew; `partitions_are_given`: an operator has said how many there are to be,
-    whatever is on the disk.
+    `internal`: returns how an internal topic is created. `partitions_are_given`: an operator has set the number of
+    partitions, whatever is on the disk.
     """
     logs, clock, draw_uuid = catalogue.logs, catalogue.clock, catalogue.draw_uuid
     log, lost = open_metadata_log(logs)
@@ -51,7 +52,7 @@ def load_own(
         _adopt(catalogue, name, internal, partitions_are_given)
     Strays(logs, catalogue.state, lost=lost).look()
     logs.forget_others({METADATA_TOPIC, *catalogue.state.topics})
-    # whatever was lost, what is made from here on is known
+    # whatever was lost, everything that is created from here on is known
     catalogue.strays = Strays(logs, catalogue.state, lost=False)
     catalogue.append(leadership.of_strangers(catalogue.state, catalogue.racks))
     catalogue.see_brokers()
@@ -63,7 +64,7 @@ def _adopt(
     internal: Callable[[str], NewTopic | None],
     partitions_are_given: Callable[[str], bool],
 ) -> None:
-    """The partitions of the coordinators on the disk belong to this node, also those that were copied there."""
+    """Adopt the coordinators' partitions on the disk, also those that were copied there."""
     logs, home = catalogue.logs, catalogue.home
     state = catalogue.state.topics.get(name)
     if state is not None:

@@ -1,8 +1,8 @@
-"""Folders of partitions that do not fit the metadata log: found at a start, or where a new topic is to be made.
+"""Folders of partitions that do not fit the metadata log. They are found at a start, or where a new topic is created.
 
-Only what the metadata log says was deleted is taken off the disk, by the topic's id, and what never held a record. All
-else keeps its bytes: it is served under its topic's id, or set aside under Kafka's name for strays, and told. When the
-metadata log itself has lost records, nothing goes at all.
+Folders of topics that the metadata log has deleted, by the topic's id, are removed. So are folders that never held a
+record. All other folders keep their bytes. Each is served under its topic's id, or renamed to Kafka's name for strays,
+and reported. When the metadata log itself has lost records, nothing is removed.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from muster.coordinator.topics.metadata_state import MetadataState
 from muster.coordinator.topics.names import METADATA_TOPIC, PARTITIONS_PROPERTIES
 
 MOST_LINES: Final = 20
-"""Of one kind, at one start; then their number is told."""
+"""The most log lines of one kind at one start; further folders are only counted."""
 _NOT_RECORDS: Final = (checkpoints.PARTITION_METADATA, checkpoints.LEADER_EPOCHS)
 
 _logger = structlog.get_logger("muster.topics")
 
 
 def never_held_records(logs: LogManager, folder: str) -> bool:
-    """Whether a folder is as it was made."""
+    """Whether a folder is as it was created, without any record."""
     entries = logs.storage.entries(folder)
     return all(not entry.is_directory and (entry.size == 0 or entry.name in _NOT_RECORDS) for entry in entries)
 
 
 class Strays:
-    """What becomes of such folders."""
+    """Removes, renames or takes over such folders."""
 
     def __init__(self, logs: LogManager, state: MetadataState, *, lost: bool) -> None:
-        """`lost`: the metadata log does not tell all that it once did."""
+        """`lost`: the metadata log has lost records."""
         self._logs = logs
         self._state = state
         self._lost = lost
@@ -45,7 +45,7 @@ class Strays:
     # -- at a start
 
     def look(self) -> None:
-        """Bring the folders in line with the metadata log, before any other log is opened."""
+        """Make the folders agree with the metadata log, before any other log is opened."""
         renamed = self._logs.folders.renamed_folders()
         for folder, other in renamed:
             if other.suffix == DELETE_SUFFIX:
@@ -63,18 +63,18 @@ class Strays:
                 _logger.warning(f"{event}: there are more such", more=count - MOST_LINES,
                                 what_to_do=f"`muster log check {self._logs.storage.root}` names them")  # fmt: skip
         if self._renamed:
-            # what is made from here on must never be found beside an old folder of the same name
+            # a new topic must never find an old folder of the same name
             self._logs.storage.sync_directory("")
 
     def _folder(self, name: str, index: int) -> None:
         topic = self._state.topics.get(name)
         topic_id, _ = self._read_id(name, index)
         if topic is not None and index < len(topic.partitions):
-            # opening the log writes an id where there is none, and says what cannot be read
+            # opening the log writes a missing id, and reports an unreadable one
             if topic_id is None or topic_id == topic.topic_id:
                 return
             if topic_id in self._state.topics_by_id:
-                return  # folders were exchanged: opening the log says so, and it stays offline
+                return  # folders were exchanged: opening the log reports that, and it stays offline
             if not self._is_dead(name, topic_id):
                 self._take_over(name, index, topic_id, topic.topic_id)
                 return
@@ -86,16 +86,16 @@ class Strays:
         self._clear(name, index)
 
     def _deleted(self, folder: str, other: OtherName) -> None:
-        """A folder under the name that a deletion gives it."""
+        """Handle a folder with the name that a deletion gives."""
         logs, (name, index), topic_id = self._logs, other.partition, other.uuid
         with contextlib.suppress(MalformedCheckpoint):
             topic_id = logs.folders.topic_id_in(folder) or topic_id
         topic = self._state.topics_by_id.get(topic_id)
         whole = self._state.deleted.get(topic_id, name) if topic is None else topic.name
-        if whole.startswith(name):  # it may have been cut
+        if whole.startswith(name):  # the name may have been cut
             name = whole
         if topic is not None and topic.name == name and index < len(topic.partitions):
-            # the record of its deletion did not reach the disk, so it was not acknowledged
+            # the record of the deletion is not on the disk, so the deletion was not acknowledged
             if logs.folders.has_folder(name, index) and self._read_id(name, index)[0] != topic_id:
                 self._clear(name, index)
             if not logs.folders.has_folder(name, index):
@@ -112,15 +112,16 @@ class Strays:
             self._told_aside(name, index, aside, "it is called deleted, and the metadata log does not say so")
 
     def _read_id(self, name: str, index: int) -> tuple[bytes | None, bool]:
-        """The topic id in a folder (None: none is there), and whether it can be read."""
+        """Return the topic id in a folder (None: it has no id), and whether the id can be read."""
         try:
             return self._logs.folders.topic_id_on_disk(name, index), True
         except (MalformedCheckpoint, OSError):
             return None, False
 
     def _take_over(self, name: str, index: int, found: bytes, topic_id: bytes) -> None:
-        """A folder in the place of a topic's partition says that it is another topic's, which nobody knows: one
-        damaged character, or a backup. Its records are served.
+        """Serve a folder in the place of a topic's partition whose id is of an unknown topic.
+
+        One damaged character, or a backup, can cause this.
         """
         path = f"{name}-{index}/{checkpoints.PARTITION_METADATA}"
         storage = self._logs.storage
@@ -147,7 +148,7 @@ class Strays:
     # -- one folder
 
     def clear_way(self, name: str, index: int) -> None:
-        """A log is to be made here: what is in its place goes, or goes aside. Raises OSError."""
+        """Remove or rename what is in the place of a new log. Raises OSError."""
         if self._logs.folders.has_folder(name, index):
             self._clear(name, index)
             if self._logs.folders.has_folder(name, index):
@@ -183,10 +184,10 @@ class Strays:
         return topic_id is not None and not self._lost and self._state.deleted.get(topic_id) == name
 
     def _is_unborn(self, folder: str) -> bool:
-        """Whether it is what is left of a topic that was not made in the end."""
+        """Whether the folder is from a topic whose creation did not end."""
         return not self._lost and never_held_records(self._logs, folder)
 
-    # -- telling
+    # -- reporting
 
     def _told_aside(self, name: str, index: int, aside: str, reason: str) -> None:
         root = self._logs.storage.root

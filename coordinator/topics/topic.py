@@ -1,4 +1,4 @@
-"""One topic of this node, with its open partitions. Opens nothing, writes nothing."""
+"""One topic of this node, with its open partitions. It opens nothing and writes nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Topic:
     __slots__ = ("internal", "is_shared", "name", "partitions", "state", "topic_id")
 
     def __init__(self, state: TopicState, *, is_shared: bool = False) -> None:
-        """`is_shared`: other processes lead some of its partitions, which are None here, too."""
+        """`is_shared`: other processes lead some of its partitions; these are None here too."""
         self.is_shared = is_shared
         self.state = state
         self.name = state.name
@@ -24,14 +24,15 @@ class Topic:
         self.partitions: list[Partition | None] = []
 
     def is_online(self, index: int) -> bool:
-        """Whether the log of a partition that is there can be read and written, here or by another process that leads
-        it; the others have no leader.
+        """Whether the log of an existing partition works, here or in another process that leads it.
+
+        A partition without such a log has no leader.
         """
         partition = self.partitions[index]
         return self.is_shared if partition is None else partition.log.failure is None
 
     def leader_epoch(self, index: int) -> int:
-        """The epoch of the leader of a partition that is there."""
+        """The epoch of the leader of an existing partition."""
         partition = self.partitions[index]
         return self.state.leader_epoch(index) if partition is None else partition.leader_epoch
 

@@ -1,7 +1,7 @@
-"""The topics of this node, as other rooms see them: found, changed by jobs, and told of.
+"""The topics of this node: the interface for the other packages.
 
-`Topics` puts the modules of this room together: it decides what a change is to write, has it written by the catalogue,
-and gives every subscriber the new immutable image. It knows no request and no socket.
+`Topics` connects the modules of this package. It decides the records of a change, lets the catalogue write them, and
+gives every subscriber the new immutable image. It knows no request and no socket.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PRODUCER_ID_BLOCK = 1_000
 """Producer ids taken from the metadata log at once (ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE)."""
 
 _OF_COORDINATORS = frozenset((GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC))
-"""Topics of which each record is an answer that somebody relies on."""
+"""Topics whose records are answers on which clients rely."""
 
 _OF_LEADERS = frozenset(
     (
@@ -77,12 +77,13 @@ class Topics:
         racks: Mapping[int, str | None] | None = None,
         keeper: Keeper | None = None,
     ) -> None:
-        """`logs` is open already; `identity` is what it said then. Nothing is read before `load`. `racks`: of each
-        broker of this process; None: there is the one of `identity`. `keeper`: of a metadata log that other processes
-        write too; None: it is this one's alone.
+        """`logs` is open already, and `identity` is its result. Nothing is read before `load`.
 
-        `partitions_are_given`: of __consumer_offsets and __transaction_state: an operator has said how many there are
-        to be, whatever is on the disk.
+        `racks`: the rack of each broker of this process; None means that the only broker is that of `identity`.
+        `keeper`: the writer of a metadata log that other processes write too; None: only this process writes it.
+
+        `partitions_are_given`: whether an operator has set the partitions of __consumer_offsets or __transaction_state.
+        That number counts, whatever is on the disk.
         """
         self.settings = settings
         self.clock = clock
@@ -102,23 +103,23 @@ class Topics:
         self._acl_subscribers: list[Callable[[Iterable[Message]], object]] = []
         self._quota_subscribers: list[Callable[[Iterable[ClientQuotaRecord]], object]] = []
         self._changes = SerialJobs()
-        """Of topics: what one has begun, another one does not see half of."""
+        """Changes of topics, one at a time, so that none sees half of another change."""
         self._keeper = keeper
         self.open.is_one_of_several = keeper is not None
         self.moved: Callable[[], object] = lambda: None
-        """Called when brokers or leaders are others by what the keeper told."""
+        """Called when records of the keeper have changed brokers or leaders."""
         self.left: Callable[[Partition], object] = lambda _: None
-        """Called with each partition that this process leads no more, when all know that; before its log goes."""
+        """Called with each partition that this process leads no more: after all know it, before the log is closed."""
         self._producer_ids = range(0)
 
     @property
     def state(self) -> MetadataState:
-        """What the metadata log says."""
+        """The state that the metadata log describes."""
         return self._catalogue.metadata_log.state
 
     @property
     def metadata_log(self) -> MetadataLog:
-        """The log itself; none before `load`."""
+        """The metadata log; None before `load`."""
         return self._catalogue.metadata_log
 
     def _waits_for_sync(self, name: str) -> bool:
@@ -138,18 +139,18 @@ class Topics:
         PartitionMaintenance(self._catalogue, lambda: self.settings).start()
 
     def subscribe(self, callback: Callable[[TopicsImage], object]) -> None:
-        """Give each new image to `callback`; the present one is `image`."""
+        """Give each new image to `callback`; the present image is `image`."""
         self._subscribers.append(callback)
 
-    # -- changing: jobs, which `slices.at_once` runs here and now
+    # -- changing: jobs, which `jobs.at_once` runs at once
 
     def creating(
         self, topic: NewTopic, *, validate_only: bool = False, charge: Charge | None = None
     ) -> Job[tuple[int, int]]:
-        """Create a topic; the result is how many partitions it gets, and replicas each. Raises `ApiError`.
+        """Create a topic; the result is its number of partitions and of replicas. Raises `ApiError`.
 
-        `charge`: is told how many partitions are to come (here) or to go (below), when nothing else is in the way; may
-        raise `ApiError`.
+        `charge` is called with the number of new partitions, once nothing else forbids them; it may raise `ApiError`.
+        The jobs below call it with the number of new or deleted partitions.
         """
         return self._changes.run(self._creating(topic, validate_only, charge))
 
@@ -172,8 +173,9 @@ class Topics:
         return len(placed), len(placed[0].replicas)
 
     def ensuring(self, name: str, partitions: int = USE_DEFAULT, charge: Charge | None = None) -> Job[Topic]:
-        """The topic, created when it is not there; an internal one gets its own configs and number of partitions.
-        Raises `ApiError` when it cannot be created.
+        """Return the topic, after creating it if it does not exist.
+
+        An internal topic gets its own configs and number of partitions. Raises `ApiError` when it cannot be created.
         """
         topic = self.by_name.get(name)
         if topic is None:
@@ -181,7 +183,7 @@ class Topics:
         return topic
 
     def _ensuring(self, name: str, partitions: int, charge: Charge | None) -> Job[Topic]:
-        if name not in self.by_name:  # another request may have made it meanwhile
+        if name not in self.by_name:  # another request may have created it meanwhile
             wanted = self._internal(name) or NewTopic(name, self.draw_uuid())
             if partitions != USE_DEFAULT:
                 wanted.partitions = partitions
@@ -189,7 +191,7 @@ class Topics:
                 yield from self._creating(wanted, validate_only=False, charge=charge)
             except ApiError as refusal:
                 if name not in self.by_name or refusal.error_code != ErrorCode.TOPIC_ALREADY_EXISTS:
-                    raise  # or else another node was first
+                    raise  # else another node was first
         return self.by_name[name]
 
     def _internal(self, name: str) -> NewTopic | None:
@@ -231,8 +233,9 @@ class Topics:
             yield from self._catalogue.making(name, self.by_name[name].topic_id, records)
 
     def deleting(self, topic: Topic, charge: Charge | None = None) -> Job[None]:
-        """Delete a topic, and its records once that is durable. Raises `ApiError` when the metadata log cannot be
-        written, or another request has deleted it.
+        """Delete a topic, and its records once the deletion is durable.
+
+        Raises `ApiError` when the metadata log cannot be written, or another request has deleted the topic.
         """
         return self._changes.run(self._deleting(topic, charge))
 
@@ -261,17 +264,18 @@ class Topics:
         )
 
     def subscribe_acls(self, callback: Callable[[Iterable[Message]], object]) -> None:
-        """Call back with the records of access control entries: with those that there are, and with each change."""
+        """Call back with the records of the present access control entries, and with each change."""
         self._acl_subscribers.append(callback)
         callback(self.state.acls.values())
 
     def subscribe_quotas(self, callback: Callable[[Iterable[ClientQuotaRecord]], object]) -> None:
-        """Call back with the records of quotas that change; those that there are now are in `state`."""
+        """Call back with the records of quotas that change; `state` has the present ones."""
         self._quota_subscribers.append(callback)
 
     def writing(self, records: Sequence[Message]) -> Job[None]:
-        """Write records that tell nothing of topics' partitions or brokers, as one change. They are in force when it is
-        done. Raises `ApiError`.
+        """Write records, not of topics' partitions or brokers, as one change.
+
+        They are in force when the job ends. Raises `ApiError`.
         """
         if self._keeper is not None:
             yield from _deciding(self._keeper, lambda: records)
@@ -280,7 +284,7 @@ class Topics:
             self._tell(records)
 
     def _tell(self, records: Sequence[Message]) -> None:
-        """Those who want to hear of access control entries and quotas."""
+        """Pass records of access control entries and of quotas to their subscribers."""
         acls = [record for record in records if type(record).__name__ in _OF_ACLS]
         quotas: list[Any] = [record for record in records if type(record).__name__ == "ClientQuotaRecord"]
         if acls:
@@ -291,7 +295,7 @@ class Topics:
                 of_quotas(quotas)
 
     def taking_in(self, data: bytes) -> Job[None]:
-        """Live by whole batches of the metadata log that the keeper has, and that follow on what is known."""
+        """Take in whole batches of the keeper's metadata log, which follow the known ones."""
         metadata_log, state = self.metadata_log, self.state
         told = yield from decoding(data)
         metadata_log.take_in(data, told)
@@ -322,9 +326,10 @@ class Topics:
             self.logs.let_go(partition.topic, partition.index)
 
     def change_brokers(self, records: Sequence[Message], *, anew: bool = False) -> list[Partition]:
-        """Write records of brokers, and of partitions that get other leaders or replicas, as one change. It is in force
-        at once: a `Partition` of an earlier leader refuses everything; these are returned, see
-        `OpenTopics.hand_over`. `anew`: the leader before died, so that logs are read anew from their files. Raises
+        """Write records of brokers, and of partitions with other leaders or replicas, as one change.
+
+        The change is in force at once: a `Partition` of an earlier leader refuses everything. Returns these; see
+        `OpenTopics.hand_over`. `anew`: the old leader died, so that logs are read again from their files. Raises
         `ApiError`.
         """
         touched = leadership.places(self.state, records)
@@ -342,7 +347,7 @@ class Topics:
         return left
 
     def drawing_producer_id(self) -> Job[int]:
-        """A new producer id; a block of them is taken from the metadata log when none is left. Raises `ApiError`."""
+        """Return a new producer id, from a block that the metadata log has assigned to this node. Raises `ApiError`."""
         while not self._producer_ids:
             start = self.state.next_producer_id
             end = start + PRODUCER_ID_BLOCK
@@ -357,12 +362,13 @@ class Topics:
         return drawn
 
     def publish(self) -> None:
-        """Give the present image to all subscribers at once: before the first client comes."""
+        """Give the present image to all subscribers at once: before the first client connects."""
         self._catalogue.pending.publish()
 
     def when_durable(self, callback: Waiter) -> None:
-        """Call `callback(None)` once all changes so far are on the disk and the groups know of them: at once, or soon;
-        `callback(error)` when the disk fails. A change is acknowledged after this.
+        """Call `callback(None)` once all changes so far are on the disk and the groups know them, maybe at once.
+
+        When the disk fails, call `callback(error)`. A change is acknowledged after this call.
         """
         self._catalogue.pending.when_durable(callback)
 
@@ -373,6 +379,6 @@ class Topics:
 
 
 def _deciding(keeper: Keeper, decide: Callable[[], Sequence[Message]]) -> Job[None]:
-    """Have what `decide` says written: as it says again when another node was first. Raises `ApiError`, as `decide`."""
+    """Write what `decide` returns. When another node was first, decide again. Raises `ApiError`, as `decide` does."""
     while not (yield from keeper.writing(decide())):
         pass

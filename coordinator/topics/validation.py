@@ -1,5 +1,6 @@
-"""What a topic's configs demand of a client's batch, and what of it is stored: keys, timestamps, codec (Kafka's
-LogValidator). Pure: a batch and settings in, the batch for the log or a refusal out, in any thread.
+"""What a topic's configs require of a client's batch: keys, timestamps and codec (Kafka's LogValidator).
+
+Pure: it gets a batch and settings, and returns the batch for the log or refuses it. It may run in any thread.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ Batch = bytes | bytearray | memoryview
 
 NO_TIMESTAMP = -1
 ANY_AGE_MS = 2**63 - 1
-"""message.timestamp.before.max.ms when no record is too old."""
+"""The value of message.timestamp.before.max.ms when no record is too old."""
 
 MOST_FAULTS = 10_000
-"""An answer names at most so many records that are refused; Kafka names all."""
+"""The most refused records that an answer names; Kafka names all."""
 _SHOWN = 3
-"""And so many in its sentence."""
+"""The most refused records in the sentence of an answer."""
 
 
 class Checked(NamedTuple):
-    """What is stored of a client's batch, the header of that, and how many bytes its compressed records unpacked to."""
+    """The batch to store, its header, and how many bytes the client's compressed records unpacked to."""
 
     batch: Batch
     header: BatchHeader
@@ -34,22 +35,23 @@ class Checked(NamedTuple):
 
 
 def is_little(batch: Batch, header: BatchHeader) -> bool:
-    """Whether it is worth while to try with `LITTLE`: the batch may hold more than it says."""
+    """Whether to try with `LITTLE` first. The batch may have more records than its header says."""
     return len(batch) <= LITTLE.unpacked_bytes and header.record_count <= LITTLE.parts
 
 
 def checked(
     batch: Batch, header: BatchHeader, config: LogConfig, wall_ms: int, partition: str, most: Allowed
 ) -> Checked:
-    """What `partition` ("topic-3") stores of a client's batch: in the topic's own codec (compression.type), and with
-    the greatest timestamp of its records, whatever its header says. Offsets are given later. `header` comes from
-    `only_batch`.
+    """Return what `partition` ("topic-3") stores of a client's batch.
 
-    Raises a `BatchError` (MoreThanAllowed: more than `most`), or `InvalidRecords` (INVALID_RECORD: a compacted topic
-    misses keys; INVALID_TIMESTAMP).
+    The batch gets the topic's own codec (compression.type), and the greatest timestamp of its records, whatever the
+    header says. The log sets the offsets later. `header` is from `only_batch`.
+
+    Raises a `BatchError` (MoreThanAllowed: more than `most`), or `InvalidRecords`. INVALID_RECORD: keys are missing in
+    a compacted topic. INVALID_TIMESTAMP: a timestamp is out of the topic's range.
     """
     if header.size < len(batch):
-        # as Kafka: part of another batch behind the one is dropped
+        # as Kafka: part of another batch behind the first is dropped
         batch = memoryview(batch)[: header.size]
     check_form(batch, header, config.max_message_bytes)
     found = batches.plain(batch, header, most)
@@ -74,7 +76,7 @@ def checked(
 
 
 def _check_each(batch: batches.Plain, config: LogConfig, wall_ms: int, partition: str) -> int:
-    """The greatest timestamp when nothing is wrong with any record. Raises `InvalidRecords`."""
+    """Return the greatest timestamp when all records are valid. Raises `InvalidRecords`."""
     header = batch.header
     oldest = wall_ms - config.message_timestamp_before_max_ms
     newest = wall_ms + config.message_timestamp_after_max_ms
