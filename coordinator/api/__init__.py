@@ -1,4 +1,6 @@
-"""The requests: one module per API or small family turns a request into commands, and what they yield into a response.
+"""The requests. One module per API, or per small family of APIs, turns a request into commands, and results into a
+response.
 
-May not touch sockets or files. What a handler may reach is `node.Node`; what it knows of the asker, `context`.
+No module here may touch sockets or files. A handler may reach what `node.Node` has. It knows the client by its
+`context`.
 """

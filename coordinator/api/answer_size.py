@@ -1,5 +1,6 @@
-"""How large an answer may be, and when it may grow. A small request can ask for gigabytes: the same broker 5,000 times,
-a partition with all its producers 250,000 times. Rows that do not fit are refused. The first one always fits.
+"""How large an answer may become. A small request can ask for gigabytes. For instance it may name the same broker 5,000
+times. Or it names a partition with all its producers 250,000 times. Rows that do not fit are refused. The first row
+always fits.
 """
 
 from __future__ import annotations
@@ -13,29 +14,31 @@ from muster.coordinator.system.jobs import PendingResult
 from muster.protocol.errors import ErrorCode
 
 MOST_ANSWER_BYTES: Final = 32 * 1024 * 1024
-"""Of one answer. Kafka has no such limit; no client asks for as much at once. (An answer to Fetch has
+"""The limit of one answer. Kafka has no such limit, and no client asks for as much at once. (Answers to Fetch have
 `fetch.max.bytes`.)
 """
 TOO_LARGE: Final = ErrorCode.INVALID_REQUEST
-"""The error of a row that did not fit: no client sends the same again."""
+"""The error of a row that did not fit. A client does not send the same request again after this error."""
 TOO_LARGE_TEXT: Final = f"The answer would have more than {MOST_ANSWER_BYTES} bytes: ask for fewer at once"
 NO_LIMIT: Final = 1 << 62
 COUNTED_FROM_BYTES: Final = 64 * 1024
-"""An answer of fewer bytes is made at once. Larger ones share the memory of answers (`api.unsent`)."""
+"""An answer of fewer bytes is made at once. Larger answers share one memory limit (`api.unsent`)."""
 OBJECT_BYTES: Final = 100
-"""A row takes so many bytes in memory, besides those that it has in the answer."""
+"""The memory of a row, besides the bytes that it has in the answer."""
 
 
 class AnswerSize:
-    """What is left of an answer. A job that makes one takes the size of each row, and yields `pause` after it."""
+    """The size that an answer still may grow by. A job that makes an answer takes the size of each row, and then yields
+    `pause`.
+    """
 
     __slots__ = ("_bytes", "_context", "_is_first", "_node", "_taken", "is_used_up", "left")
 
     def __init__(self, node: Node, context: RequestContext, most: int = MOST_ANSWER_BYTES) -> None:
-        """`most`: bytes; `NO_LIMIT` for an answer whose size is limited elsewhere."""
+        """`most`: the limit in bytes. `NO_LIMIT` is for an answer whose size is limited elsewhere."""
         self.left = most
         self.is_used_up = False
-        """A row did not fit."""
+        """Whether a row did not fit."""
         self._is_first = True
         self._node = node
         self._context = context
@@ -43,7 +46,7 @@ class AnswerSize:
         self._bytes = 0
 
     def take(self, size: int) -> bool:
-        """Whether a row of `size` bytes, or nearly, may be in the answer."""
+        """Whether a row of about `size` bytes fits into the answer."""
         if size > self.left and not self._is_first:
             self.is_used_up = True
             return False
@@ -55,7 +58,7 @@ class AnswerSize:
         return True
 
     def pause(self) -> PendingResult | None:
-        """What a job yields after a row: None, or what comes when the answer may grow further."""
+        """What a job yields after a row: None, or a pending result that completes when the answer may grow further."""
         taken = self._taken
         if taken is None or taken.may_grow:
             return None

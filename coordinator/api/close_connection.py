@@ -1,10 +1,12 @@
-"""What a request that cannot be answered does to its connection."""
+"""Closing a connection because of a request that cannot be answered."""
 
 from __future__ import annotations
 
 
 class CloseConnection(Exception):
-    """The connection cannot go on; `reason` is for its one log line, `facts` what else is known (api, version …)."""
+    """The connection has to be closed. `reason` is for the one log line; `facts` are further fields of that line (api,
+    version …).
+    """
 
     def __init__(self, reason: str, **facts: object) -> None:
         super().__init__(reason)

@@ -1,6 +1,6 @@
-"""What a handler knows about where a request comes from: connection, principal, client, API and version.
+"""What a handler knows about the origin of a request: connection, principal, client, API and version.
 
-May not reach the node, a shard or a socket.
+This module may not reach the node, a shard or a socket.
 """
 
 from __future__ import annotations
@@ -22,33 +22,35 @@ log = structlog.get_logger("muster.api")
 
 
 class Throttle(Protocol):
-    """What counts the requests of one connection while there are quotas (`api.throttled`)."""
+    """Counts the requests of one connection while quotas exist (`api.throttled`)."""
 
     def exempt(self) -> None:
-        """The request at hand is not counted."""
+        """Do not count the present request."""
 
     def most_fetched(self) -> int:
-        """More bytes than this would always be too much at once."""
+        """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
 
     def fetched(self, size: int) -> int:
-        """A Fetch is to be answered with so many bytes: 0, or for how many ms it may not."""
+        """Count a Fetch answer of so many bytes. Returns 0, or for how many ms the client must wait before it may have
+        the answer.
+        """
 
     def change(self, partitions: int) -> None:
-        """So many partitions are to come or to go. Raises `ApiError`."""
+        """Count so many partitions that the request creates or deletes. Raises `ApiError`."""
 
     def create(self, partitions: int) -> None:
-        """So many are to come because somebody asked about their topic. Raises `ApiError`."""
+        """Count so many partitions that are created because a client asked for their topic. Raises `ApiError`."""
 
     def used(self, used_us: int) -> None:
-        """A job of the request at hand took so long."""
+        """Count the time that a job of the present request used."""
 
 
 class Channel:
-    """One connection, as the handlers may know it: its listener, its peer, and when it ends.
+    """One connection, as the handlers see it: its listener, its peer and its end.
 
-    `listener`: Kafka's listener name; `endpoint`: the address that answers on this connection name for this node;
-    `peer`: the client's address and port as text, for log lines; `host`: Kafka's clientHost, "/" and the address;
-    `authentication`: how far the client is with saying who it is, and its principal.
+    `listener`: Kafka's listener name. `endpoint`: the address of this node in answers on this connection. `peer`: the
+    client's address and port as text, for log lines. `host`: Kafka's clientHost, which is "/" and the address.
+    `authentication`: the state of the client's authentication, and its principal.
     """
 
     __slots__ = (
@@ -82,34 +84,35 @@ class Channel:
         self.authentication = authentication
         self.closed = False
         self.throttle: Throttle | None = None
-        """What counts its requests while there are quotas."""
+        """Counts the requests while quotas exist."""
         self.large_answer: Taken | None = None
-        """The memory of the answer that is made, if it is large."""
+        """The memory of the answer that is being made, if it is large."""
         self.large_request: Decoded | None = None
-        """The memory of its newest large request."""
+        """The memory of the newest large request."""
         self.software_name = ""
         self.software_version = ""
         self._on_close: list[Callable[[], object]] = []
         self._end: Callable[[CloseConnection], object] = _nothing
 
     def ended_by(self, end: Callable[[CloseConnection], object]) -> None:
-        """Set what ends the connection: called once, by the connection itself."""
+        """Set the callback that ends the connection. The connection itself sets it once."""
         self._end = end
 
     def end(self, reason: CloseConnection) -> None:
-        """End the connection, for a request that can be refused in no other way (Produce with acks=0).
+        """End the connection, for a request that cannot be refused otherwise (Produce with acks=0).
 
-        Earlier answers are still sent; harmless when it has ended already. The handler calls `respond` all the same.
+        Earlier answers are still sent. The call has no effect when the connection has ended. The handler must still
+        call `respond`.
         """
         self._end(reason)
 
     def fault(self, error: Exception) -> None:
-        """A request met a bug in its handler, which costs the connection, not the server."""
+        """Report a bug in a handler. It ends the connection, not the server."""
         log.error("a handler failed", peer=self.peer, exc_info=error)
         self._end(CloseConnection("its request met a fault in the server"))
 
     def on_close(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call back when the connection has ended (at once if it has), unless what is returned is called before."""
+        """Call back when the connection has ended, at once if it already has. The returned function cancels this."""
         if self.closed:
             callback()
             return _nothing
@@ -122,8 +125,8 @@ class Channel:
         return cancel
 
     def answer_memory(self, unsent: Unsent) -> Taken:
-        """The memory of the answer that is made, until it was handed over or the connection ends. Not for one that has
-        ended.
+        """The memory of the answer that is being made. It is released when the answer is handed over, or when the
+        connection ends. The connection must not have ended.
         """
         if self.large_answer is None:
             self.large_answer = Taken(unsent, self.host)
@@ -136,7 +139,7 @@ class Channel:
             taken.release()
 
     def close(self) -> None:
-        """The connection has ended: called once, by the connection itself."""
+        """The connection has ended. The connection itself calls this once."""
         self.closed = True
         self._end = _nothing
         self.release_answer()
@@ -153,9 +156,9 @@ def _nothing(*_: object) -> None:
 
 
 class RequestContext:
-    """One kind of request on one connection; shared by all requests of the same API, version and client id.
+    """One kind of request on one connection. All requests with the same API, version and client id share it.
 
-    Immutable by convention, and kept by the connection, so that a heartbeat makes none.
+    It is immutable by convention. The connection keeps it, so that a heartbeat does not create one.
     """
 
     __slots__ = ("api_key", "api_version", "channel", "client", "endpoint", "host", "listener")
@@ -171,11 +174,13 @@ class RequestContext:
 
     @property
     def principal(self) -> KafkaPrincipal:
-        """Who the client is, as the connection knows by now."""
+        """The principal of the client, as the connection knows it now."""
         return self.channel.authentication.principal
 
 
 def charge_of(context: RequestContext) -> Callable[[int], object] | None:
-    """What is told how many partitions a client makes or deletes, and may refuse that; None: nothing is counted."""
+    """A function that counts the partitions that a client creates or deletes, and may refuse them. None means that no
+    quota exists.
+    """
     throttle = context.channel.throttle
     return None if throttle is None else throttle.change

@@ -1,10 +1,10 @@
-"""One memory for the large requests of all connections, from when they are decoded until they are answered. Decoded, a
-request takes many times its bytes: each of 250,000 elements is an object.
+"""One memory limit for the large requests of all connections, from decoding to the answer. A decoded request takes many
+times its bytes: each of 250,000 elements is an object.
 
-Requests that do not fit wait, address by address, and are decoded when others were answered. Small ones are neither
-counted nor waited for. Nobody waits for a request that itself waits for other clients. JoinGroup and SyncGroup are
-counted until the group has them. A Fetch with many partitions that waits for records ends early when others need the
-memory. (Requests of `routes.ONLY_READS` are decoded one at a time; see `api.unsent`.)
+Requests that do not fit wait, and are decoded when others were answered. Addresses are served one after the other.
+Small requests are neither counted nor delayed. No request waits for one that itself waits for other clients. JoinGroup
+and SyncGroup are counted until the group has them. A Fetch with many partitions may wait for records; it ends early
+when others need the memory. (Requests of `routes.ONLY_READS` are decoded one at a time; see `api.unsent`.)
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from typing import Final
 from muster.coordinator.system.clock import Clock
 
 MOST_BYTES: Final = 128 << 20
-"""What all of them may take. A request that is larger is decoded when there is no other."""
+"""The limit for all requests together. A larger request is decoded when no other request has memory."""
 FACTOR: Final = 56
-"""A decoded request takes at most so many times its bytes: 3 bytes may be an object and its lists. Most requests take
-10 times their bytes.
+"""A decoded request takes at most so many times its bytes: 3 bytes may become an object and its lists. Most requests
+take 10 times their bytes.
 """
 MOST_OF_ONE: Final = 100 << 20
-"""And at most so much: that is what 250,000 elements take."""
+"""One request takes at most so much: 250,000 elements take this."""
 ROW_BYTES: Final = 400
-"""What a partition takes of a Fetch that waits."""
+"""The memory that one partition of a waiting Fetch takes."""
 PAUSE_MS: Final = 5
-"""While requests wait: how often it is checked whether there is memory."""
+"""How often the memory is checked while requests wait."""
 AT_ONCE: Final = 10
-"""Requests that begin, and as many that end early, in one iteration of the event loop."""
+"""So many requests begin, and as many end early, in one iteration of the event loop."""
 
 
 class Decoded:
-    """The memory of one request. It is given back at the latest when nothing refers to the request any more. That may
-    be long after its connection has ended, and in any thread.
+    """The memory of one request. It is released at the latest when nothing refers to the request any more. That may be
+    long after its connection has ended, and in any thread.
     """
 
     __slots__ = ("_all", "_begin", "bytes", "host")
@@ -46,26 +46,26 @@ class Decoded:
         self.host = host
 
     def give_back(self) -> None:
-        """It was answered, or is held elsewhere; harmless when that was said before."""
+        """Release the memory: the request was answered, or others hold it. A second call has no effect."""
         size, self.bytes = self.bytes, 0
         if size and self._begin is None:
             self._all.given_back.append(size)
 
     def when_there(self, begin: Callable[[], object]) -> None:
-        """Call `begin` when there is memory, perhaps at once, unless `leave` comes before."""
+        """Call `begin` when memory is available, perhaps at once. `leave` cancels this."""
         if self._begin is None:
             begin()
         else:
             self._begin = begin
 
     def leave(self) -> None:
-        """The connection has ended. A request that waits is not decoded; others are given back by themselves."""
+        """The connection has ended. A waiting request is not decoded. Others release their memory themselves."""
         if self._begin is not None:
             self._begin = _nothing
             self.bytes = 0
 
     def begin(self) -> None:
-        """There is memory."""
+        """Memory is available: begin."""
         begin, self._begin = self._begin, None
         if begin is not None:
             begin()
@@ -75,7 +75,7 @@ class Decoded:
 
 
 class DecodedRequests:
-    """See the module. `bytes`: what is taken. `given_back`: sizes that are not subtracted from it yet."""
+    """See the module. `bytes`: the memory in use. `given_back`: released sizes that are not yet subtracted."""
 
     def __init__(self, clock: Clock, most_bytes: int = MOST_BYTES) -> None:
         self._clock = clock
@@ -83,20 +83,20 @@ class DecodedRequests:
         self.given_back: deque[int] = deque()
         self._bytes = 0
         self._waiting: dict[str, deque[Decoded]] = {}
-        """By address; the one that was served last is the last."""
+        """Waiting requests by address. The address that was served last is at the end."""
         self._parked: dict[Decoded, Callable[[], object]] = {}
-        """Requests that wait for others, the oldest first, and what ends that early."""
+        """Requests that wait for others, oldest first, with the function that ends the wait early."""
         self._is_asked = False
 
     @property
     def bytes(self) -> int:
-        """See the class."""
+        """The memory in use, see the class."""
         while self.given_back:
             self._bytes -= self.given_back.popleft()
         return self._bytes
 
     def take(self, size: int, host: str) -> Decoded:
-        """The memory of a request of `size` bytes; `when_there` says when it may be decoded."""
+        """The memory of a request of `size` bytes. `when_there` reports when the request may be decoded."""
         taken = min(size * FACTOR, MOST_OF_ONE, self._most)
         if not self._waiting and self.bytes + taken <= self._most:
             self._bytes += taken
@@ -113,8 +113,8 @@ class DecodedRequests:
         return decoded
 
     def park(self, decoded: Decoded, end: Callable[[], object]) -> Callable[[], object]:
-        """The request waits for others from now on. `end`, which ends that early, is called when memory is needed,
-        unless what is returned is called before.
+        """The request waits for others from now on. When memory is needed, `end` is called to end the wait early. The
+        returned function cancels this.
         """
         self._parked[decoded] = end
         if self._waiting or self.bytes > self._most:
@@ -146,7 +146,7 @@ class DecodedRequests:
             self._clock.call_at(self._clock.mono_ms() + PAUSE_MS, self._serve)
 
     def _begin_next(self) -> bool:
-        """False: the next one has to wait."""
+        """Begin the next request. False means that it has to wait."""
         host = next(iter(self._waiting))
         queue = self._waiting[host]
         if self.bytes + queue[0].bytes > self._most:
@@ -154,7 +154,7 @@ class DecodedRequests:
         del self._waiting[host]
         decoded = queue.popleft()
         if queue:
-            self._waiting[host] = queue  # behind the others
+            self._waiting[host] = queue  # behind the other addresses
         self._bytes += decoded.bytes
         decoded.begin()
         return True

@@ -1,10 +1,9 @@
 """From a frame to its handler, and from the handler's answer to a frame.
 
-header -> route (is it served?) -> decode -> handler -> respond -> encode; an interceptor may come before the handler
-and before the encoding. A large request is decoded in a thread, and so is a large answer encoded: neither touches
-anything that others change. What is known of one (API, version, client id) is a `Route`, shared by all connections. A
-connection keeps a `ConnectionRoute` of each, with what was prepared of requests that come again (`api.prepared`). Knows
-no socket: it is given a `Sink`.
+header -> route (is it served?) -> decode -> handler -> respond -> encode; an interceptor may act before the handler and
+before the encoding. A thread decodes large requests and encodes large answers: it touches nothing that other code
+changes. A `Route` has what is known of one (API, version, client id); all connections share it. A connection keeps a
+`ConnectionRoute` of each, with the cached requests (`api.prepared`). This module knows no socket: it gets a `Sink`.
 """
 
 from __future__ import annotations
@@ -40,20 +39,22 @@ from muster.protocol.wire import MOST_ELEMENTS, REFUSALS, TooMany
 log = structlog.get_logger("muster.api")
 
 _MAX_CONNECTION_ROUTES: Final = 256
-"""How many kinds of requests one connection remembers."""
+"""One connection remembers so many kinds of requests."""
 _MAX_ROUTES: Final = 10_000
-"""Clients that change their id with each request or connection are not remembered for ever."""
+"""The number of remembered routes is limited, because clients may change their id with each request or connection."""
 _MAX_ROUTES_BYTES: Final = 4_000_000
-"""And so many bytes of client ids; each is kept three times."""
+"""The limit in bytes for the client ids of these routes. Each id is kept three times."""
 _LONG_CLIENT_ID: Final = 1_024
-"""Of a client with a longer id a connection remembers the last kind of request only."""
+"""For a client with a longer id, a connection remembers only the last kind of request."""
 
 FEW_ELEMENTS: Final = 5_000
-"""A request of as many elements is read at once: that takes some 5 ms at most. One of more is read in the thread."""
+"""A request with at most so many elements is decoded at once, in at most some 5 ms. A larger request is decoded in the
+thread.
+"""
 
 
 class ConnectionRequests:
-    """The requests of one connection, one at a time. `context` is that of the request at hand, or of the last one."""
+    """The requests of one connection, one at a time. `context` belongs to the present request, or to the last one."""
 
     __slots__ = (
         "_dispatcher",
@@ -75,13 +76,15 @@ class ConnectionRequests:
 
     def __init__(self, dispatcher: Dispatcher, channel: Channel, sink: Sink) -> None:
         self.current: Any = None
-        """Who answers the request that is not answered yet: an `Exchange`, or what was prepared."""
+        """What answers the present request: an `Exchange` or a cached request."""
         self.is_reading = False
         self.sink: Any = sink
         """The `Sink`; None when the connection has ended."""
         self.slices = dispatcher.node.slices
         self.note_response: NoteResponse | None = None
-        """For an observer: gets each response that is encoded, as it is sent; None when no answer is owed."""
+        """For an observer: it gets each response that is encoded, as it is sent. None stands for a request that gets no
+        answer.
+        """
         self.prepared: PreparedRequest | None = None
         self._dispatcher = dispatcher
         self._node = dispatcher.node
@@ -91,10 +94,10 @@ class ConnectionRequests:
         self._routes: dict[bytes, ConnectionRoute] = {}
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Take on the request in data[start:end].
+        """Handle the request in data[start:end].
 
-        Returns the answer of a handler that knew it at once; None: it goes to the sink, now or later.
-        Raises `CloseConnection` when the request is none that can be answered.
+        Returns the answer if the handler has it at once. None means that the sink gets the answer, now or later. Raises
+        `CloseConnection` when the request cannot be answered.
         """
         prepared = self.prepared
         if (
@@ -120,11 +123,11 @@ class ConnectionRequests:
             if known is None:
                 return None
             if known.prepared is not None:
-                return self.handle(data, start, end)  # which finds the route as it was left
+                return self.handle(data, start, end)  # `handle` then finds the route that was just set
         return self._handle_unprepared(known, data, start, end)
 
     def _handle_unprepared(self, known: ConnectionRoute, data: bytes, start: int, end: int) -> Answer | None:
-        """`handle`, when the route is known and nothing that was prepared fits."""
+        """`handle` for a known route when no cached request fits."""
         route = known.route
         body = route.body_at(data, start, end)
         exchange = self.current = Exchange(self, route, data[start + 4 : start + 8])
@@ -156,16 +159,16 @@ class ConnectionRequests:
 
     @property
     def unsent(self) -> Unsent:
-        """The memory of answers."""
+        """The memory limit of answers."""
         return self._node.unsent
 
     def open(self, route: Route, correlation: bytes) -> Exchange:
-        """A request is at hand, of this kind, that is answered later: by what is returned."""
+        """Begin a request of this kind that is answered later, by the returned exchange."""
         exchange = self.current = Exchange(self, route, correlation)
         return exchange
 
     def not_awaited(self, route: Route) -> None:
-        """An answer came that no client waits for: the connection has ended, or it is the second one."""
+        """Ignore an answer that no client waits for: the connection has ended, or it is the second answer."""
         if self._route is not None:
             log.error("a request was answered twice", **route.facts())
 
@@ -174,14 +177,18 @@ class ConnectionRequests:
         return self if self.sink is None else wrap(self, self.sink)
 
     def closed(self) -> None:
-        """The connection has ended. An exchange that is parked elsewhere keeps nothing else of it in memory."""
+        """The connection has ended. An exchange that is parked elsewhere must not keep other objects of it in
+        memory.
+        """
         self.current = self.sink = self.note_response = self.prepared = self._route = None
         self._routes.clear()
 
     def _read_apart(self, exchange: Exchange, data: bytes, body: int, end: int, most: int = 0) -> None:
-        """Decode a large request in the thread; its handler runs here as always. The next request waits, as always.
+        """Decode a large request in the thread. Its handler runs on the event loop as always, and the next request
+        waits as always.
 
-        `most`: how many elements it may have; 0: of a request with records it is tried whether it has few.
+        `most`: how many elements the request may have. 0 is for a request with records: it is first tried whether it
+        has few elements.
         """
         route = exchange.route
         most = most or (FEW_ELEMENTS if route.carries_records else MOST_ELEMENTS)
@@ -217,7 +224,7 @@ class ConnectionRequests:
             else:
                 self._run(route, request, exchange.of_many_rows)
             if not route.lets_go:
-                decoded.give_back()  # the group has it by now
+                decoded.give_back()  # the group holds the request by now
 
         self.is_reading = True
         if route.only_reads:
@@ -226,8 +233,8 @@ class ConnectionRequests:
             decoded.when_there(lambda: self.slices.worker.run(read, handle))
 
     def _memory_for(self, route: Route, size: int, most: int) -> Decoded:
-        """The memory of a request of `size` bytes and `most` elements, to wait for. `_one_at_a_time` has that of those
-        that only read.
+        """The memory of a request of `size` bytes and `most` elements. `_one_at_a_time` handles requests that only
+        read.
         """
         if size > route.most_bytes:
             raise CloseConnection(f"a request of {size} bytes, this API takes {route.most_bytes}", **route.facts())
@@ -236,7 +243,7 @@ class ConnectionRequests:
         return requests.take(size, host) if is_counted else Decoded(requests, 0, host)
 
     def _one_at_a_time(self, begin: Callable[[], object]) -> None:
-        """Others of its kind wait until it is answered: read, each takes many times its bytes."""
+        """Wait until other requests of this kind are answered: each takes many times its bytes when it is decoded."""
         unsent = self._node.unsent
         taken = self.channel.answer_memory(unsent)
         if unsent.growing is not None or unsent.must_wait:
@@ -254,7 +261,7 @@ class ConnectionRequests:
             self._fault(route, error)
 
     def _run_intercepted(self, intercept: Intercept, exchange: Exchange, request: Any) -> None:
-        """The request goes to the interceptor before it goes to its handler, and the response before it is encoded."""
+        """Give the request to the interceptor before its handler gets it, and the response before it is encoded."""
         on_request, on_response = intercept.request, intercept.response
         if intercept.whole is not None:
             intercept.whole(self.context, request, exchange, partial(self._run, exchange.route, request))
@@ -272,16 +279,16 @@ class ConnectionRequests:
             on_request(self.context, request, partial(self._run, exchange.route, request, respond))
 
     def _fault(self, route: Route, error: Exception) -> None:
-        """A bug in one handler costs the connection that met it, not the server."""
+        """A bug in one handler ends the connection that met it, not the server."""
         log.error("a handler failed", peer=self.channel.peer, exc_info=error, **route.facts())
         self.current = None
         if self.sink is not None:
             self.sink.fail(CloseConnection("its request met a fault in the server", **route.facts()))
 
     def _turn_to(self, data: bytes, start: int, end: int) -> ConnectionRoute | None:
-        """The route of a request of another kind than the last one; sets `context`.
+        """Find the route of a request whose kind differs from the last one. Sets `context`.
 
-        None: it was answered here (ApiVersions of an unknown version).
+        None means that the request was answered here (ApiVersions of an unknown version).
         """
         head = data[start : start + 4]
         known = self._routes.get(head)
@@ -304,7 +311,7 @@ class ConnectionRequests:
         return known
 
     def _find_route(self, data: bytes, start: int, end: int) -> Route | None:
-        """The route of a kind of request that is new to this connection; None: see `_turn_to`."""
+        """The route of a kind of request that is new to this connection. None: see `_turn_to`."""
         try:
             header, _ = frames.decode_request_header(data, start, end)
         except frames.UnknownRequest as error:
@@ -338,7 +345,7 @@ def _name(key: int) -> object:
 
 
 class Dispatcher:
-    """Opens the requests of each new connection, and has the routes that all of them share."""
+    """Opens the requests of each new connection, and has the routes that all connections share."""
 
     def __init__(
         self,
@@ -349,11 +356,12 @@ class Dispatcher:
         prepares: bool = True,
         intercept_point: InterceptPoint | None = None,
     ) -> None:
-        """`observer`: is told of each request that was answered.
+        """`observer`: gets each request that was answered.
 
-        `prepares`: whether requests that come again take the prepared path (`api.prepared`); tests and `bench` compare.
+        `prepares`: whether repeated requests may become cached requests (`api.prepared`). Tests and `bench` compare
+        both.
 
-        `intercept_point`: where an interceptor can be put while it runs; None: `intercept` stays.
+        `intercept_point`: where an interceptor can be set while the server runs. None means that `intercept` stays.
         """
         self.node = node
         self.intercept_point = InterceptPoint(intercept) if intercept_point is None else intercept_point
@@ -362,7 +370,7 @@ class Dispatcher:
         self._routes: BoundedNames[bytes, Route] = BoundedNames(_MAX_ROUTES, _MAX_ROUTES_BYTES)
 
     def open(self, channel: Channel, sink: Sink) -> Any:
-        """The requests of a connection that was just made."""
+        """The requests of a new connection."""
         if self._observer is None:
             return self._open(channel, sink)
         return ObservedRequests(partial(self._open, channel), sink, self._observer, self.node.clock.machine)
@@ -372,8 +380,8 @@ class Dispatcher:
         return requests if self.node.quotas is None else self.throttled(requests, sink)
 
     def throttled(self, requests: ConnectionRequests, sink: Any) -> Any:
-        """`requests` with what counts them, when there are quotas."""
-        # imported here: most servers have none
+        """`requests`, wrapped by the counting for quotas, when quotas exist."""
+        # imported here: most servers have no quotas
         from muster.coordinator.api.throttled import ThrottledRequests
 
         quotas = self.node.quotas

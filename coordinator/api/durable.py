@@ -1,4 +1,4 @@
-"""Requests that change topics or configs: they are acknowledged when the change is on the disk."""
+"""Requests that change topics or configs. They are acknowledged when the change is durable."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from muster.protocol.errors import ErrorCode
 
 
 def timed_out(timeout_ms: int) -> bool:
-    """Has the time passed already when the request arrives? Every row of it is then REQUEST_TIMED_OUT.
+    """Whether the timeout has already passed when the request arrives. Then every row is REQUEST_TIMED_OUT.
 
-    Changes are made at once here; only a client that leaves no time at all (0 or less) can be too late, as on Kafka.
+    Changes are made at once here. So only a client with a timeout of 0 or less can be too late, as on Kafka.
     """
     return timeout_ms <= 0
 
 
 def until_durable(node: Node, rows: Sequence[Any]) -> Job[None]:
-    """Wait until what `rows` of an answer say is durable: not at all when there are none. When the disk fails they say
-    KAFKA_STORAGE_ERROR: the change is in force, but a power cut might undo it.
+    """Wait until the changes that `rows` of an answer report are durable. Without rows there is no wait. When the disk
+    fails the rows get KAFKA_STORAGE_ERROR: the change is in force, but a power cut might undo it.
     """
     if not rows:
         return

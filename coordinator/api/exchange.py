@@ -1,4 +1,4 @@
-"""One request that is being answered, and how its answer becomes a frame: at once, or in the thread if it is large."""
+"""One request that is being answered. Its answer is encoded at once, or in the thread if it is large."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from muster.protocol.messages.join_group import JoinGroupResponse
 log = structlog.get_logger("muster.api")
 
 MANY_ROWS: Final = 1_000
-"""Rows of an answer to a large request that are encoded on the event loop."""
+"""The event loop encodes at most so many rows of the answer to a large request."""
 
 NoteResponse = Callable[[Message | None], None]
-"""For an observer: gets each response that is encoded, as it is sent; None when no answer is owed."""
+"""For an observer: it gets each response that is encoded, as it is sent. None stands for a request that gets no answer.
+"""
 
 
 class RequestingConnection(Protocol):
-    """The connection whose request is answered (`dispatch.ConnectionRequests`)."""
+    """The connection whose request is being answered (`dispatch.ConnectionRequests`)."""
 
     current: Any
-    """Who answers the request that is not answered yet: an `Exchange`, or what was prepared."""
+    """What answers the present request: an `Exchange` or a cached request."""
     sink: Any
     """The `Sink` of its answers."""
     slices: JobQueue
@@ -39,24 +40,24 @@ class RequestingConnection(Protocol):
 
     @property
     def unsent(self) -> Unsent:
-        """The memory of answers."""
+        """The memory limit of answers."""
 
     def open(self, route: Route, correlation: bytes) -> Exchange:
-        """A request of this kind is at hand and will be answered later, by what is returned."""
+        """Begin a request of this kind that is answered later, by the returned exchange."""
 
     def not_awaited(self, route: Route) -> None:
-        """An answer came that nobody waits for."""
+        """Ignore an answer that no client waits for."""
 
 
 class LargeRequest(NamedTuple):
-    """A request that was read in the thread. `message`: None when others keep parts of it."""
+    """A request that was decoded in the thread. `message`: None when other code holds parts of the request."""
 
     message: Message | None
     decoded: Decoded
 
 
 class Exchange:
-    """One request and its answer: the `Respond` that its handler is given."""
+    """One request and its answer. It is the `Respond` of its handler."""
 
     __slots__ = ("_requests", "correlation", "large_request", "route")
 
@@ -65,12 +66,12 @@ class Exchange:
         self.route = route
         self.correlation = correlation
         self.large_request: LargeRequest | None = None
-        """It was read in the thread, and is let go of there."""
+        """The request, if it was decoded in the thread. The thread also frees it."""
 
     def __call__(self, response: Message | None) -> None:
         """Answer: encode the response and hand it to the connection.
 
-        Only the first call counts, and none after the connection has ended.
+        Only the first call has an effect, and no call has one after the connection has ended.
         """
         requests = self._requests
         if requests.current is not self:
@@ -99,8 +100,8 @@ class Exchange:
             requests.sink.answer(frame)
 
     def of_many_rows(self, response: Message | None) -> None:
-        """Answer a request that was large itself. Its answer may have as many rows; then it is encoded in the thread,
-        however few steps its job took.
+        """Answer a request that was itself large. Its answer may have as many rows. Then the answer is encoded in the
+        thread, however few steps its job took.
         """
         requests = self._requests
         if response is not None and requests.current is self and _has_many_rows(response):
@@ -108,7 +109,7 @@ class Exchange:
         else:
             self(response)
 
-    # ---- for faults: what a client can be told beside a whole answer
+    # ---- for faults: answers that are not whole, or not the handler's
 
     @property
     def is_awaited(self) -> bool:
@@ -135,7 +136,7 @@ class Exchange:
             requests.sink.fail(reason)
 
     def in_version(self, version: int) -> Exchange:
-        """Answer in another version of the API than the client asked in."""
+        """Answer in another version of the API than the version of the request."""
         route = self.route
         other = Route(route.api, version, route.head, route.client_bytes, route.client_id, route.handler)
         return self._requests.open(other, self.correlation)
@@ -143,7 +144,7 @@ class Exchange:
     # ---- inside
 
     def _answer_apart(self, response: Message) -> None:
-        """Encode a large answer in the thread. One whose memory is not counted yet waits while others do."""
+        """Encode a large answer in the thread. An answer whose memory is not counted yet waits while others wait."""
         requests = self._requests
         unsent, channel, worker = requests.unsent, requests.channel, requests.slices.worker
 
@@ -159,8 +160,8 @@ class Exchange:
             encode()
 
     def _large(self, response: Message) -> Answer | None:
-        """A large answer, in the thread; the request is let go of there too, and so is the response, unless others hold
-        its parts.
+        """Encode a large answer, in the thread. The thread also frees the request. It frees the response too, unless
+        other code holds its parts.
         """
         self._let_go()
         requests: Any = self._requests
@@ -179,7 +180,7 @@ class Exchange:
             large.decoded.give_back()
 
     def _encoded(self, frame: Answer | None, error: Exception | None) -> None:
-        """A large answer was encoded, or could not be."""
+        """A large answer was encoded, or its encoding failed."""
         requests = self._requests
         if requests.current is not self:
             return  # the connection has ended
@@ -190,10 +191,10 @@ class Exchange:
         else:
             requests.sink.answer(frame)
         if taken is not None:
-            taken.release()  # what the peer does not read, its connection counts by now
+            taken.release()  # from now on the connection counts what the peer does not read
 
     def frame(self, response: Message) -> Answer | None:
-        """The bytes of an answer. None: it cannot be said, and the connection was told so."""
+        """The bytes of an answer. None means that the response cannot be encoded; then the connection was ended."""
         try:
             return self._frame(response)
         except Exception as error:  # noqa: BLE001 - logged there
@@ -201,7 +202,7 @@ class Exchange:
             return None
 
     def _frame(self, response: Message) -> Answer:
-        """The bytes of an answer; reads nothing that others change."""
+        """The bytes of an answer. This reads nothing that other code changes."""
         route = self.route
         if route.lowers:
             response = route.lower(response)
@@ -211,7 +212,7 @@ class Exchange:
         return route.frame(response, self.correlation)
 
     def _cannot_be_said(self, error: Exception | None) -> None:
-        # a response that cannot be said is a bug, and must not hurt the others that are answered in the same turn
+        # a response that cannot be encoded is a bug; it must not hurt the answers of others in this iteration
         facts = self.route.facts()
         log.error("an answer could not be encoded", exc_info=error, **facts)
         self._requests.sink.fail(CloseConnection("its answer could not be encoded", **facts))
@@ -222,7 +223,7 @@ def _nothing(_: object, __: object) -> None:
 
 
 def _has_many_rows(response: Message) -> bool:
-    """Whether the arrays of a message, and those inside them, have more rows than the event loop encodes."""
+    """Whether the arrays of a message, with those inside them, have more rows than the event loop encodes."""
     count = 0
     rows: list[Any] = [response]
     while rows and count <= MANY_ROWS:
@@ -240,8 +241,8 @@ def _has_many_rows(response: Message) -> bool:
 
 
 def _is_large(response: Any) -> bool:
-    """Whether this is the answer to the leader of members with much metadata: as large as all theirs. Or a heartbeat's
-    answer that names thousands of topics to its member.
+    """Whether the answer is large by itself. An answer to a group leader may have the metadata of many members. A
+    heartbeat's answer may name thousands of topics.
     """
     if type(response) is JoinGroupResponse:
         return sum([len(one.metadata) for one in response.members]) > LARGE_BYTES

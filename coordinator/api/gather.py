@@ -1,4 +1,4 @@
-"""Requests that name many groups or rows: their shards are asked for some at a time."""
+"""Requests that name many groups or rows. Their shards handle some of them at a time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from muster.coordinator.system.jobs import Job, PendingResult
 from muster.protocol.message import Message
 
 AT_ONCE: Final = 100
-"""So many questions are asked before the first answer is awaited: those that wait for the disk wait together, and
-what waits takes little memory.
+"""So many requests are sent to shards before the first answer is awaited. Requests that wait for the disk then wait
+together, and the waiting requests take little memory.
 """
 
 ROWS_AT_ONCE: Final = 500
-"""Rows of a request that one shard looks at in one go: some milliseconds."""
+"""One shard handles so many rows of a request in one step: some milliseconds."""
 
 NAMES_AT_ONCE: Final = 100
-"""Names that the authorizer is asked about in one step: with many entries each takes some microseconds."""
+"""The authorizer checks so many names in one step. With many entries each name takes some microseconds."""
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -37,7 +37,9 @@ def ask_each(
     take: Callable[[T, Message], object],
     pause: Callable[[], PendingResult | None] = _no_pause,
 ) -> Job[None]:
-    """`ask(thing, token)` for each, then `take(thing, answer)` in the same order, and `pause` after each."""
+    """Call `ask(thing, token)` for each thing. Then call `take(thing, answer)` in the same order, with `pause` after
+    each.
+    """
     left = iter(things)
     while some := [*islice(left, AT_ONCE)]:
         waiting = []
@@ -56,7 +58,7 @@ def ask_each(
 def allowed_names(
     node: Node, context: RequestContext, operation: int, resource_type: int, names: Sequence[str]
 ) -> Job[Container[str]]:
-    """Those of the names for which the authorizer allows the operation. It is asked about some at a time."""
+    """The names for which the authorizer allows the operation. Each step checks some of them."""
     if len(names) <= NAMES_AT_ONCE:
         return node.authorizer.allowed(context, operation, resource_type, names)
     allowed = set[str]()
@@ -69,7 +71,7 @@ def allowed_names(
 
 
 def distinct(things: Iterable[T]) -> Iterator[T]:
-    """Each of them once, in their order; nothing is done before it is asked for."""
+    """Each distinct thing once, in their order. It is lazy."""
     seen: set[T] = set()
     for thing in things:
         if thing not in seen:
@@ -78,8 +80,8 @@ def distinct(things: Iterable[T]) -> Iterator[T]:
 
 
 def in_pieces(topics: Iterable[T], rows_field: str) -> Iterator[tuple[bool, list[T]]]:
-    """Topics with their rows, in their order, in pieces that a shard may handle in one go. A topic with too many rows
-    is divided. Before each piece: whether it begins with further rows of the topic that the piece before ended with.
+    """Topics with their rows, in their order, in pieces that a shard can handle in one step. A topic with too many rows
+    is divided. The flag before each piece says whether the piece continues the last topic of the piece before.
     """
     piece: list[T] = []
     left = ROWS_AT_ONCE
@@ -101,7 +103,7 @@ def in_pieces(topics: Iterable[T], rows_field: str) -> Iterator[tuple[bool, list
 
 
 def add_partitions(topic: Any, more: Sequence[Any]) -> None:
-    """Add rows to a topic without a copy of those that are there: a request may name a topic 100,000 times."""
+    """Append rows to a topic without a copy of its present rows: a request may name a topic 100,000 times."""
     rows = topic.partitions
     if not isinstance(rows, list):
         rows = topic.partitions = [*rows]
@@ -109,7 +111,7 @@ def add_partitions(topic: Any, more: Sequence[Any]) -> None:
 
 
 def add_topic(topics: dict[K, T], key: K, topic: T) -> None:
-    """Put a topic among others; of one that is there already only the rows are added."""
+    """Add a topic to others. If the topic is already in the table, only its rows are added."""
     present = topics.setdefault(key, topic)
     if present is not topic:
         add_partitions(present, topic.partitions)  # type: ignore[attr-defined]  # all of these messages have them

@@ -1,4 +1,4 @@
-"""The order of names in Kafka's answers where it gathers what was asked in tables of hashes."""
+"""The order of names in Kafka's answers where Kafka collects the requested names in hash tables."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from muster.coordinator.topics.names import GROUP_OFFSETS_TOPIC
 from muster.protocol.hashing import java_string_hash
 
 MOST_NAMES: Final = 500
-"""More names stay as they came: no client asks for so many and looks at their order."""
+"""More names than this keep their order: no client has so many names and depends on their order."""
 MOST_CHARACTERS: Final = 50_000
-"""Of all names together: to hash them takes some 5 ms."""
+"""The limit of all names together: hashing so many characters takes some 5 ms."""
 
 
 def in_hash_order(names: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> list[str]:
-    """Distinct names as a Java HashSet is walked into which they were put one after the other."""
+    """Distinct names, in the iteration order of a Java HashSet to which they were added one after the other."""
     distinct = list(dict.fromkeys(names))
     if len(distinct) > MOST_NAMES or sum(map(len, distinct)) > MOST_CHARACTERS:
         return distinct
@@ -27,10 +27,11 @@ def in_hash_order(names: Iterable[str], capacity: int = DEFAULT_CAPACITY) -> lis
 def by_coordinator(
     group_ids: Iterable[str], partition_of: Callable[[str], int], *, is_set: bool = False
 ) -> Job[list[str]]:
-    """Groups as Kafka asks their coordinators: those of one partition of `__consumer_offsets` together.
+    """Groups in the order in which Kafka asks their coordinators. Groups of one partition of `__consumer_offsets` stand
+    together.
 
-    They stand as they came or, with `is_set`, as a HashSet has them. The partitions stand as in a table of the hashes
-    of TopicPartition. Of two in one bucket the later one is first.
+    Within a partition, groups keep their order, or have that of a HashSet with `is_set`. The partitions have the order
+    of a hash table of TopicPartition. Of two in one bucket, the later one is first.
     """
     of_partition: dict[int, list[str]] = {}
     for group_id in group_ids:

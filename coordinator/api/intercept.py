@@ -1,6 +1,7 @@
-"""Where faults, delays and refusals can be put: one point before a handler, one before its answer is encoded.
+"""Where tests can inject faults, delays and refusals. One point is before a handler, the other before its answer is
+encoded.
 
-`InterceptPoint` is where it is asked whether there is one. It costs a look at one field while there is none.
+`InterceptPoint` holds the interceptor, if one is set. Without an interceptor, this costs the read of one field.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from muster.coordinator.api.exchange import Exchange
 from muster.protocol.message import Message
 
 OnRequest = Callable[[RequestContext, Message, Callable[[], None]], object]
-"""(context, request, proceed), before the handler: the request is in its newest shape and may be changed; proceed()
+"""(context, request, proceed), before the handler. The request is in its newest shape and may be changed. proceed()
 runs the handler: now, later or never.
 """
 OnResponse = Callable[[RequestContext, Message | None, Callable[[Message | None], None]], object]
-"""(context, response, proceed), after the handler: proceed(response) encodes the response, this one or another, and
-sends it: now, later or never. None: the request has no answer (Produce with acks=0); the next one waits for `proceed`
-all the same.
+"""(context, response, proceed), after the handler. proceed(response) encodes and sends the response, this one or
+another: now, later or never. None stands for a request without an answer (Produce with acks=0). The next request
+waits for `proceed` in this case too.
 """
 OnWhole = Callable[[RequestContext, Message, Exchange, Callable[[Callable[[Message | None], None]], None]], object]
-"""(context, request, exchange, run), in place of both: run(respond) runs the handler, which calls `respond` with its
-answer, now or later. What `exchange` is told is what the client gets: an answer, parts of one, or the end.
+"""(context, request, exchange, run), in place of both. `run(respond)` runs the handler, which calls `respond` with its
+answer, now or later. The client gets what `exchange` is given: an answer, parts of one, or the end.
 """
 
 
 class Intercept:
-    """What comes between the connections and the handlers.
+    """An interceptor between the connections and the handlers.
 
-    `wants(context)`: whether it is to see a request of this API, client and connection. It is asked at each request and
-    may answer differently each time. What it does not want is handled as if there were no interceptor; what it wants is
-    never handled as a prepared request (`api.prepared`).
+    `wants(context)`: whether it wants a request of this API, client and connection. It is called for each request and
+    may return another result each time. A request that it does not want is handled as without an interceptor. A request
+    that it wants is never handled as a cached request (`api.prepared`).
     """
 
     __slots__ = ("request", "response", "wants", "whole")
@@ -55,7 +56,9 @@ NO_INTERCEPT: Final = Intercept(wants=lambda _: False)
 
 
 class InterceptPoint:
-    """Where the requests of one node meet an interceptor, if there is one now (`intercept`; None: there is none)."""
+    """Where the requests of one node meet an interceptor. `intercept`: the present interceptor; None means that none is
+    set.
+    """
 
     __slots__ = ("intercept",)
 

@@ -1,7 +1,7 @@
-"""What handlers may reach: the clock, the topics, the shards of the groups and of transactions, the configuration, who
-this node is.
+"""What handlers may reach: the clock, the topics, the shards of groups and transactions, the configuration, and the
+node's identity.
 
-A plain holder put together by the composition root (`coordinator.server`); it decides nothing.
+The composition root (`coordinator.server`) fills this plain object. It decides nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.api")
 
 Respond = Callable[[Message | None], None]
-"""Sends the answer of one request, in the newest shape; None when no answer is owed (Produce with acks=0)."""
+"""Sends the answer of one request, in the newest shape. None is for a request without an answer (Produce with acks=0).
+"""
 
 
 Request = TypeVar("Request", bound=Message)
@@ -46,7 +47,7 @@ Handle = Callable[["Node", RequestContext, Request, Respond], None]
 
 
 def in_slices(job: JobOfRequest[Request]) -> Handle[Request]:
-    """A handler that answers with the result of a job, which is done in slices (`coordinator.system.jobs`)."""
+    """A handler that answers with the result of a job (`coordinator.system.jobs`)."""
 
     @wraps(job)
     def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
@@ -56,7 +57,9 @@ def in_slices(job: JobOfRequest[Request]) -> Handle[Request]:
 
 
 def to_the_end(job: JobOfRequest[Request]) -> Handle[Request]:
-    """`in_slices` for a job that changes what others see: it is done whether its client waits for it or not."""
+    """`in_slices` for a job that changes shared state. The job is completed even when its client does not wait for it
+    any more.
+    """
 
     @wraps(job)
     def handle(node: Node, context: RequestContext, request: Request, respond: Respond) -> None:
@@ -66,8 +69,8 @@ def to_the_end(job: JobOfRequest[Request]) -> Handle[Request]:
 
 
 def on_the_newest(job: JobOfRequest[Request]) -> Handle[Request]:
-    """`to_the_end` for what Kafka's brokers have their controller do: it is decided on all that was decided before, by
-    any node.
+    """`to_the_end` for what Kafka's brokers forward to their controller. The decision is based on all earlier decisions
+    of any node.
     """
 
     @wraps(job)
@@ -78,20 +81,22 @@ def on_the_newest(job: JobOfRequest[Request]) -> Handle[Request]:
 
 
 class Controller(Protocol):
-    """Who changes what brokers there are and who leads what (`coordinator.server.nodes.cluster` is one)."""
+    """Changes the set of brokers and the leaders of partitions (for instance `coordinator.server.nodes.cluster`)."""
 
     def catching_up(self) -> Job[None]:
-        """Live by all that other nodes have decided until now. Whoever cannot finds out when it writes."""
+        """Apply all that other nodes have decided until now. If that fails, the later write reports it."""
 
     def changing(self, decide: Callable[[], PartitionChangeRecord | None], place: Place) -> Job[None]:
-        """Have a partition changed as `decide` says just then: what it leads moves at once. Raises `ApiError`."""
+        """Change a partition as `decide` says at the time of the change. Leadership moves at once. Raises
+        `ApiError`.
+        """
 
     def unregistering(self, broker_id: int) -> Job[None]:
-        """Take a broker out of the cluster; what it leads moves at once. Raises `ApiError`."""
+        """Remove a broker from the cluster. Other brokers lead its partitions at once. Raises `ApiError`."""
 
 
 class _Staying:
-    """In place of a client: its request is worked on to the end, also when the client has gone."""
+    """Takes the place of a client in a job that is completed even after the client has disconnected."""
 
     __slots__ = ("channel", "fault")
     closed = False
@@ -107,12 +112,12 @@ class _Staying:
 
 
 class _Nobody:
-    """In place of a client, for what none waits for."""
+    """Takes the place of a client for work that no client waits for."""
 
     closed = False
 
     def fault(self, error: Exception) -> None:
-        """A fault of the program."""
+        """Report a bug."""
         log.error("work that nobody waits for failed", exc_info=error)
 
 
@@ -165,14 +170,13 @@ class Node:
         fetch_sessions: int = 1_000,
         controller: Controller | None = None,
     ) -> None:
-        """`slices`: where large requests are worked on; None is one without a thread.
-        `unsent`: what answers may take; None: all they want.
+        """`slices`: the job queue for large requests; None is one without a thread. `unsent`: the memory limit of
+        answers; None is no limit.
 
         `fetch_sessions`: how many are kept at once (KIP-227).
 
-        `draw_uuid`: a fresh id of a topic or so, 16 bytes; `draw_uuid_text`: the text that member ids end in.
-
-        The latter two may be given by tests that want known ids.
+        `draw_uuid`: a fresh id, for instance of a topic, 16 bytes. `draw_uuid_text`: the text at the end of member ids.
+        Tests that want known ids may give these two.
         """
         self.clock = clock
         self.topics = topics
@@ -185,13 +189,13 @@ class Node:
         self.unsent = unsent or Unsent(clock)
         self.decoded_requests = DecodedRequests(clock)
         self.quotas: ClientQuotas | None = None
-        """The quotas of users and client ids; None: there were none since the start."""
+        """The quotas of users and client ids. None means that no quota has existed since the start."""
         self.serves_consumer_groups: bool | None = None
-        """Whether the new protocol is served (KIP-848); None: nobody has asked yet."""
+        """Whether the node serves the new group protocol (KIP-848). None means that this was not asked yet."""
         self.delegation_tokens: DelegationTokens | None = None
-        """None: there are none, because no `delegation.token.secret.key` is given."""
+        """None means that no `delegation.token.secret.key` is configured."""
         self.short_ways = True
-        """Whether requests may take those of `api.short`; tests and `bench` compare."""
+        """Whether requests may use the functions of `api.short`. Tests and `bench` compare both."""
         self.draw_uuid = draw_uuid or uuids.draw_uuid
         self._most_sessions = fetch_sessions
         self.forget_sessions()
@@ -199,7 +203,7 @@ class Node:
         self.draw_uuid_text = draw_uuid_text or uuids.draw_uuid_text
 
     def forget_sessions(self) -> None:
-        """No fetch session is known any more: at a start."""
+        """Forget all fetch sessions, at a start."""
         self.sessions = FetchSessions(self._most_sessions, self._draw_session_id)
 
     def _draw_session_id(self) -> int:
@@ -207,19 +211,21 @@ class Node:
         return (int.from_bytes(drawn[:4]) + int.from_bytes(drawn[-4:])) & 0x7FFF_FFFF
 
     def run(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
-        """Answer a request with the result of a job, which is done in slices (`coordinator.system.jobs`)."""
+        """Answer a request with the result of a job (`coordinator.system.jobs`)."""
         self.slices.run(job, respond, context.channel)
 
     def on_the_newest(self, job: Job[Message | None]) -> Job[Message | None]:
-        """Do it when this node lives by all that was decided."""
+        """Run the job after this node has applied all earlier decisions."""
         if self.controller is not None:
             yield from self.controller.catching_up()
         return (yield from job)
 
     def run_behind(self, job: Job[None]) -> None:
-        """Do what no client waits for, a little in each iteration of the event loop."""
+        """Run work that no client waits for, a part in each iteration of the event loop."""
         self.slices.run_behind(job, _nothing, _NOBODY)
 
     def run_to_end(self, context: RequestContext, respond: Respond, job: Job[Message | None]) -> None:
-        """`run` for a job that changes what others see: it is done whether its client waits for it or not."""
+        """`run` for a job that changes shared state. The job is completed even when its client does not wait for it any
+        more.
+        """
         self.slices.run(job, respond, _Staying(context.channel))

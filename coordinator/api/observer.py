@@ -1,6 +1,6 @@
-"""Who watches: an observer is told of each request that was answered, the prepared ones included.
+"""An observer gets each request that was answered, with the cached requests.
 
-The requests of a watched connection are wrapped, so that nothing is asked or counted when nobody listens.
+Only the requests of an observed connection are wrapped. So nothing is measured or counted without an observer.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ _key_and_version: Final = Struct(">hh").unpack_from
 
 
 class AnsweredRequest(NamedTuple):
-    """One request, as Kafka's RequestMetrics count them."""
+    """One request, with the figures of Kafka's RequestMetrics."""
 
     api_key: int
     api_version: int
     error_counts: Mapping[int, int]
-    """How often each error code stands in the answer, 0 (no error) too; empty when no answer is owed."""
+    """How often each error code is in the answer, with 0 (no error). It is empty for a request without an answer."""
     request_bytes: int
-    """Header and body, without the size before them."""
+    """Size of header and body, without the size field."""
     response_bytes: int
-    """The whole frame; 0 when no answer is owed."""
+    """Size of the whole frame; 0 for a request without an answer."""
     arrived_us: int
-    """When it was looked at: the requests before it on its connection were answered. Monotonic, as the two others."""
+    """When its handling began: the requests before it on its connection were answered. All three times are monotonic.
+    """
     handled_us: int
-    """When its handler was done: from here on it waited for other members, for the disk, or for its time."""
+    """When its handler returned. After that the request waited for other members, for the disk, or for a time."""
     answered_us: int
     """When its answer was handed to the connection."""
     throttle_ms: int = 0
 
 
 class RequestObserver(Protocol):
-    """Is told of requests; must not take long, and may not fail."""
+    """Gets the answered requests. It must be quick and must not fail."""
 
     def observe(self, request: AnsweredRequest) -> None:
         """A request was answered."""
 
 
 class ObservedRequests:
-    """The requests of a connection that is watched, and the sink of their answers."""
+    """The requests of an observed connection, and the sink of their answers."""
 
     __slots__ = (
         "_api", "_arrived_us", "_clock", "_error_counts", "_handled_us", "_observer", "_request_bytes", "_requests",
@@ -56,7 +57,7 @@ class ObservedRequests:
     def __init__(
         self, open_requests: Callable[[Sink], Any], sink: Sink, observer: RequestObserver, clock: Clock
     ) -> None:
-        """`open_requests(sink)` opens the `dispatch.ConnectionRequests` that are watched."""
+        """`open_requests(sink)` opens the observed `dispatch.ConnectionRequests`."""
         self.sink = sink
         self._observer = observer
         self._clock = clock
@@ -70,11 +71,11 @@ class ObservedRequests:
 
     @property
     def is_reading(self) -> bool:
-        """The bytes of the request at hand are still needed."""
+        """Whether the bytes of the present request are still needed."""
         return bool(self._requests.is_reading)
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Take on a request: see `dispatch.ConnectionRequests`."""
+        """Handle a request: see `dispatch.ConnectionRequests`."""
         self._arrived_us, self._handled_us = self._clock.mono_us(), 0
         self._request_bytes, self._error_counts = end - start, None
         if end - start >= 4:
@@ -98,7 +99,7 @@ class ObservedRequests:
     # ---- the requests' calls: a sink ----
 
     def answer(self, answer: Answer | None) -> None:
-        """The request at hand is answered."""
+        """The present request is answered."""
         self._tell(answer)
         self.sink.answer(answer)
 
@@ -107,15 +108,15 @@ class ObservedRequests:
         self.sink.part(data)
 
     def fail(self, reason: CloseConnection) -> None:
-        """The request at hand cannot be answered: nothing is told of it."""
+        """The present request cannot be answered. Nothing is reported for it."""
         self.sink.fail(reason)
 
     def was_read(self) -> None:
-        """The bytes of a large request at hand are of no more use."""
+        """The bytes of the present large request are not needed any more."""
         self.sink.was_read()
 
     def mute(self, throttle_ms: int) -> None:
-        """Nothing more is handled for so long."""
+        """Handle no request for so long."""
         self.sink.mute(throttle_ms)
 
     # ---- inside ----
@@ -138,11 +139,11 @@ class ObservedRequests:
 
 
 def error_counts(api_key: int, response: Any) -> dict[int, int]:
-    """How often each error code stands in a response, in the shape of its version: AbstractResponse.errorCounts."""
+    """How often each error code is in a response, in the shape of its version: AbstractResponse.errorCounts."""
     counts: dict[int, int] = {}
     _count(response, counts)
     if api_key == ApiKey.METADATA or (api_key == ApiKey.FIND_COORDINATOR and response.coordinators):
-        # Kafka leaves out the code at the top of these
+        # Kafka does not count the top-level code of these
         counts[response.error_code] -= 1
     return {code: count for code, count in counts.items() if count}
 

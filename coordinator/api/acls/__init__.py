@@ -1,1 +1,1 @@
-"""DescribeAcls, CreateAcls, DeleteAcls: who may do what, told and changed (KIP-140, KIP-290)."""
+"""DescribeAcls, CreateAcls and DeleteAcls: clients read and change access control entries (KIP-140, KIP-290)."""

@@ -1,6 +1,6 @@
-"""The audit: a line for each request that was refused, as Kafka's `kafka.authorizer.logger` writes one.
+"""The audit log. Each refused request has one line, as Kafka's `kafka.authorizer.logger` writes it.
 
-The log limits lines that are alike (`server_log.rate_limit`).
+The log limits how often similar lines are written (`system.logging.rate_limit`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = structlog.get_logger("muster.authorizer")
 
 
 def log_denial(denial: Denial) -> None:
-    """Write the line of one refusal."""
+    """Write the audit line of one refused request."""
     context = cast(RequestContext, denial.requester)
     log.info(
         "denied",

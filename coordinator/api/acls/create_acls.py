@@ -28,23 +28,23 @@ from muster.protocol.message import Message
 from muster.protocol.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 MOST_NEW: Final = 10_000
-"""Entries that one request may make (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+"""One request may create so many entries (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MOST_ACLS: Final = 20_000
-"""Entries of a cluster. Kafka has no limit; here an answer that tells of all of them is to stay small."""
+"""A cluster may have so many entries. Kafka has no limit. The limit keeps an answer small that lists all entries."""
 MOST_NAME_BYTES: Final = 1_024
-"""Of the name of a resource, a principal and a host. Kafka has no limit; here each beginning of a name that is asked
-about is looked up, and an answer tells of all entries.
+"""The longest name of a resource, of a principal and of a host, in bytes. Kafka has no limit. Muster looks up each
+prefix of a resource name, and an answer lists all entries.
 """
 _TOO_MANY: Final = "Unable to perform excessively large batch operation."
 WRITTEN_AT_ONCE: Final = 500
-"""Entries that come into force in one turn of the event loop."""
+"""So many entries take effect in one iteration of the event loop."""
 
 
 @on_the_newest
 def handle_create_acls(
     node: Node, context: RequestContext, request: CreateAclsRequest
 ) -> Job[CreateAclsResponse | None]:
-    """Make the entries that are right and not there already; one answer for each that was sent."""
+    """Create the valid entries that do not exist yet. The answer has one row for each entry of the request."""
     rows = request.creations
     for row in rows:
         if closes(context, _acl(row)):
@@ -73,7 +73,9 @@ def handle_create_acls(
 
 
 def _whole_request(rows: Sequence[AclCreation]) -> Refusal | None:
-    """Why none of its entries can be made: codes of a filter, at which Kafka fails, and too many of them."""
+    """Why no entry of the request can be created: the entries are too many, or have codes of a filter. Kafka fails at
+    such codes.
+    """
     if any(
         row.resource_type == ANY
         or row.resource_pattern_type in (ANY, MATCH)
@@ -98,7 +100,7 @@ def _acl(row: AclCreation) -> Acl:
 
 
 def _fault(acl: Acl) -> str | None:
-    """What is wrong with a new entry, in Kafka's words and order."""
+    """Why a new entry is invalid, in Kafka's words and order. None means that it is valid."""
     if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
     if not acl.resource_name:
@@ -125,7 +127,7 @@ def _fault(acl: Acl) -> str | None:
 
 
 def _make(node: Node, authorizer: StandardAuthorizer, new: dict[Acl, list[AclCreationResult]]) -> Job[None]:
-    """Write the records of those that are not there, some at a time."""
+    """Write the records of the entries that do not exist yet, some in each step."""
     wanted = iter(new)
     while True:
         records: list[Message] = []

@@ -1,4 +1,4 @@
-"""DeleteAcls: take away the access control entries that filters select (AclApis, AclControlManager)."""
+"""DeleteAcls: delete the access control entries that filters select (AclApis, AclControlManager)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from muster.protocol.messages.metadata_records.remove_access_control_entry_recor
 )
 
 MOST_DELETED: Final = 10_000
-"""Entries that one request may take away (QuorumController.MAX_RECORDS_PER_USER_OP). One that several filters select
-counts for each here: the answer tells of it as often.
+"""One request may delete so many entries (QuorumController.MAX_RECORDS_PER_USER_OP). An entry that several filters
+select counts once for each filter, because the answer repeats it.
 """
 MOST_FILTERS: Final = 1_000
-"""Of one request: each may need all entries sorted anew."""
+"""One request may have so many filters. For each filter all entries may have to be sorted again."""
 _TOO_MANY: Final = f"Cannot remove more than {MOST_DELETED} acls in a single delete operation."
 
 
@@ -39,7 +39,7 @@ _TOO_MANY: Final = f"Cannot remove more than {MOST_DELETED} acls in a single del
 def handle_delete_acls(
     node: Node, context: RequestContext, request: DeleteAclsRequest
 ) -> Job[DeleteAclsResponse | None]:
-    """What each filter selects goes, and is told under each filter that selects it."""
+    """Delete what the filters select. The answer repeats an entry under each filter that selects it."""
     filters: list[AclFilter] = []
     for row in request.filters:
         wanted = filter_of(row)
@@ -61,7 +61,7 @@ def handle_delete_acls(
         if fault is not None:
             answers.append(DeleteAclsFilterResult(error_code=ErrorCode.INVALID_REQUEST, error_message=fault))
             continue
-        # once there are too many, it does not matter how many more there would be
+        # when the limit is exceeded, the exact number does not matter
         selected = [] if told > MOST_DELETED else (yield from selection.select(wanted))
         told += len(selected)
         if told > MOST_DELETED:
@@ -88,7 +88,9 @@ def _told(acl: Acl) -> DeleteAclsMatchingAcl:
 def _delete(
     node: Node, authorizer: StandardAuthorizer, doomed: dict[Acl, None], answers: list[DeleteAclsFilterResult]
 ) -> Job[None]:
-    """All of them in one batch of the metadata log; those that another request has taken away meanwhile are gone."""
+    """Delete all of them in one batch of the metadata log. Entries that another request has deleted meanwhile are
+    skipped.
+    """
     ids = authorizer.rules.ids
     records: list[Message] = [RemoveAccessControlEntryRecord(acl_id) for acl in doomed for acl_id in ids.get(acl, ())]
     if not records:

@@ -19,14 +19,14 @@ from muster.protocol.messages.describe_acls import (
 
 _DISABLED: Final = "No Authorizer is configured on the broker"
 _ROW_BYTES: Final = 10
-"""Of an entry in an answer, and of a resource, beside their texts."""
+"""Size of an entry in an answer, and of a resource, without their texts."""
 
 
 @in_slices
 def handle_describe_acls(
     node: Node, context: RequestContext, request: DescribeAclsRequest
 ) -> Job[DescribeAclsResponse | None]:
-    """The entries by resource. A code that Kafka does not know selects none."""
+    """List the selected entries by resource. A filter with a code that Kafka does not know selects no entry."""
     wanted = filter_of(request)
     if closes(context, wanted):
         return None
@@ -52,6 +52,6 @@ def handle_describe_acls(
     for (kind, name, pattern), acls in resources.items():
         rows.append(DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls))
         for _ in acls:
-            yield None  # as many rows are to be encoded
+            yield None  # encoding takes time for each row
     answer.resources = rows
     return answer

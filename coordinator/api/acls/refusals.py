@@ -1,4 +1,6 @@
-"""What the three APIs refuse alike: clients that may not, servers without an authorizer, codes that say nothing."""
+"""Reasons for which all three ACL APIs refuse a request. The client may not do it, the server has no authorizer, or a
+code is 0.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,10 @@ NOT_ALLOWED: Final = Refusal(
 def authorizer_for(
     node: Node, context: RequestContext, operation: int, disabled: str = NO_AUTHORIZER
 ) -> StandardAuthorizer | Refusal:
-    """The authorizer whose entries a client may see or change (`operation` on the cluster), or why it may not.
+    """The authorizer whose entries the client may see or change, or why it may not. The client needs `operation` on the
+    cluster.
 
-    `disabled`: what is told when there is none.
+    `disabled`: the error text for a server without an authorizer.
     """
     authorizer = node.authorizer
     if not authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME):
@@ -45,7 +48,7 @@ def authorizer_for(
 
 
 def filter_of(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """What a client selects entries by: both requests name it alike."""
+    """The filter of a request. Both requests have the same field names."""
     return AclFilter(
         row.resource_type_filter,
         row.resource_name_filter,
@@ -58,7 +61,7 @@ def filter_of(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
 
 
 def closes(context: RequestContext, given: Acl | AclFilter) -> bool:
-    """Close the connection, as Kafka does, when a code is 0, which no client may send (IllegalArgumentException)."""
+    """Close the connection when a code is 0, as Kafka does (IllegalArgumentException). No client may send 0."""
     if UNKNOWN not in (given.resource_type, given.pattern_type, given.operation, given.permission_type):
         return False
     context.channel.end(CloseConnection("its request has the code 0 (UNKNOWN) in an access control entry or filter"))

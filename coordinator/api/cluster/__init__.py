@@ -1,1 +1,1 @@
-"""Handlers of questions about the cluster: brokers, leaders, coordinators, API versions, log directories."""
+"""Handlers of APIs about the cluster: brokers, leaders, coordinators, API versions and log directories."""

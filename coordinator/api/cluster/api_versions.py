@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): what this node serves. The first request of nearly every connection."""
+"""ApiVersions (key 18): the APIs that this node serves. Nearly every connection begins with this request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from muster.protocol.messages.api_versions import (
 API_VERSIONS: Final = 18
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""Kafka's ApiVersionsRequest: what a client's name and version must look like (KIP-511)."""
+"""The valid form of a client's name and version (KIP-511), as in Kafka's ApiVersionsRequest."""
 
 _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
-    # name, least and greatest level this node knows, level in force (0: none). Those of what is not served stay at 0:
-    # clients take group.version 1 for KIP-848 groups. transaction.version 2 is KIP-890.
+    # Name, lowest and highest known level, and level in force (0: no level). Features that Muster does not serve stay
+    # at 0: clients take group.version 1 for KIP-848 groups. transaction.version 2 is KIP-890.
     ("eligible.leader.replicas.version", 0, 0, 0),
     ("group.version", 0, 1, 1),
     ("kraft.version", 0, 1, 0),
@@ -37,7 +37,9 @@ _FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 
 
 def handle_api_versions(node: Node, context: RequestContext, request: ApiVersionsRequest, respond: Respond) -> None:
-    """The table of `registry`, with Kafka's features; INVALID_REQUEST for a client with an invalid name or version."""
+    """Answer with the table of `registry` and with Kafka's features. A client with an invalid name or version gets
+    INVALID_REQUEST.
+    """
     if version_rules.api_versions_names_software(context.api_version):
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):

@@ -19,8 +19,8 @@ CONTROLLERS = 2
 def handle_describe_cluster(
     node: Node, context: RequestContext, request: DescribeClusterRequest, respond: Respond
 ) -> None:
-    """The brokers, those that do not live only if they are asked for (KIP-1073); listeners for brokers do not tell of
-    controllers.
+    """List the brokers. Fenced brokers are listed only on request (KIP-1073). Controllers are not listed on a broker's
+    listener.
     """
     if request.endpoint_type != BROKERS:
         code, message = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"

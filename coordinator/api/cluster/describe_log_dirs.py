@@ -22,17 +22,17 @@ from muster.protocol.messages.describe_log_dirs import (
 )
 
 _ROW_BYTES = 22
-"""Of a row of an answer."""
+"""Size of a row in an answer."""
 IN_MEMORY = "memory"
-"""What is told in place of a path when there is none."""
+"""The path in an answer when the logs are in memory."""
 
 
 @in_slices
 def handle_describe_log_dirs(
     node: Node, context: RequestContext, request: DescribeLogDirsRequest
 ) -> Job[DescribeLogDirsResponse]:
-    """The one data directory with those of the partitions asked for (null: all) that this broker leads, or is a replica
-    of: on Kafka it would have no others.
+    """Answer with the one data directory and its partitions that the request names (null: all). The answer only has
+    partitions that this broker leads, or has a replica of: a Kafka broker has no others.
     """
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -41,7 +41,7 @@ def handle_describe_log_dirs(
         wanted = ((topic.name, range(len(topic.partitions))) for topic in [*node.topics.by_name.values()])
     else:
         wanted = ((topic.topic, topic.partitions) for topic in request.topics)
-    # a topic that is named twice has one row, and so has each of its partitions
+    # a topic that is named twice has one row, and each of its partitions has one row
     found: dict[str, dict[int, DescribeLogDirsPartition]] = {}
     room = AnswerSize(node, context, NO_LIMIT)
     for name, indexes in wanted:
@@ -69,7 +69,7 @@ def _has(node: Node, name: str, index: int) -> bool:
 
 
 def _space(storage: Storage) -> tuple[int, int]:
-    """Bytes of the volume that holds the logs: (all, free); -1 when they are in memory."""
+    """Size of the volume that holds the logs, in bytes: (all, free). Both are -1 when the logs are in memory."""
     if not isinstance(storage, FileStorage):
         return -1, -1
     usage = shutil.disk_usage(storage.root)

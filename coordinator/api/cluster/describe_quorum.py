@@ -1,5 +1,5 @@
-"""DescribeQuorum (key 55): who keeps the metadata log (KIP-595). Here that is the process: its controller leads, and is
-the one voter; the other brokers read what it has, and are observers.
+"""DescribeQuorum (key 55): the quorum of the metadata log (KIP-595). The process keeps this log. Its controller is the
+leader and the one voter. The other brokers read the log and are observers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from muster.protocol.messages.describe_quorum import (
 )
 
 _ROW_BYTES: Final = 80
-"""Of a row of an answer, and of each replica in it."""
+"""Size of a row in an answer, and of each replica in it."""
 
 
 @in_slices
 def handle_describe_quorum(
     node: Node, context: RequestContext, request: DescribeQuorumRequest
 ) -> Job[DescribeQuorumResponse]:
-    """The one partition of the metadata log; there is no other that a quorum keeps."""
+    """Answer for the one partition of the metadata log. No other partition has a quorum."""
     if not may_describe_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeQuorumResponse(error_code=code, error_message=error_message(code))
@@ -48,7 +48,7 @@ def handle_describe_quorum(
                 rows.append(_refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 room.take(_ROW_BYTES)
             elif room.take(_ROW_BYTES * (1 + len(node.cluster.brokers))):
-                # one that is named again and again is the same each time
+                # a partition that is named several times has the same row each time
                 present = _partition(node) if present is None else present
                 rows.append(present)
             else:
@@ -69,7 +69,7 @@ def _partition(node: Node) -> DescribeQuorumResponsePartitionData:
     states = {
         broker.broker_id: ReplicaState(
             broker.broker_id,
-            ZERO_UUID,  # as of voters that are configured (KIP-853)
+            ZERO_UUID,  # as for voters that are configured (KIP-853)
             end,
             now_ms if not broker.fenced else -1,
             now_ms if not broker.fenced else -1,

@@ -1,5 +1,5 @@
-"""ElectLeaders (key 43): bring leadership back to the preferred replica, or to any for what has no leader (KIP-183,
-KIP-460).
+"""ElectLeaders (key 43): move leadership back to the preferred replica, or to any replica where no leader exists
+(KIP-183, KIP-460).
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from muster.protocol.messages.metadata_records.partition_change_record import Pa
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
-"""ElectionType. Every log here is whole, so that the latter loses nothing either."""
+"""ElectionType. An unclean election loses no records here, because every replica has the whole log."""
 
 
 @on_the_newest
 def handle_elect_leaders(
     node: Node, context: RequestContext, request: ElectLeadersRequest
 ) -> Job[ElectLeadersResponse]:
-    """Each partition has its own result; of all (none is named) those are told whose leader is another now, or cannot
-    be.
+    """Each partition has its own result. When the request names no partition, all partitions are meant. Then the answer
+    has those whose leader has changed and those whose election failed.
     """
     if not may_alter_cluster(node, context):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -73,7 +73,7 @@ def handle_elect_leaders(
 def _refuse(
     context: RequestContext, request: ElectLeadersRequest, code: int, message: str
 ) -> Job[ElectLeadersResponse]:
-    """The whole request, and each partition that it names."""
+    """Refuse the whole request, and each partition that it names."""
     answer = ElectLeadersResponse(error_code=code if elections_tell_one_error(context.api_version) else 0)
     answer.replica_election_results = results = list[ReplicaElectionResult]()
     for topic in request.topic_partitions or ():
@@ -87,7 +87,7 @@ def _refuse(
 
 
 def _elect(node: Node, name: str, partition: int, election_type: int) -> Job[None]:
-    """Raises `ApiError`."""
+    """Elect the leader of one partition. Raises `ApiError`."""
     state = node.topics.state
     topic = state.topics.get(name)
     if topic is None:

@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10): which node coordinates a group or a transactional id, and how it is reached from here."""
+"""FindCoordinator (key 10): the node that coordinates a group or a transactional id, and its address for the client."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SHARE_KEY: Final = 2
 def handle_find_coordinator(
     node: Node, context: RequestContext, request: FindCoordinatorRequest, respond: Respond
 ) -> None:
-    """One row per key, in order. The coordinator of a group is the leader of its partition of __consumer_offsets, that
-    of a transactional id the leader of its partition of __transaction_state, which is made for the first one; one that
-    is loading or offline says so to the requests that follow. Share groups are not served, so that their keys are
-    invalid, as on a Kafka without a share coordinator.
+    """Answer one row per key, in order. The coordinator of a group leads the group's partition of __consumer_offsets.
+    The coordinator of a transactional id leads its partition of __transaction_state. The first request for a
+    transactional id creates that topic. A coordinator may be loading or offline; it then answers later requests with
+    that error. Share groups are not served: their keys are invalid, as on a Kafka without a share coordinator.
     """
     job = _finding(node, context, request)
     if request.key_type == _TRANSACTION_KEY:
-        node.run_to_end(context, respond, job)  # a topic is not made by half
+        node.run_to_end(context, respond, job)  # the topic is created entirely or not at all
     else:
         node.run(context, respond, job)
 
@@ -42,7 +42,7 @@ def _finding(node: Node, context: RequestContext, request: FindCoordinatorReques
         if any(
             allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key) for key in request.coordinator_keys
         ):
-            with contextlib.suppress(ApiError):  # then no key has a coordinator
+            with contextlib.suppress(ApiError):  # without the topic, no key has a coordinator
                 yield from node.transactions.ensuring()
     rows = []
     for key in request.coordinator_keys:
@@ -55,7 +55,7 @@ def _row(node: Node, context: RequestContext, key_type: int, key: str) -> Coordi
     found = _coordinator(node, context, key_type, key)
     if isinstance(found, Coordinator):
         return found
-    # an unknown key type fails the whole request, and then there is a text
+    # an unknown key type fails the whole request, with an error text
     message = error_message(found) if key_type not in (_GROUP_KEY, _TRANSACTION_KEY, _SHARE_KEY) else ""
     return Coordinator(key, NO_BROKER, "", -1, found, message)
 

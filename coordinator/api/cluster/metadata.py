@@ -1,4 +1,4 @@
-"""Metadata: the nodes, the topics and who leads their partitions; topics asked for may be created on the way."""
+"""Metadata: the nodes, the topics and the leaders of partitions. The request may create topics that it names."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from muster.protocol.messages.metadata import (
 )
 
 _ROW_BYTES = 35
-"""Of a topic in an answer, and of a partition of it, besides texts."""
+"""Size of a topic or a partition in an answer, without texts."""
 
 
 def handle_metadata(node: Node, context: RequestContext, request: MetadataRequest, respond: Respond) -> None:
-    """All topics when none are named (null), else those named, in their order."""
+    """Answer with the named topics in their order, or with all topics when the request names none (null)."""
     may_create = request.allow_auto_topic_creation and request.topics
     run = node.run_to_end if may_create else node.run
     run(context, respond, _describe(node, context, request))
@@ -81,12 +81,12 @@ def _describe(node: Node, context: RequestContext, request: MetadataRequest) -> 
 
 
 def _size(row: MetadataResponseTopic) -> int:
-    """About how many bytes it takes in an answer."""
+    """About how many bytes the row takes in an answer."""
     return _ROW_BYTES * (1 + len(row.partitions)) + len(row.name or "")
 
 
 class _Asked:
-    """Topics that are asked for, one row for each that is meant."""
+    """The topics that a request names. Each topic has one row."""
 
     __slots__ = ("_context", "_may_create", "_node", "_room", "_tells_operations", "_wanted", "made", "rows")
 
@@ -99,10 +99,10 @@ class _Asked:
         self._tells_operations = request.include_topic_authorized_operations
         self.rows: list[MetadataResponseTopic] = []
         self.made: list[MetadataResponseTopic] = []
-        """Those of topics that were created on the way."""
+        """The rows of topics that this request created."""
 
     def look(self) -> Job[None]:
-        """Where one is asked for by its id, names count for nothing, as on Kafka."""
+        """Find the topics. If the request names one topic by its id, names are ignored, as on Kafka."""
         ids: dict[tuple[str | None, bytes], None] = {}
         both: dict[tuple[str | None, bytes], None] = {}
         for topic in self._wanted:
@@ -128,7 +128,9 @@ class _Asked:
             yield self._room.pause()
 
     def _count(self, meant: Iterable[tuple[str | None, bytes]]) -> Job[None]:
-        """As Kafka's controller: of a request that would create too many partitions none is created."""
+        """Count the partitions to create. A request that would create too many creates none, as with Kafka's
+        controller.
+        """
         topics, new = self._node.topics, 0
         for name, _ in meant:
             new += name is not None and name not in topics.by_name and name_fault(name) is None
@@ -136,7 +138,7 @@ class _Asked:
         self._may_create = new * topics.settings.num_partitions <= MAX_PARTITIONS_PER_REQUEST
 
     def _find(self, name: str | None, topic_id: bytes) -> Topic | None:
-        """The topic that is meant; None: it may be created. Raises `ApiError`."""
+        """The named topic. None means that it may be created. Raises `ApiError`."""
         node, context = self._node, self._context
         if topic_id != ZERO_UUID or name is None:
             topic = node.topics.by_id.get(topic_id)
@@ -159,20 +161,22 @@ class _Asked:
         return None
 
     def _create(self, name: str) -> Job[Topic]:
-        """Raises `ApiError`."""
+        """Create a topic. Raises `ApiError`."""
         try:
             throttle = self._context.channel.throttle
             charge = None if throttle is None or name in INTERNAL_TOPICS else throttle.create
             return (yield from self._node.topics.ensuring(name, charge=charge))
         except ApiError as refusal:
-            # what cannot be made is simply not there; that the disk is to blame may be told
+            # an error of the disk is reported; after any other error the topic is unknown
             storage = refusal.error_code == ErrorCode.KAFKA_STORAGE_ERROR
             raise refusal if storage else ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from refusal
 
     def _refused(self, error_code: int, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
-        """A topic that is not there may be asked about all the same, if it has a name: what one might do to it."""
+        """The row of a topic that cannot be shown. An unknown topic with a name still has the operations that the
+        client may do.
+        """
         if error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            # whether there is such a topic is not told
+            # the answer must not reveal whether the topic exists
             return MetadataResponseTopic(error_code, name, topic_id, topic_authorized_operations=OPERATIONS_NOT_ASKED)
         operations = OPERATIONS_NOT_ASKED
         if self._tells_operations and name is not None:
@@ -181,7 +185,9 @@ class _Asked:
 
 
 def _without_ids(wanted: Sequence[MetadataRequestTopic]) -> Job[MetadataResponse]:
-    """The answer to versions 10 and 11, which have a place for ids that may not be used: nothing but refusals."""
+    """The answer to requests of versions 10 and 11 with topic ids. These versions have a field for ids that may not be
+    used, so every row is refused.
+    """
     rows = []
     for topic in wanted:
         rows.append(
@@ -202,7 +208,7 @@ def _present(node: Node, context: RequestContext, topic: Topic, tell_operations:
         operations = authorized_operations(node.authorizer, context, ResourceType.TOPIC, topic.name)
     rows: list[MetadataResponsePartition] = []
     cluster = node.cluster
-    leaders = cluster.leaders.get(topic.name, ())  # none if the topic was deleted meanwhile
+    leaders = cluster.leaders.get(topic.name, ())  # None if the topic was deleted meanwhile
     for index, ((leader_id, epoch), state) in enumerate(zip(leaders, topic.state.partitions, strict=False)):
         replicas = state.replicas
         if leader_id == NO_BROKER or not topic.is_online(index):
@@ -211,8 +217,8 @@ def _present(node: Node, context: RequestContext, topic: Topic, tell_operations:
         else:
             away = cluster.away(replicas)
             if not (cluster.is_whole or cluster.lives(leader_id)):
-                # it was found dead just now, and another one will lead the partition in a moment: clients ask again,
-                # and never for a broker of which they are not told
+                # The leader was found dead a moment ago, and another broker will soon lead the partition. Clients ask
+                # again. They never learn the id of a broker that the answer does not list.
                 rows.append(
                     MetadataResponsePartition(
                         ErrorCode.LEADER_NOT_AVAILABLE, index, NO_BROKER, epoch, replicas, state.isr, away

@@ -1,4 +1,4 @@
-"""What a client must be allowed to change of the cluster itself."""
+"""The permissions that a client needs to change or describe the cluster itself."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from muster.coordinator.security.authorizer import CLUSTER_NAME, Operation, Reso
 
 
 def may_alter_cluster(node: Node, context: RequestContext) -> bool:
-    """May the client move leaders and brokers?"""
+    """Whether the client may move leaders and brokers."""
     return node.authorizer.allows(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def may_describe_cluster(node: Node, context: RequestContext) -> bool:
-    """May the client know of them?"""
+    """Whether the client may describe leaders and brokers."""
     return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): take a broker out of the cluster (KIP-631)."""
+"""UnregisterBroker (key 64): remove a broker from the cluster (KIP-631)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from muster.protocol.messages.unregister_broker import UnregisterBrokerRequest, 
 def handle_unregister_broker(
     node: Node, context: RequestContext, request: UnregisterBrokerRequest
 ) -> Job[UnregisterBrokerResponse]:
-    """What it led is led by others; the answer leaves when that is durable."""
+    """Other brokers lead what the removed broker led. The answer leaves when this change is durable."""
     if not may_alter_cluster(node, context):
         return UnregisterBrokerResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     answer = UnregisterBrokerResponse(error_message=None)

@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs and AlterConfigs: change what topics, brokers, groups, client metrics and loggers are
-configured with (KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848).
+"""IncrementalAlterConfigs and AlterConfigs: change the configs of topics, brokers, groups, client metrics and loggers
+(KIP-133, KIP-226, KIP-339, KIP-412, KIP-714, KIP-848).
 
-Checks come in Kafka's order: first those of the broker that is asked, then those of the controller, which looks at the
-values before it looks whether there is such a topic.
+Checks have Kafka's order: first the checks of the broker that is asked, then those of the controller. The controller
+checks the values first, and then whether the topic exists.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ from muster.protocol.messages import incremental_alter_configs as incremental
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 MOST_CHANGES: Final = 10_000
-"""Of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
+"""One request may have so many changes (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MOST_OF_BROKER: Final = 1_000
-"""Properties that may be set on a broker: Kafka takes any name, and answers that describe the broker have them all."""
+"""A broker may have so many properties. Kafka accepts any name, and answers that describe the broker list all of them.
+"""
 MOST_CHARACTERS_OF_BROKER: Final = 1_000_000
-"""Of the names and values of these."""
+"""The limit for the names and values of these properties together."""
 MOST_RESOURCES: Final = 100_000
-"""Groups and client metrics that may have configs; nothing but their own configs says that there are such."""
+"""So many groups and client metrics may have configs. Muster knows of them only by their configs."""
 MOST_CHARACTERS_OF_RESOURCES: Final = 16_000_000
-"""Of their names and configs: they are kept in memory, and ListConfigResources answers with all names."""
+"""The limit for their names and configs together. They are kept in memory, and ListConfigResources lists all names."""
 _TOO_MANY_CHANGES: Final = "Unable to perform excessively large batch operation."
 Row = TypeVar("Row", incremental.AlterConfigsResource, full.AlterConfigsResource)
 Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterConfigsResourceResponse)
@@ -48,7 +49,7 @@ Answer = TypeVar("Answer", incremental.AlterConfigsResourceResponse, full.AlterC
 def handle_incremental_alter_configs(
     node: Node, context: RequestContext, request: incremental.IncrementalAlterConfigsRequest
 ) -> Job[incremental.IncrementalAlterConfigsResponse]:
-    """Set, unset, append to or take from single configs."""
+    """Set or delete single configs, append to them, or subtract from them."""
 
     def alter(row: incremental.AlterConfigsResource) -> Job[None]:
         kind, name = row.resource_type, row.resource_name
@@ -74,7 +75,7 @@ def handle_incremental_alter_configs(
 def handle_alter_configs(
     node: Node, context: RequestContext, request: full.AlterConfigsRequest
 ) -> Job[full.AlterConfigsResponse]:
-    """Replace all configs of a resource by those given."""
+    """Replace all configs of a resource by the given ones."""
 
     def alter(row: full.AlterConfigsResource) -> Job[None]:
         kind, name = row.resource_type, row.resource_name
@@ -99,7 +100,7 @@ def _alter_all(
     answer: Callable[[int, str | None, int, str], Answer],
     validate_only: bool,
 ) -> Job[list[Answer]]:
-    """The answer to each resource; each is altered on its own and as a whole."""
+    """The answers, one for each resource. All changes of one resource take effect, or none."""
     answers: list[Answer] = []
     times = yield from counting((row.resource_type, row.resource_name) for row in rows)
     changes = 0
@@ -135,7 +136,7 @@ def _check_form(
 
 
 def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mapping[str, str]:
-    """What is set on a resource that may be altered. Raises `ApiError`."""
+    """The present configs of a resource that the client may alter. Raises `ApiError`."""
     if kind not in (Kind.TOPIC, Kind.BROKER, Kind.CLIENT_METRICS, Kind.GROUP):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {kind}")
     check_authorized(node, context, Operation.ALTER_CONFIGS, kind, name)
@@ -145,7 +146,7 @@ def _present(node: Node, context: RequestContext, kind: int, name: str) -> Mappi
 
 
 def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
-    """May a broker, or all of them, have nothing but this set? Raises `ApiError`."""
+    """Check whether `after` may be all configs of a broker, or of all brokers. Raises `ApiError`."""
     if len(after) > MOST_OF_BROKER:
         what = f"A broker may have {MOST_OF_BROKER} properties set at most, but {len(after)} would be."
         raise ApiError(ErrorCode.POLICY_VIOLATION, what)
@@ -159,7 +160,7 @@ def _check_broker(node: Node, name: str, after: Mapping[str, str]) -> None:
 
 
 def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: bool) -> Job[None]:
-    """What the controller does. Raises `ApiError`."""
+    """Make the change, as Kafka's controller does. Raises `ApiError`."""
     present = node.topics.state.resource_configs(kind, name)
     after = {key: text for key, text in {**present, **changes}.items() if text is not None}
     try:
@@ -190,7 +191,7 @@ def _change(node: Node, kind: int, name: str, changes: Changes, validate_only: b
 
 
 def _is_pattern(text: str) -> bool:
-    # imported here: it loads the library of patterns, which hardly anybody needs
+    # imported here: it loads the regular expressions, which few servers need
     patterns = import_module("muster.coordinator.system.patterns")
     try:
         patterns.Pattern(text)
@@ -219,7 +220,9 @@ def _check_group(node: Node, name: str, after: Mapping[str, str]) -> None:
 
 
 def _check_min_isr(name: str, changes: Changes, present: Mapping[str, str]) -> None:
-    """In a cluster with eligible leader replicas, as every new one is, it is the same for all brokers (KIP-966)."""
+    """In a cluster with eligible leader replicas, this config must be the same for all brokers (KIP-966). Every new
+    cluster has them.
+    """
     if MIN_INSYNC_REPLICAS not in changes:
         return
     what = f"Broker-level {MIN_INSYNC_REPLICAS} cannot be altered while ELR is enabled."

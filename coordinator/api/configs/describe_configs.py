@@ -1,4 +1,4 @@
-"""DescribeConfigs: how topics, this broker and groups are configured, and where each value comes from (KIP-226)."""
+"""DescribeConfigs: the configs of topics, of this broker and of groups, and the source of each value (KIP-226)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from muster.protocol.messages.describe_configs import (
 
 _KINDS: Final = {Kind.TOPIC: "topic", Kind.BROKER: "broker", Kind.CLIENT_METRICS: "client-metrics", Kind.GROUP: "group"}
 _MOST_KNOWN: Final = 1_000
-"""Resources that are looked at once, however often a request names them."""
+"""So many distinct resources are looked up once, however often a request names them."""
 _ROW_BYTES: Final = 16
-"""Of a row of an answer, besides its texts."""
+"""Size of a row in an answer, without its texts."""
 
 
 @in_slices
@@ -48,7 +48,7 @@ def handle_describe_configs(
     results: list[DescribeConfigsResult] = []
     known: dict[tuple[int, str, frozenset[str]], tuple[DescribeConfigsResult, int]] = {}
     for row in request.resources:
-        # one that is named again and again is looked at once: it has a row each time, as on Kafka
+        # a resource that is named several times is looked up once, but has a row each time, as on Kafka
         asked = row.resource_type, row.resource_name, frozenset(row.configuration_keys or ())
         found = known.get(asked)
         if found is None:
@@ -59,7 +59,7 @@ def handle_describe_configs(
         if room.take(found[1]):
             results.append(found[0])
             for _ in found[0].configs:
-                yield None  # as many are to be encoded
+                yield None  # encoding takes time for each row
         else:
             results.append(DescribeConfigsResult(TOO_LARGE, TOO_LARGE_TEXT, row.resource_type, row.resource_name))
         yield room.pause()
@@ -83,7 +83,7 @@ def _result(
 
 
 def _size(result: DescribeConfigsResult) -> int:
-    """About how many bytes it takes in an answer."""
+    """About how many bytes the result takes in an answer."""
     return (
         _ROW_BYTES
         + len(result.resource_name)
@@ -100,7 +100,7 @@ def _size(result: DescribeConfigsResult) -> int:
 
 
 def _entries(node: Node, context: RequestContext, row: DescribeConfigsResource) -> list[Entry]:
-    """Raises `ApiError`."""
+    """The entries of one resource. Raises `ApiError`."""
     kind, name = row.resource_type, row.resource_name
     check_authorized(node, context, Operation.DESCRIBE_CONFIGS, kind, name)
     if kind == Kind.TOPIC:
@@ -138,14 +138,14 @@ def _broker_entries(node: Node, name: str) -> list[Entry]:
 
 
 def _documentation_of(kind: int) -> Mapping[str, str]:
-    """What there is to be told of the properties of a kind of resource, by name (KIP-569)."""
+    """The documentation of the properties of a kind of resource, by name (KIP-569)."""
     return all_documentation(_KINDS[kind]) if kind in _KINDS else {}
 
 
 def _described(
     entries: Iterable[Entry], keys: Collection[str] | None, with_synonyms: bool, documentation: Mapping[str, str]
 ) -> list[DescribeConfigsResourceResult]:
-    """The entries asked for (None: all), with what there is to be told of them."""
+    """The rows of the entries that the request names (None: all), with synonyms and documentation where requested."""
     return [
         DescribeConfigsResourceResult(
             entry.name,

@@ -1,4 +1,4 @@
-"""ListConfigResources: what there is that has a configuration (KIP-1142)."""
+"""ListConfigResources: the resources that have a configuration (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from muster.protocol.messages.list_config_resources import (
 )
 
 _ROW_BYTES: Final = 5
-"""Of a row of an answer, besides its text."""
+"""Size of a row in an answer, without its text."""
 _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.GROUP)
 
 
@@ -28,7 +28,9 @@ _ALL = (Kind.TOPIC, Kind.BROKER, Kind.BROKER_LOGGER, Kind.CLIENT_METRICS, Kind.G
 def handle_list_config_resources(
     node: Node, context: RequestContext, request: ListConfigResourcesRequest
 ) -> Job[ListConfigResourcesResponse]:
-    """The resources of the kinds asked for, all when none is; of groups those that were configured."""
+    """List the resources of the requested kinds, or of all kinds when the request names none. Groups are listed if they
+    have configs.
+    """
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         return ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     kinds: Collection[int] = frozenset(request.resource_types) or _ALL

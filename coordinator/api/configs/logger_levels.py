@@ -12,12 +12,12 @@ from muster.protocol.messages.incremental_alter_configs import AlterableConfig
 
 
 def levels() -> dict[str, str]:
-    """The level of each logger, by Kafka's names."""
+    """The level of each logger, by Kafka's logger names."""
     return {logger: LEVELS.name(logger) for logger in LOGGERS}
 
 
 def alter(configs: Sequence[AlterableConfig], *, validate_only: bool) -> None:
-    """Set and unset levels: all of them, or none and raises `ApiError`."""
+    """Set and unset levels: either all changes take effect, or the function raises `ApiError`."""
     for config in configs:
         _check(config)
     if validate_only:

@@ -1,4 +1,6 @@
-"""The operations of IncrementalAlterConfigs (KIP-339), as the broker that is asked and as the controller does them."""
+"""The operations of IncrementalAlterConfigs (KIP-339): how the broker that is asked applies them, and how the
+controller does.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ SUBTRACT: Final = 3
 """AlterConfigOp.OpType."""
 
 Changes = dict[str, str | None]
-"""Config -> its new text, None: unset."""
+"""Config name -> its new text. None removes the config."""
 
 
 def applied(kind: int, configs: Sequence[AlterableConfig], present: Mapping[str, str]) -> Changes:
-    """The changes that operations make of what is set on a resource. Raises `ApiError`."""
+    """The changes that the operations make to the present configs of a resource. Raises `ApiError`."""
     return {config.name: _changed(kind, config, present) for config in configs}
 
 
@@ -46,7 +48,7 @@ def _changed(kind: int, config: AlterableConfig, present: Mapping[str, str]) -> 
 
 
 def broker_after(configs: Sequence[AlterableConfig], present: Mapping[str, str]) -> dict[str, str]:
-    """All that is set on a broker after operations, as the broker that is asked sees it. Raises `ApiError`."""
+    """All configs of a broker after the operations, as the broker that is asked computes them. Raises `ApiError`."""
     after = dict(present)
     for config in configs:
         name, text, operation = config.name, config.value or "", config.config_operation

@@ -19,7 +19,7 @@ from muster.protocol.messages.describe_groups import DescribedGroup, DescribeGro
 from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 _ROW_BYTES: Final = 40
-"""Of a row of an answer, besides its texts."""
+"""Size of a row in an answer, without its texts."""
 _FOUND: Final = (ErrorCode.NONE,)
 _FOUND_OR_NOT: Final = (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
 _MOST_FILTERS = 50
@@ -30,8 +30,8 @@ _PASSED_OVER = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 def handle_describe_groups(
     node: Node, context: RequestContext, request: DescribeGroupsRequest
 ) -> Job[DescribeGroupsResponse]:
-    """Each group is asked at its shard. Those that the client may not describe come first, as on Kafka, then those of
-    each coordinator.
+    """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka. Then the
+    groups of each coordinator follow.
     """
     found: dict[str, tuple[DescribedGroup, int]] = {}
     room = AnswerSize(node, context)
@@ -41,7 +41,7 @@ def handle_describe_groups(
 
     def ask(group_id: str, token: PendingResult) -> None:
         if room.is_used_up:
-            token(DescribeGroupsResponse(groups=[_too_large(group_id)]))  # nothing of it would be in the answer
+            token(DescribeGroupsResponse(groups=[_too_large(group_id)]))  # the answer would have no part of it
             return
         command = Command(DescribeGroupsRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
@@ -56,7 +56,7 @@ def handle_describe_groups(
     def allowed(group_id: str) -> bool:
         return node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id)
 
-    # one that is named again and again is asked once: it has a row each time, as on Kafka
+    # a group that is named several times is asked for once, but has a row each time, as on Kafka
     yield from ask_each(filter(allowed, distinct(request.groups)), ask, take, room.pause)
     named: set[str] = set()
     rows: list[DescribedGroup] = []
@@ -77,7 +77,7 @@ def _too_large(group_id: str) -> DescribedGroup:
 
 
 def _size(row: DescribedGroup) -> int:
-    """About how many bytes it takes in an answer."""
+    """About how many bytes the row takes in an answer."""
     return (
         _ROW_BYTES
         + len(row.group_id)
@@ -96,12 +96,12 @@ def _size(row: DescribedGroup) -> int:
 
 @in_slices
 def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsRequest) -> Job[ListGroupsResponse]:
-    """Every shard is asked; one that is loading fails the whole, one led elsewhere or offline is passed over: that its
-    partition has no leader stands in Metadata.
+    """Ask every shard. A shard that is loading fails the whole request. A shard that is offline, or led by another
+    node, is skipped: Metadata shows that its partition has no leader.
     """
     see_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     groups: list[ListedGroup] = []
-    # every shard looks at each filter again: with very many the rows are chosen here
+    # every shard would apply each filter again; with very many filters, the rows are selected here
     states: set[str] = set()
     kinds: set[str] = set()
     asked = request
@@ -136,7 +136,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
                 if not room.take(_ROW_BYTES + len(group.group_id) + len(group.protocol_type)):
                     return ListGroupsResponse(error_code=TOO_LARGE)
                 groups.append(group)
-            yield room.pause()  # as many rows are to be encoded
+            yield room.pause()  # encoding takes time for each row
     return ListGroupsResponse(groups=groups)
 
 
@@ -144,7 +144,9 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
 def handle_delete_groups(
     node: Node, context: RequestContext, request: DeleteGroupsRequest
 ) -> Job[DeleteGroupsResponse]:
-    """A group named twice has one result, as on Kafka, which deletes those of each coordinator together."""
+    """Delete groups. A group that is named twice has one result, as on Kafka, which deletes the groups of each
+    coordinator together.
+    """
     results: list[DeletableGroupResult] = []
     refused: list[DeletableGroupResult] = []
     allowed: list[str] = []

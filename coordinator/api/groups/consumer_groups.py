@@ -31,17 +31,17 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 CONSUMER: Final = "consumer"
 MOST_OF_A_GROUP: Final = 3 * MOST_ANSWER_BYTES
-"""Bytes of a group in an answer, also if it is the only one."""
+"""The limit of a group in an answer in bytes, also for the only group."""
 A_ROW: Final = 40
-"""Bytes of a group in an answer, besides its texts and its members."""
+"""Size of a group in an answer, in bytes, without its texts and its members."""
 FEW_NAMES: Final = 500
-"""Names of a heartbeat that are looked at at once."""
+"""So many names of a heartbeat are checked in one step."""
 
 
 def handle_consumer_group_heartbeat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, respond: Respond
 ) -> None:
-    """A member joins, lives, or goes; who names topics must be allowed to describe them."""
+    """A member joins, sends a heartbeat, or leaves. A member that names topics must be allowed to describe them."""
     if not _is_served(node):
         respond(refuse(request, ErrorCode.UNSUPPORTED_VERSION))
         return
@@ -78,8 +78,8 @@ def _submit(
 def _looked_at(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> Job[tuple[int, str | None]]:
-    """The error of a client that may not (0: it may), and what is wrong with its pattern. Of many names the request has
-    each once then, ascending, and no more than one too many.
+    """The error of a client without permission (0: no error), and why its pattern is invalid. A long list of names is
+    replaced: each name then stands once, in ascending order. At most one name more than the limit remains.
     """
     names, request.subscribed_topic_names = request.subscribed_topic_names, None
     refusal = _refusal(node, context, request)
@@ -89,7 +89,7 @@ def _looked_at(
             refusal = yield from _topics_refusal(node, context, request.subscribed_topic_names)
     if refusal or not request.subscribed_topic_regex:
         return refusal, None
-    yield None  # to read a pattern takes up to 10 ms: many requests need several turns of the event loop
+    yield None  # one pattern takes up to 10 ms: many requests need several iterations of the event loop
     return 0, _error_of(request.subscribed_topic_regex)
 
 
@@ -106,21 +106,21 @@ def _topics_refusal(node: Node, context: RequestContext, names: Sequence[str]) -
 def may_beat(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool = True
 ) -> bool:
-    """May the client be a member of the group with the topics that it names?"""
+    """Whether the client may be a member of the group with the topics that it names."""
     return not _refusal(node, context, request, log_denied=log_denied)
 
 
 def _refusal(
     node: Node, context: RequestContext, request: ConsumerGroupHeartbeatRequest, *, log_denied: bool = True
 ) -> int:
-    """The error of a client that may not; 0: it may."""
+    """The error of a client without permission; 0 means no error."""
     authorizer, names = node.authorizer, request.subscribed_topic_names
     if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id, log_denied=log_denied):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if names:
         distinct = distinct_names(names)
         if distinct is None:
-            return 0  # the group refuses so many, whoever names them
+            return 0  # the group itself refuses so many topics, whatever their names
         allowed = authorizer.allowed(
             context, Operation.DESCRIBE, ResourceType.TOPIC, [*distinct], log_denied=log_denied
         )
@@ -130,16 +130,16 @@ def _refusal(
 
 
 def _is_served(node: Node) -> bool:
-    """Whether the broker was not told to leave this protocol alone (deprecated since Kafka 4.3)."""
+    """Whether the configuration enables this protocol (that property is deprecated since Kafka 4.3)."""
     served = node.serves_consumer_groups
-    if served is None:  # it cannot change while the broker runs
+    if served is None:  # the property cannot change while the broker runs
         protocols = node.config.value(PROTOCOLS)
         served = node.serves_consumer_groups = isinstance(protocols, tuple) and CONSUMER in protocols
     return served
 
 
 def _error_of(pattern: str) -> str | None:
-    # imported here: it loads the library of patterns, which hardly anybody needs
+    # imported here: it loads the regular expressions, which few servers need
     patterns = import_module("muster.coordinator.system.patterns")
     try:
         patterns.Pattern(pattern)
@@ -153,8 +153,8 @@ def _error_of(pattern: str) -> str | None:
 def handle_consumer_group_describe(
     node: Node, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> Job[ConsumerGroupDescribeResponse]:
-    """Each group is asked at its shard. Those that the client may not describe come first, as on Kafka. Then comes "",
-    which is no group id here, then the groups of each coordinator.
+    """The shard of each group describes it. Groups that the client may not describe stand first, as on Kafka. Then ""
+    follows, which is no group id here, and then the groups of each coordinator.
     """
     if not _is_served(node):
         return ConsumerGroupDescribeResponse(
@@ -165,7 +165,7 @@ def handle_consumer_group_describe(
 
     def ask(group_id: str, token: PendingResult) -> None:
         if room.is_used_up:
-            token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # nothing of it would be in the answer
+            token(ConsumerGroupDescribeResponse(groups=[_too_large(group_id)]))  # the answer would have no part of it
             return
         command = DescribeCommand(ConsumerGroupDescribeRequest([group_id]), token, context.client)
         node.routing.shard(group_id).submit(command)
@@ -222,7 +222,9 @@ def _too_large(group_id: str) -> DescribedGroup:
 
 
 def _are_shown(node: Node, context: RequestContext, members: Sequence[Snapshot]) -> Job[bool]:
-    """Whether the client may describe all topics of these members: else a group is shown without them, as on Kafka."""
+    """Whether the client may describe all topics of these members. Otherwise the group is shown without members, as on
+    Kafka.
+    """
     seen: set[int] = set()
     for one in members:
         by_id = one.image.by_id
@@ -240,7 +242,7 @@ def _are_shown(node: Node, context: RequestContext, members: Sequence[Snapshot])
 
 
 def _size(members: Sequence[Snapshot]) -> Job[int]:
-    """Bytes of these members in an answer."""
+    """Size of these members in an answer, in bytes."""
     size = 0
     for one in members:
         size += one.size()

@@ -1,6 +1,6 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: the coming, staying and going of a group's members.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: members join a group, stay in it and leave it.
 
-Each asks for permission and hands the request to the shard of its group; what it means is decided there.
+Each handler checks permissions and hands the request to the shard of the group. The shard decides.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from muster.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from muster.protocol.messages.sync_group import SyncGroupRequest
 
 MOST_PROTOCOLS: Final = 1_000
-"""A member's JoinGroup names so many at most; clients have a handful, and each is looked at for each member."""
+"""A member's JoinGroup names at most so many protocols. Clients have a handful, and each protocol is checked for each
+member.
+"""
 _READ: Final = Operation.READ
 _GROUP: Final = ResourceType.GROUP
 
 
 def handle_join_group(node: Node, context: RequestContext, request: JoinGroupRequest, respond: Respond) -> None:
-    """A member wants in, or the next generation (key 11). Answered when the round is complete."""
+    """A member joins the group or its next generation (key 11). It is answered when the rebalance is complete."""
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
@@ -42,7 +44,7 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
         request,
         respond,
         context.client,
-        # only a member that comes without an id can be given one
+        # only a member without an id can get a new one
         "" if request.member_id else node.draw_uuid_text(),
         version_rules.join_requires_known_member_id(version),
         version_rules.join_supports_skip_assignment(version),
@@ -51,12 +53,12 @@ def handle_join_group(node: Node, context: RequestContext, request: JoinGroupReq
 
 
 def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupRequest, respond: Respond) -> None:
-    """A member brings the assignment (the leader) or asks for its own (key 14). Answered when it is there."""
+    """A leader sends the assignment, or a member asks for its own (key 14). Both are answered when it exists."""
     unnamed = request.protocol_type is None or request.protocol_name is None
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif unnamed and version_rules.sync_names_protocol(context.api_version):
-        # only the version tells this from an older client; Kafka looks before it looks at the group
+        # only the version shows that this is an older client; Kafka checks it before the group
         respond(refuse(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     else:
         node.routing.shard(request.group_id).submit(Command(request, respond, context.client))
@@ -65,7 +67,9 @@ def handle_sync_group(node: Node, context: RequestContext, request: SyncGroupReq
 def handle_heartbeat(
     node: Node, context: RequestContext, request: HeartbeatRequest, respond: Respond
 ) -> Message | None:
-    """A member lives (key 12). The most frequent request of all: no call and no object more than it takes."""
+    """A member sends a sign of life (key 12). This is the most frequent request: it makes no more calls and objects
+    than it needs.
+    """
     group_id = request.group_id
     if node.authorizer.allows(context, _READ, _GROUP, group_id):
         return node.routing.shard(group_id).heartbeat(request, respond, context.client)
@@ -73,7 +77,7 @@ def handle_heartbeat(
 
 
 def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupRequest, respond: Respond) -> None:
-    """Members go, by id or by instance id (key 13)."""
+    """Members leave, by member id or by instance id (key 13)."""
     if not _may_read(node, context, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
     elif len(request.members) > ROWS_AT_ONCE:
@@ -83,7 +87,7 @@ def handle_leave_group(node: Node, context: RequestContext, request: LeaveGroupR
 
 
 def _leave_in_pieces(node: Node, context: RequestContext, request: LeaveGroupRequest) -> Job[LeaveGroupResponse]:
-    """Very many leave some at a time; an error of the group ends it."""
+    """Very many members leave, some in each step. An error of the group ends the request."""
     rows: list[MemberResponse] = []
     for start in range(0, len(request.members), ROWS_AT_ONCE):
         later = PendingResult()

@@ -1,7 +1,7 @@
-"""OffsetCommit (key 8): positions of a group, for the partitions that exist.
+"""OffsetCommit (key 8): committed offsets of a group, for partitions that exist.
 
-Topics and partitions that are not there are refused here, row by row, by the image of the topics; the rest goes to the
-shard of the group. When nothing is left the group is not asked, as on Kafka.
+Rows of unknown topics and partitions are refused here, by the image of the topics. The shard of the group gets the
+other rows. Without any other row the group is not asked, as on Kafka.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from muster.protocol.messages.offset_commit import (
 )
 
 _Refused = dict[tuple[str, bytes], OffsetCommitResponseTopic]
-"""Topics of which rows are refused, by name and id."""
+"""Topics with refused rows, by name and id."""
 
 
 def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
-    """Write the positions to the log of the group's shard, then answer; each partition has its own error."""
+    """Write the offsets to the log of the group's shard, then answer. Each partition has its own error."""
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         respond(refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED))
         return
@@ -48,10 +48,10 @@ def handle_offset_commit(node: Node, context: RequestContext, request: OffsetCom
 
 
 def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, respond: Respond) -> None:
-    """Commit what may be looked at in one go."""
+    """Commit the rows of a request that a shard can handle in one step."""
     known, refused = sort_out(node, context, request.topics)
     if not known:
-        # the group is not asked, so that this is no sign of life of its member
+        # the group is not asked, so this is no sign of life of the member
         respond(OffsetCommitResponse(topics=refused))
         return
     if refused:
@@ -61,8 +61,8 @@ def _commit(node: Node, context: RequestContext, request: OffsetCommitRequest, r
 
 
 def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommitRequest) -> Job[OffsetCommitResponse]:
-    """A commit of many rows, some at a time, each of which the member might have sent by itself. As a whole it may not
-    be larger than one batch of the log.
+    """A commit of many rows, some in each step. The member might have sent each piece by itself. All pieces together
+    may not be larger than one batch of the log.
     """
     pieces: list[OffsetCommitRequest] = []
     size = 0
@@ -95,16 +95,16 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
     yield from ask_each(pieces, ask, take)
     for topic in found.values():
         for _ in topic.partitions:
-            yield None  # as many rows are to be encoded
+            yield None  # encoding takes time for each row
     return OffsetCommitResponse(topics=[*found.values()])
 
 
 def sort_out(
     node: Node, context: RequestContext, topics: Sequence[OffsetCommitRequestTopic]
 ) -> tuple[list[OffsetCommitRequestTopic], list[OffsetCommitResponseTopic]]:
-    """The rows that exist, with name and id of their topic, and the refused ones with their errors.
+    """The rows of existing partitions, with name and id of their topic; and the refused rows with their errors.
 
-    A topic may be named twice: its refused partitions stand in one row.
+    A request may name a topic twice. Its refused partitions stand in one row.
     """
     known: list[OffsetCommitRequestTopic] = []
     refused: _Refused = {}
@@ -134,7 +134,7 @@ def sort_out(
 
 
 def _find(image: TopicsImage, topic: OffsetCommitRequestTopic, by_id: bool, is_allowed: bool) -> TopicImage | int:
-    """The topic, or the error of all its rows. Whether it is there is told only to clients that may read it."""
+    """The topic, or the error of all its rows. Only a client that may read the topic learns whether it exists."""
     if by_id and not topic.name:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not is_allowed:
@@ -143,7 +143,7 @@ def _find(image: TopicsImage, topic: OffsetCommitRequestTopic, by_id: bool, is_a
 
 
 def _take_out(refused: _Refused, topic: OffsetCommitRequestTopic, count: int) -> None:
-    """Leave a topic the partitions that it has, and refuse the others."""
+    """Keep the existing partitions of a topic, and refuse the others."""
     bad = [row for row in topic.partitions if not 0 <= row.partition_index < count]
     topic.partitions = [row for row in topic.partitions if 0 <= row.partition_index < count]
     _refuse(refused, topic, bad, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -158,7 +158,9 @@ def _refuse(
 
 
 def _merging(refused: list[OffsetCommitResponseTopic], respond: Respond) -> Respond:
-    """Puts the refused rows before the coordinator's; one row per topic, as Kafka's OffsetCommitResponse.Builder."""
+    """A `Respond` that puts the refused rows before the coordinator's rows. Each topic has one row, as with Kafka's
+    OffsetCommitResponse.Builder.
+    """
 
     def merge(response: Message | None) -> None:
         assert isinstance(response, OffsetCommitResponse)

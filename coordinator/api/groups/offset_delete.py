@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): committed offsets of a group are deleted, unless a member subscribes to their topics."""
+"""OffsetDelete (key 47): delete committed offsets of a group, unless a member subscribes to their topics."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from muster.protocol.messages.offset_delete import (
 
 @in_slices
 def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDeleteRequest) -> Job[Message]:
-    """Unknown partitions are refused by row; the group is asked even when nothing is left, for its own errors. Some
-    rows at a time; an error of the group ends it.
+    """Unknown partitions are refused by row. The group is asked even when no other row remains, for its own errors.
+    Each step handles some rows. An error of the group ends the request.
     """
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, request.group_id):
         return refuse(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -47,7 +47,7 @@ def handle_offset_delete(node: Node, context: RequestContext, request: OffsetDel
                 rows.append(topic)
             yield None
     if refused:
-        # then there is one row per topic, refused partitions first
+        # then each topic has one row, with its refused partitions first
         for topic in rows:
             add_topic(refused, topic.name, topic)
         rows = [*refused.values()]
@@ -60,7 +60,7 @@ def _sort_out(
     topics: Sequence[OffsetDeleteRequestTopic],
     refused: dict[str, OffsetDeleteResponseTopic],
 ) -> list[OffsetDeleteRequestTopic]:
-    """The rows that may be there; unknown ones get into `refused`."""
+    """The rows of existing partitions. Unknown ones are added to `refused`."""
     known: list[OffsetDeleteRequestTopic] = []
     names = [topic.name for topic in topics]
     allowed = node.authorizer.allowed(context, Operation.READ, ResourceType.TOPIC, names)

@@ -1,6 +1,7 @@
-"""OffsetFetch (key 9): the committed positions of one or several groups, named or all.
+"""OffsetFetch (key 9): the committed offsets of one or several groups, for named partitions or for all.
 
-Groups are asked one by one at their shards. Topic ids (v10) become names on the way in and ids again on the way out.
+The shard of each group is asked, one group after the other. Topic ids (v10) become names in the request and ids again
+in the answer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from muster.protocol.messages.offset_fetch import (
 from muster.protocol.shapes.offset_fetch import failed_group
 
 _ROW_BYTES: Final = 100
-"""Of a row of an answer in memory, besides its texts; on the wire it has about 20."""
+"""Memory of a row of an answer, without its texts. On the wire a row has about 20 bytes."""
 
 
 class _Group:
@@ -40,18 +41,18 @@ class _Group:
     def __init__(self, asked: OffsetFetchRequestGroup) -> None:
         self.asked = asked
         self.is_all = asked.topics is None
-        """All that the group has committed is asked for."""
+        """The request wants all committed offsets of the group."""
         self.topics: list[OffsetFetchResponseTopics] = []
         self.refused: list[OffsetFetchResponseTopics] = []
-        """Topics that come last, with an error."""
+        """Refused topics, which stand last in the row, with an error."""
         self.row = OffsetFetchResponseGroup(asked.group_id, self.topics, 0)
         self.size = 0
-        """Of the row, if all is asked for."""
+        """The size of the row, if all offsets are requested."""
 
 
 class _Piece(NamedTuple):
-    """So many topics of a group as are asked for at once; None: all that there is of it. `goes_on`: it begins with more
-    of the topic that the last piece ended in.
+    """The topics of a group that are fetched in one step. None means all of them. `goes_on`: the piece continues the
+    last topic of the piece before.
     """
 
     group: _Group
@@ -61,12 +62,12 @@ class _Piece(NamedTuple):
 
 @in_slices
 def handle_offset_fetch(node: Node, context: RequestContext, request: OffsetFetchRequest) -> Job[OffsetFetchResponse]:
-    """One row per group, in the order of the request; a group's error stands in its row."""
+    """One row per group, in the order of the request. A group's error stands in its row."""
     return _Fetch(node, context, request).run()
 
 
 class _Fetch:
-    """One request."""
+    """One OffsetFetch request."""
 
     __slots__ = ("_by_id", "_context", "_groups", "_node", "_request", "_room")
 
@@ -77,7 +78,9 @@ class _Fetch:
         self._by_id = offsets_by_topic_id(context.api_version)
         self._room = AnswerSize(node, context)
         self._groups: list[_Group] = []
-        """In the order of the rows. If all of a group is asked for again and again, it is here as often."""
+        """The groups in the order of the rows. A group that is requested several times with all offsets is in the list
+        as often.
+        """
 
     def run(self) -> Job[OffsetFetchResponse]:
         """The answer."""
@@ -100,7 +103,7 @@ class _Fetch:
         for group in groups:
             topics = group.asked.topics
             if topics is None:
-                if self._room.is_used_up:  # nothing of it would be in the answer
+                if self._room.is_used_up:  # the answer would have no part of it
                     group.row.error_code = TOO_LARGE
                     continue
                 topics = _many_of(self._node, group.asked.group_id)
@@ -135,7 +138,7 @@ class _Fetch:
             row.error_code = TOO_LARGE
         if row.error_code == TOO_LARGE:
             if group.is_all:
-                group.topics.clear()  # the request has not named them
+                group.topics.clear()  # the request has not named these topics
                 return
             found = [_refuse(topic, TOO_LARGE) for topic in topics or ()]
         _join(group.topics, found, goes_on)
@@ -151,18 +154,18 @@ class _Fetch:
                 continue
             told.add(group)
             answer.append(row)
-            # the group's own rows first, then the refused ones (KafkaApis.fetchOffsetsForGroup). So it is for a group
-            # with an error too: version 1 has no other place for one
+            # The group's own rows stand first, then the refused ones (KafkaApis.fetchOffsetsForGroup). A group with an
+            # error has the same order, because version 1 has no other field for the error.
             if group.refused:
                 row.topics = [*row.topics, *group.refused]
             for topic in row.topics:
                 for _ in topic.partitions:
-                    yield None  # as many rows are to be encoded
+                    yield None  # encoding takes time for each row
         return answer
 
 
 def _many_of(node: Node, group_id: str) -> list[OffsetFetchRequestTopics] | None:
-    """All that a group has committed, if that is more than is asked for at once."""
+    """All topics with committed offsets of a group, if they are more than one step fetches."""
     committed = node.routing.shard(group_id).committed(group_id)
     if sum(map(len, committed.values())) <= ROWS_AT_ONCE:
         return None
@@ -170,7 +173,7 @@ def _many_of(node: Node, group_id: str) -> list[OffsetFetchRequestTopics] | None
 
 
 def _join(rows: list[OffsetFetchResponseTopics], more: Sequence[OffsetFetchResponseTopics], goes_on: bool) -> None:
-    """Put rows behind those that there are; of a topic that was cut the partitions come together again."""
+    """Append rows. The partitions of a topic that was divided are joined again."""
     if goes_on and rows and more and rows[-1].name == more[0].name:
         add_partitions(rows[-1], more[0].partitions)
         more = more[1:]
@@ -178,7 +181,7 @@ def _join(rows: list[OffsetFetchResponseTopics], more: Sequence[OffsetFetchRespo
 
 
 def _size(rows: Sequence[OffsetFetchResponseTopics]) -> int:
-    """About how many bytes they take in an answer."""
+    """About how many bytes the rows take in an answer."""
     return sum(
         _ROW_BYTES + len(topic.name) + sum(_ROW_BYTES + len(row.metadata or "") for row in topic.partitions)
         for topic in rows
@@ -188,7 +191,7 @@ def _size(rows: Sequence[OffsetFetchResponseTopics]) -> int:
 def _sort_out(
     node: Node, context: RequestContext, asked: Sequence[OffsetFetchRequestTopics]
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
-    """The topics that may be asked for, by name, and the refused ones. A name that no topic has may be asked for."""
+    """The topics that the client may fetch, by name, and the refused ones. The name of an unknown topic is allowed."""
     known: list[OffsetFetchRequestTopics] = []
     refused: list[OffsetFetchResponseTopics] = []
     by_id = offsets_by_topic_id(context.api_version)
@@ -216,8 +219,8 @@ def _refuse(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResp
 def _still_there(
     committed: Mapping[str, Container[int]], rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """All that was committed was looked up before it was asked for: what has gone since is left out. That an offset is
-    negative says nothing: it may have been committed so.
+    """The rows whose offsets still exist. All committed offsets were listed before they were fetched, so some may be
+    deleted since. A negative offset is no sign of that: clients may commit one.
     """
     for topic in rows:
         there = committed.get(topic.name, ())
@@ -228,7 +231,9 @@ def _still_there(
 def _seen(
     node: Node, context: RequestContext, by_id: bool, rows: Sequence[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The topics of a group that the client may describe; by id: with their ids, without deleted topics."""
+    """The topics of a group that the client may describe. With topic ids, the rows get ids, and deleted topics are left
+    out.
+    """
     allowed = _may_describe(node, context, rows)
     seen = [topic for topic in rows if topic.name in allowed]
     if by_id:
