@@ -1,7 +1,7 @@
-"""Which APIs this node serves, in which versions, and where their handlers are.
+"""The APIs that this node serves, their versions and their handlers.
 
-What is not in the table is not advertised and not served. Version ranges are exactly those of Kafka 4.3.0. A handler's
-module is imported at the first request for it, so that a start-up does not pay for what is seldom asked.
+An API outside of the table is neither advertised nor served. Version ranges are exactly those of Kafka 4.3.0. A
+handler's module is imported at the first request for it. So a start does not load rarely used APIs.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from muster.coordinator.api.node import Node, Respond
 from muster.protocol.message import Message
 
 Handler = Callable[[Node, RequestContext, Any, Respond], Message | None]
-"""handle_x(node, context, request, respond): calls `respond` once, now or later, with the newest-shape response; or
-returns that response, and then leaves `respond` alone.
+"""handle_x(node, context, request, respond) calls `respond` once, now or later, with the newest-shape response. Or it
+returns that response, and then does not call `respond`.
 """
 
 
 class ServedApi(NamedTuple):
-    """One API: the versions advertised, the first one really served, and "module:function" of its handler."""
+    """One API: the advertised versions, the first version that is really served, and "module:function" of its
+    handler.
+    """
 
     key: int
     min_version: int
@@ -30,7 +32,7 @@ class ServedApi(NamedTuple):
     served_from: int
 
     def serves(self, version: int) -> bool:
-        """Whether requests of this version are answered."""
+        """Whether the node answers requests of this version."""
         return self.served_from <= version <= self.max_version
 
 
@@ -40,7 +42,7 @@ def _api(key: int, min_version: int, max_version: int, handler: str, served_from
 
 
 _TABLE = (
-    # Produce 0-2 is advertised without being served, as by Kafka: old clients read it as a sign of compression.
+    # Produce 0-2 is advertised without being served, as by Kafka: old clients infer support for compression from it.
     _api(0, 0, 13, "records.produce:handle_produce", served_from=3),
     _api(1, 4, 18, "records.fetch:handle_fetch"),
     _api(2, 1, 11, "records.list_offsets:handle_list_offsets"),
@@ -107,7 +109,9 @@ _loaded: dict[int, Handler] = {}
 
 
 def handler(api_key: int) -> Handler:
-    """The handler of a served API; its module is imported at the first call. KeyError when it is not served."""
+    """The handler of a served API. Its module is imported at the first call. Raises KeyError for an API that is not
+    served.
+    """
     found = _loaded.get(api_key)
     if found is None:
         module, name = SERVED[api_key].handler.split(":")

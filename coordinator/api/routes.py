@@ -1,6 +1,6 @@
-"""What is known of a kind of request before its body is read. Calls no handler.
+"""What is known of a kind of request before its body is decoded. This module calls no handler.
 
-A `Route` is shared by all connections: thousands of them touch the same few lines of memory.
+All connections share a `Route`: thousands of them use the same few lines of memory.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from muster.protocol.api import Api, ApiKey
 from muster.protocol.message import MalformedMessage, Message
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Of a request without records, besides the limit for all (socket.request.max.bytes): as many bytes again are taken by
-what is read of it, and by the answer that repeats its names.
+"""The largest request without records. (socket.request.max.bytes limits all requests.) Its decoded form takes as many
+bytes again, and so does an answer that repeats its names.
 """
 NO_LIMIT: Final = 1 << 31
 """No request is as large."""
 LARGE_BYTES: Final = 256 * 1024
-"""A request of more bytes is read in the thread; an answer with as much metadata of members is encoded there."""
+"""The thread decodes a request of more bytes. It also encodes an answer with as many bytes of member metadata."""
 RECORDS_LARGE_BYTES: Final = 1024 * 1024
-"""The same for a request with records: nearly all of it is records, which are not looked into."""
+"""The same for a request with records: nearly all of it is records, which are not decoded."""
 
 _KEPT: Final = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP)
-"""Requests of which the group keeps parts."""
+"""Requests whose parts the group keeps."""
 
 GROUP_ANSWERS: Final = (ApiKey.JOIN_GROUP, ApiKey.CONSUMER_GROUP_HEARTBEAT)
 """Small requests whose answers may be large."""
@@ -41,7 +41,7 @@ ONLY_READS: Final = frozenset(
         ApiKey.CONSUMER_GROUP_DESCRIBE, ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     }
 )  # fmt: skip
-"""Requests that wait for no other one: large ones of these are read and answered one at a time."""
+"""Requests that never wait for another one. Large requests of these kinds are decoded and answered one at a time."""
 
 _HEAD_4: Final = Struct(">i4s").pack
 _HEAD_5: Final = Struct(">i5s").pack
@@ -49,11 +49,13 @@ _HEAD_5: Final = Struct(">i5s").pack
 
 
 COPIED_BELOW: Final = 16 << 10
-"""Bytes of an answer with records that is sent in one piece: to copy so few costs less than a second piece."""
+"""An answer with records of fewer bytes is sent in one piece: copying it costs less than a second piece."""
 
 
 class Route:
-    """All that is known of one (API, version, client id), whichever connection it comes on, before the body is read."""
+    """All that is known of one (API, version, client id) before the body is decoded. It does not depend on the
+    connection.
+    """
 
     __slots__ = (
         "_put_head",
@@ -80,7 +82,9 @@ class Route:
     def __init__(
         self, served: Api, version: int, head: bytes, client_bytes: bytes, client_id: str, run: Handler
     ) -> None:
-        """`head`: API key and version as in the header; `client_bytes`: so the client id, with its length."""
+        """`head`: API key and version as in the header. `client_bytes`: the client id as in the header, with its
+        length.
+        """
         self.api = served
         self.version = version
         self.head = head
@@ -89,12 +93,12 @@ class Route:
         self.handler = run
         self.header_size = 8 + len(client_bytes)
         self.flexible = served.request_header_version(version) >= 2
-        # a flexible response header ends in an empty set of tagged fields, the zero that struct pads with
+        # a flexible response header ends in an empty set of tagged fields, which is the zero that struct pads with
         flexible_response = served.response_header_version(version)
         self._response_header_size, self._put_head = (5, _HEAD_5) if flexible_response else (4, _HEAD_4)
         raises, self.lowers = shapes.converted(served.key, version)
         self.decode = self._decode_and_raise if raises else served.request_decoder(version)
-        """decode(data, body, end, most elements): the request in its newest shape; raises `wire.REFUSALS`."""
+        """decode(data, body, end, most elements): the request in its newest shape. Raises `wire.REFUSALS`."""
         self.encode = served.response_encoder(version)
         self.lets_go = served.key not in _KEPT
         self.may_be_large = served.key in GROUP_ANSWERS
@@ -108,7 +112,9 @@ class Route:
         return shapes.raise_request(self.api.key, self.version, self.api.request_decoder(self.version)(*where))
 
     def body_at(self, data: bytes, start: int, end: int) -> int:
-        """Where the body of the request in data[start:end] begins; CloseConnection when its header is cut off."""
+        """Where the body of the request in data[start:end] begins. Raises CloseConnection when its header is
+        cut off.
+        """
         body = start + self.header_size
         if self.flexible:
             body = body + 1 if data[body : body + 1] == b"\0" else self._skip_tags(data, body, end)
@@ -117,14 +123,14 @@ class Route:
         return body
 
     def _skip_tags(self, data: bytes, body: int, end: int) -> int:
-        """The seldom case of tagged fields in a request header."""
+        """Skip the tagged fields of a request header, which few clients send."""
         try:
             return frames.skip_header_tags(data, body, end)
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}", **self.facts()) from error
 
     def malformed(self, data: bytes, body: int, end: int) -> CloseConnection:
-        """Read a malformed request again, to say what is wrong where."""
+        """Decode a malformed request again, to report the error and its place."""
         try:
             self.api.decode_request(self.version, data, body, end)
         except MalformedMessage as error:
@@ -132,12 +138,12 @@ class Route:
         raise AssertionError("bytes that were malformed no longer are")
 
     def lower(self, response: Message) -> Message:
-        """A response in the newest shape as this version can say it."""
+        """Convert a response from the newest shape to this version."""
         lowered: Message = shapes.lower_response(self.api.key, self.version, response)
         return lowered
 
     def frame(self, response: Message, correlation: bytes) -> Answer:
-        """The bytes of an answer that was lowered. Large parts and records are not copied."""
+        """The bytes of a converted answer. Large parts and records are not copied."""
         body = self.encode(response)
         if type(body) is bytes and len(body) < frames.JOIN_BELOW:
             return self._put_head(len(body) + self._response_header_size, correlation) + body
@@ -154,5 +160,5 @@ class Route:
         return frame[:4], frame[8:]
 
     def facts(self) -> dict[str, object]:
-        """For log lines."""
+        """The fields for log lines."""
         return {"api": self.api.name, "version": self.version, "client_id": self.client_id}

@@ -1,8 +1,9 @@
-"""The requests of one connection while there are quotas: each is counted, and who uses too much has to wait.
+"""The requests of one connection while quotas exist. Each request is counted. A client that exceeds its quota has to
+wait.
 
-As on Kafka the answer leaves at once and says how long (`throttle_time_ms`); then nothing more of the connection is
-handled until that time is over. Stands between a connection and `dispatch.ConnectionRequests` from the first quota on,
-so that without quotas nothing is asked, measured or counted.
+As on Kafka the answer leaves at once and has the time to wait (`throttle_time_ms`). Until that time is over, no request
+of the connection is handled. This object stands between a connection and `dispatch.ConnectionRequests` from the first
+quota on. So without quotas nothing is checked, measured or counted.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from muster.protocol.api import ApiKey, api
 from muster.protocol.errors import ErrorCode
 
 _UNCOUNTED: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.WRITE_TXN_MARKERS})
-"""APIs of authentications, and of brokers, which Kafka exempts from `request_percentage`."""
+"""APIs of authentication, and APIs of brokers. Kafka exempts them from `request_percentage`."""
 _PERCENT_OF_US: Final = 100 / 1_000_000
-"""A microsecond of one second."""
+"""The percentage of one second that a microsecond is."""
 _LENGTH: Final = 4
 _NO_LIMIT: Final = 2**31 - 1
 
 
 class ThrottledRequests:
-    """See the module: the `Requests` of a connection, and the sink of those behind it.
+    """See the module. It is the `Requests` of a connection, and the sink of the requests behind it.
 
-    `throttle_ms`: of the last answer.
+    `throttle_ms`: the time of the last answer.
     """
 
     __slots__ = (
@@ -42,11 +43,11 @@ class ThrottledRequests:
     )  # fmt: skip
 
     def __init__(self, requests: Any, sink: Any, channel: Channel, quotas: ClientQuotas, clock: Clock) -> None:
-        """`requests`: `dispatch.ConnectionRequests`, whose sink this becomes."""
+        """`requests`: the `dispatch.ConnectionRequests`. This object becomes their sink."""
         self.sink = sink
         self.throttle_ms = 0
         self.fetch_ms = -1
-        """What the handler of a Fetch was told already; -1: nothing."""
+        """The time that the handler of a Fetch already got. -1 means that it got none."""
         self._requests = requests
         self._channel = channel
         self._quotas = quotas
@@ -70,7 +71,7 @@ class ThrottledRequests:
         return bool(self._requests.is_reading)
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Take on a request: see `dispatch.ConnectionRequests`."""
+        """Handle a request: see `dispatch.ConnectionRequests`."""
         self._api_key = int.from_bytes(data[start : start + 2], "big")
         self._version = int.from_bytes(data[start + 2 : start + 4], "big")
         self._size = end - start
@@ -99,10 +100,10 @@ class ThrottledRequests:
         self._channel.throttle = None
 
     def wrapped(self, _: Callable[[Any, Any], Any]) -> Any:
-        """It is already."""
+        """These requests are already wrapped."""
         return self
 
-    # ---- of the observer: what it asks of the requests
+    # ---- attributes that the observer reads
 
     @property
     def prepared(self) -> Any:
@@ -121,7 +122,7 @@ class ThrottledRequests:
     # ---- the requests' calls: a sink
 
     def answer(self, answer: Answer | None) -> None:
-        """The request at hand is answered."""
+        """The present request is answered."""
         if self._is_inside:
             self._end_inside()
         throttle_ms = self._count(answer)
@@ -134,26 +135,26 @@ class ThrottledRequests:
         self.sink.part(data)
 
     def fail(self, reason: CloseConnection) -> None:
-        """The request at hand cannot be answered."""
+        """The present request cannot be answered."""
         self.sink.fail(reason)
 
     def was_read(self) -> None:
-        """The bytes of a large request at hand are of no more use."""
+        """The bytes of the present large request are not needed any more."""
         self.sink.was_read()
 
     def mute(self, throttle_ms: int) -> None:
-        """Nothing more is handled for so long."""
+        """Handle no request for so long."""
         self.sink.mute(throttle_ms)
 
     # ---- the handlers' calls
 
     def used(self, used_us: int) -> None:
-        """A job of the request at hand took so long of the event loop (`Slices.meter`)."""
+        """A job of the present request used so much time of the event loop (`JobQueue.meter`)."""
         if not self._is_inside:
             self._used_us += used_us
 
     def most_fetched(self) -> int:
-        """More bytes than this would always be too much at once."""
+        """The limit of one Fetch in bytes: a larger answer would always exceed the quota."""
         quotas = self._quotas.consumer
         if not quotas.is_enabled:
             return _NO_LIMIT
@@ -163,8 +164,8 @@ class ThrottledRequests:
         return int(min(bound * (quotas.windows.number - 1) * quotas.windows.size_ms / 1000, _NO_LIMIT))
 
     def fetched(self, size: int) -> int:
-        """A Fetch is to be answered with so many bytes: how long the client has to wait, with an empty answer instead;
-        0 when it may have them.
+        """Count a Fetch answer of so many bytes. Returns how long the client has to wait; it then gets an empty answer.
+        0 means that it may have the bytes.
         """
         if not self._is_counted:
             return 0
@@ -182,20 +183,22 @@ class ThrottledRequests:
         return throttle_ms
 
     def change(self, partitions: int) -> None:
-        """So many partitions are to come or to go. Raises `ApiError` when the quota is used up and the version of the
-        request knows that error; otherwise its client has to wait after the answer.
+        """Count so many partitions that the request creates or deletes. When the quota is exceeded this raises
+        `ApiError`, if the request's version knows that error. Otherwise the client has to wait after the answer.
         """
         self._change(partitions, is_strict=refuses_changes(self._api_key, self._version))
 
     def create(self, partitions: int) -> None:
-        """A topic is to come since it was asked about. Raises `ApiError`; nobody has to wait for it, as on Kafka."""
+        """Count so many partitions of a topic that is created because a client asked for it. Raises `ApiError`. The
+        client does not have to wait, as on Kafka.
+        """
         try:
             self._change(partitions, is_strict=True)
         finally:
             self._waits_ms = 0, 0
 
     def exempt(self) -> None:
-        """The request at hand is one that Kafka does not count: of a broker."""
+        """Do not count the present request: it is a broker's, as Kafka does."""
         self._is_counted = False
 
     def _change(self, partitions: int, *, is_strict: bool) -> None:
@@ -224,7 +227,7 @@ class ThrottledRequests:
         self._used_us += self._clock.mono_us() - self._begun_us
 
     def _count(self, answer: Answer | None) -> int:
-        """The request at hand is done: how long its client has to wait."""
+        """Count the present request. Returns how long its client has to wait."""
         if not self._is_counted:
             return 0
         self._is_counted = False
@@ -264,30 +267,30 @@ class ThrottledRequests:
         return sensor
 
     def _said(self, answer: Answer, throttle_ms: int) -> Answer:
-        """The answer with the time that the client has to wait."""
+        """The answer, with the time that the client has to wait."""
         return with_throttle_time(answer, self._api_key, self._version, throttle_ms)
 
 
 def meter(owner: Any, used_us: int) -> None:
-    """A job of a request took so long (`Slices.meter`)."""
+    """A job of a request used so much time (`JobQueue.meter`)."""
     throttle = getattr(owner, "throttle", None)
     if throttle is not None:
         throttle.used(used_us)
 
 
 _MOST_KNOWN: Final = 100
-"""Client ids of one connection whose sensors it knows."""
+"""How many client ids of one connection have their sensors kept."""
 
 
 def _record(sensor: Sensor, value: float, now_ms: int) -> int:
-    """So much was used: how long to wait."""
+    """Record this usage. Returns how long to wait."""
     sensor.meter.record(value, now_ms)
     return 0 if sensor.bound is None else sensor.meter.excess_ms(sensor.bound, now_ms)
 
 
 def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int) -> Answer:
-    """The bytes of an answer, with this in its field `throttle_time_ms`. Nearly always that is the first field;
-    answers of the few other APIs are small and are encoded again.
+    """The bytes of an answer, with this value in its field `throttle_time_ms`. Usually this is the first field. Answers
+    of the few other APIs are small and are encoded again.
     """
     served = api(key)
     where = _place(key, version)
@@ -309,7 +312,9 @@ def with_throttle_time(answer: Answer, key: int, version: int, throttle_ms: int)
 
 @lru_cache(maxsize=1_000)
 def _place(key: int, version: int) -> int | None:
-    """Where `throttle_time_ms` is in the frame of an answer; -1: not at its beginning; None: there is none."""
+    """Where `throttle_time_ms` is in the frame of an answer. -1 means that it is not the first field. None means that
+    the answer does not have it.
+    """
     served = api(key)
     made: list[bytes] = []
     for value in (0, -1):

@@ -1,9 +1,9 @@
-"""One memory for the answers of all connections, while they are made and until they are read
-(`muster.queued.max.response.bytes`). It says how large a further answer may be, and which connection ends.
+"""One memory limit for the answers of all connections, from making them until they are read
+(`muster.queued.max.response.bytes`). It decides how large a further answer may be, and which connection ends.
 
 This module knows neither sockets nor messages. Connections report what they could not send. Fetch asks before it reads.
-Others wait while they make a large answer (`api.answer_size`). The memory of requests (`net.request_memory`) is
-another one, with other rules.
+Other requests wait while they make a large answer (`api.answer_size`). The memory of requests (`net.request_memory`)
+has its own limit and rules.
 """
 
 from __future__ import annotations
@@ -17,46 +17,49 @@ from muster.coordinator.system.malloc import expect
 
 NO_LIMIT: Final = 1 << 62
 SHARE: Final = 4
-"""One answer takes at most this part of what is left, so that something is left for the next."""
+"""One answer takes at most this part of the remaining memory. So memory remains for the next answer."""
 SHORT_BELOW: Final = 8
-"""Memory is short for Fetch when less than this part of it is left."""
+"""Memory is short for Fetch when less than this part of it remains."""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 10_000
 WAITED_FOR_MS: Final = 3_000
 NEXT_MS: Final = 1_000
 STALLED_BYTES: Final = 16 * 1024
-"""While memory is short: a connection that reads fewer bytes in `STALLED_MS` is closed. While others wait for it, in
-`WAITED_FOR_MS`; in `NEXT_MS` when another one was just closed: there may be hundreds of them.
+"""While memory is short, a connection that reads fewer bytes in `STALLED_MS` is closed. While others wait for its
+memory, the time is `WAITED_FOR_MS`. After another connection was closed, the time is `NEXT_MS`, because hundreds may
+be slow.
 """
 KEPT_BYTES: Final = 32 << 20
-"""Answers that are not read leave so much, or half of the memory, to the next one that waits."""
+"""Unread answers leave so much of the memory, or half of it, to the next waiting answer."""
 WAITED_MS: Final = 15_000
-"""When others have waited so long, the connection that reads most slowly is closed, at each check one."""
+"""When others have waited so long, each check closes the connection that reads most slowly."""
 GIVEN_UP_AT_ONCE: Final = 1_000
-"""Answers that nobody waits for any more, and that are passed over in one turn of the event loop."""
+"""So many answers that no client waits for any more are skipped in one iteration of the event loop."""
 PAUSE_MS: Final = 20
-"""Between two answers that have waited, as the first has to reach its connection before it counts there."""
+"""The pause between two answers that have waited. The first one must reach its connection before it is counted
+there.
+"""
 
 
 class Reader(Protocol):
-    """A connection whose peer does not read as fast as it is answered."""
+    """A connection whose peer reads more slowly than the node answers."""
 
     @property
     def unsent_bytes(self) -> int:
-        """How many bytes are in memory for it."""
+        """How many bytes are in memory for the connection."""
 
     @property
     def unread_bytes(self) -> int:
-        """The same, and those that the system has not delivered yet."""
+        """The same, with the bytes that the operating system has not delivered yet."""
 
     def close_stalled(self) -> None:
-        """Others need the memory: the connection ends."""
+        """Close the connection: others need the memory."""
 
 
 class _Held:
-    """`began_ms`, `began_unread`: when its peer began to read slowly, and how much it had to read then.
+    """`began_ms`, `began_unread`: when the peer began to read slowly, and how much was unread then.
 
-    `since_ms`, `unread`: the same of the last check in which it had gone on.
+    `since_ms`, `unread`: the same for the last check that saw progress.
     """
 
     __slots__ = ("began_ms", "began_unread", "bytes", "since_ms", "unread")
@@ -68,7 +71,7 @@ class _Held:
 
 
 class Taken:
-    """The memory of one answer while it is made. After that its connection counts what is not read."""
+    """The memory of one answer while it is made. After that, its connection counts the unread bytes."""
 
     __slots__ = ("_resume", "_unsent", "bytes", "host")
 
@@ -79,23 +82,23 @@ class Taken:
         self.bytes = 0
 
     def set(self, size: int) -> None:
-        """The answer has so many bytes now; 0 when it was handed over or given up."""
+        """The answer now has so many bytes. 0 means that it was handed over or given up."""
         expect(size)
         self._unsent.bytes += size - self.bytes
         self.bytes = size
 
     @property
     def may_grow(self) -> bool:
-        """Whether it has not more than its share, or is the one that may have more."""
+        """Whether the answer has at most its share, or is the one that may exceed it."""
         return self._unsent.may_grow(self)
 
     def when_it_may(self, resume: Callable[[], object]) -> None:
-        """Call back when it may grow."""
+        """Call back when the answer may grow."""
         self._resume = resume
         self._unsent.wait(self.host, self.goes_on)
 
     def goes_on(self) -> bool:
-        """It may have more than its share from now on, until `release`. False: it was given up."""
+        """From now on, until `release`, the answer may exceed its share. False means that it was given up."""
         resume, self._resume = self._resume, None
         if resume is None:
             return False
@@ -104,7 +107,7 @@ class Taken:
         return True
 
     def release(self) -> None:
-        """It was handed over, or given up."""
+        """The answer was handed over, or given up."""
         self.set(0)
         self._resume = None
         if self._unsent.growing is self:
@@ -113,29 +116,29 @@ class Taken:
 
 
 class Unsent:
-    """See the module. `bytes`: of answers that are made, and of those that are not read."""
+    """See the module. `bytes`: the bytes of answers that are being made, and of unread answers."""
 
     def __init__(self, clock: Clock, most_bytes: int = -1) -> None:
-        """`most_bytes`: a number that is not positive is no limit."""
+        """`most_bytes`: the limit. A number that is not positive means no limit."""
         self._clock = clock
         self._most = most_bytes if most_bytes > 0 else NO_LIMIT
         self._held: dict[Reader, _Held] = {}
         self._held_bytes = 0
         self.bytes = 0
         self.growing: Taken | None = None
-        """The answer that may have more than its share."""
+        """The answer that may exceed its share."""
         self._waiting: dict[str, deque[tuple[int, Callable[[], bool]]]] = {}
-        """By address: since when, and what to call. The address that was served last is the last."""
+        """Waiting answers by address: since when, and what to call. The address that was served last is at the end."""
         self._short_since_ms: int | None = None
         self._ended_ms = -STALLED_MS
-        """When a connection was closed the last time."""
+        """When a connection was last closed."""
         self._timer: Timer | None = None
         self._pause: Timer | None = None
 
     # ---- connections
 
     def hold(self, reader: Reader) -> None:
-        """`reader` reads no more for now."""
+        """`reader` cannot read more for now."""
         held = self._held.get(reader)
         if held is None:
             held = self._held[reader] = _Held(reader.unread_bytes, self._clock.mono_ms())
@@ -144,7 +147,7 @@ class Unsent:
             self._arm()
 
     def release(self, reader: Reader) -> None:
-        """`reader` has read all, or has ended; harmless when it was not held."""
+        """`reader` has read all, or has ended. The call has no effect if the reader was not held."""
         held = self._held.pop(reader, None)
         if held is not None:
             self._count(held, 0)
@@ -159,7 +162,7 @@ class Unsent:
     # ---- answers
 
     def room(self) -> int:
-        """How many bytes a further answer may have; 0: there must be none."""
+        """How many bytes a further answer may have. 0 means that no answer may be made."""
         left = self._most - self.bytes
         if left * SHORT_BELOW < self._most:
             self._recount()
@@ -171,8 +174,8 @@ class Unsent:
         return max(left // SHARE, 1) if left > 0 else 0
 
     def may_grow(self, taken: Taken) -> bool:
-        """Whether an answer that is made has not more than its share, or is the one that may have more."""
-        # one half is for those that are made, the other for those that are not read
+        """Whether an answer has at most its share, or is the one that may exceed it."""
+        # one half is for answers that are being made, the other half for unread answers
         made = self.bytes - self._held_bytes
         return taken is self.growing or taken.bytes * SHARE <= min(self._most - self.bytes, self._most // 2 - made)
 
@@ -187,19 +190,19 @@ class Unsent:
 
     @property
     def _is_full(self) -> bool:
-        """Whether so much is not read that the next large answer has to wait."""
+        """Whether the unread answers are so many bytes that the next large answer has to wait."""
         return self._held_bytes > max(self._most - KEPT_BYTES, self._most // 2)
 
     def wait(self, host: str, go_on: Callable[[], bool]) -> None:
-        """Call `go_on` when unread answers leave enough of the memory, and no answer grows beyond its share.
-        Addresses are served one after the other. `go_on` returns whether anybody still waits for its answer.
+        """Call `go_on` when unread answers leave enough memory and no answer exceeds its share. Addresses are served
+        one after the other. `go_on` returns whether a client still waits for its answer.
         """
         self._waiting.setdefault(host, deque()).append((self._clock.mono_ms(), go_on))
         self.serve_later()
         self._arm()
 
     def serve_later(self) -> None:
-        """Something has changed: serve those that wait, in a turn of the event loop of its own."""
+        """The state has changed: serve the waiting answers in a separate iteration of the event loop."""
         if self._waiting and self._pause is None:
             self._pause = self._clock.call_at(self._clock.mono_ms() + PAUSE_MS, self._serve)
 
@@ -212,7 +215,7 @@ class Unsent:
             queue = self._waiting.pop(host)
             _, go_on = queue.popleft()
             if queue:
-                self._waiting[host] = queue  # behind the others
+                self._waiting[host] = queue  # behind the other addresses
             if go_on() or not self._waiting:
                 break
         if self.growing is None:
@@ -225,14 +228,14 @@ class Unsent:
             self._timer = self._clock.call_at(self._clock.mono_ms() + CHECK_EVERY_MS, self._check)
 
     def _recount(self) -> None:
-        """See what was sent since it was counted."""
+        """Update the counts by what was sent since the last count."""
         for reader, held in self._held.items():
             left = reader.unsent_bytes
             if left < held.bytes:
                 self._count(held, left)
 
     def _check(self) -> None:
-        """Memory may be short: close connections that read nothing, or too little."""
+        """Check whether memory is short, and close connections that read nothing or too little."""
         self._timer = None
         now_ms = self._clock.mono_ms()
         self._recount()
@@ -258,11 +261,11 @@ class Unsent:
         since = [queue[0][0] for queue in self._waiting.values()]
         if self._short_since_ms is not None:
             since.append(self._short_since_ms)
-        # those that wait for an answer that is made now do not wait for a reader
+        # while an answer grows, the others wait for it and not for a slow reader
         return now_ms - min(since) if since and (self._is_full or self._short_since_ms is not None) else 0
 
     def _rate(self, reader: Reader, now_ms: int) -> float:
-        """Bytes that it has read in a millisecond."""
+        """How many bytes the connection has read per millisecond."""
         held = self._held[reader]
         return (held.began_unread - reader.unread_bytes) / max(now_ms - held.began_ms, 1)
 
@@ -272,7 +275,7 @@ class Unsent:
         reader.close_stalled()
 
     def stop(self) -> None:
-        """No timer rings from now on."""
+        """Stop all timers."""
         for timer in (self._timer, self._pause):
             if timer is not None:
                 timer.cancel()

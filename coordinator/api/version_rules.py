@@ -1,6 +1,6 @@
-"""What a request means that its message cannot say, because only its version does.
+"""The meanings of a request that depend on its version and not on its message.
 
-The one place where a handler's question about a version is answered: each function takes the request's version.
+Only this module answers a handler's questions about a version. Each function takes the request's version.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Final
 from muster.protocol.api import ApiKey
 
 SPECIAL_TIMESTAMPS: Final[Mapping[int, int]] = {-1: 0, -2: 0, -3: 7, -4: 8, -5: 9, -6: 11}
-"""Timestamps of ListOffsets that stand for something else, and the version that brought each."""
+"""The special timestamps of ListOffsets, and the first version that has each."""
 
 
 def knows_timestamp(version: int, timestamp_ms: int) -> bool:
-    """ListOffsets may ask for this timestamp."""
+    """Whether ListOffsets may ask for this timestamp."""
     return timestamp_ms >= 0 or SPECIAL_TIMESTAMPS.get(timestamp_ms, version + 1) <= version
 
 
 def _since(first: int) -> Callable[[int], bool]:
-    """It is so in this version and in all later ones."""
+    """True for this version and all later ones."""
     return lambda version: version >= first
 
 
@@ -29,9 +29,9 @@ add_partitions_comes_from_broker = _since(4)
 end_txn_raises_epoch = _since(5)
 """EndTxn gives the producer the epoch of its next transaction (KIP-890)."""
 api_versions_names_software = _since(3)
-"""ApiVersions says what the client is, and must say it well (KIP-511)."""
+"""ApiVersions names the client's software, and the name must be valid (KIP-511)."""
 api_versions_shows_features_from_zero = _since(4)
-"""ApiVersions may list features whose least level is 0; older Java clients fail on them (KAFKA-17011)."""
+"""ApiVersions may list features whose lowest level is 0; older Java clients fail on them (KAFKA-17011)."""
 tells_deletion_disabled = _since(3)
 """DeleteTopics knows the error TOPIC_DELETION_DISABLED (KIP-322)."""
 describe_knows_group_not_found = _since(6)
@@ -39,7 +39,7 @@ describe_knows_group_not_found = _since(6)
 fetch_by_topic_id = _since(13)
 """Fetch names topics by id (KIP-516)."""
 elections_tell_one_error = _since(1)
-"""ElectLeaders can be refused as a whole; before, each partition says so (KIP-460)."""
+"""ElectLeaders can be refused as a whole. Before, each partition has the error (KIP-460)."""
 produce_tells_leader = _since(10)
 """Produce says where the leader is, beside NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 fetch_tells_leader = _since(16)
@@ -49,7 +49,7 @@ fetch_knows_storage_error = _since(6)
 join_requires_known_member_id = _since(4)
 """JoinGroup sends a dynamic member without an id back with one, MEMBER_ID_REQUIRED (KIP-394)."""
 join_supports_skip_assignment = _since(9)
-"""JoinGroup can tell a static leader that came back not to compute the assignment (KIP-814)."""
+"""JoinGroup can let a static leader that returned skip the assignment (KIP-814)."""
 lists_all_config_resources = _since(1)
 """ListConfigResources asks for all kinds (KIP-1142), not for client metrics only (KIP-714)."""
 metadata_by_topic_id = _since(12)
@@ -74,11 +74,11 @@ txn_commit_knows_abortable = _since(4)
 
 NO_TRANSACTION_VERSION: Final = 0
 NEW_TRANSACTIONS: Final = 2
-"""Kafka's TransactionVersion TV_0 and TV_2: what a producer's requests tell of it."""
+"""Kafka's TransactionVersion TV_0 and TV_2, as the requests of a producer show it."""
 
 
 def transaction_version(is_new: bool) -> int:
-    """Of a client that has sent a request of transactions as old ones do, or as new ones."""
+    """The version of a client that sends transaction requests in the old form, or in the new one."""
     return NEW_TRANSACTIONS if is_new else NO_TRANSACTION_VERSION
 
 
@@ -90,7 +90,7 @@ _REFUSES_CHANGES: Final[Mapping[int, int]] = {
 
 
 def refuses_changes(api_key: int, version: int) -> bool:
-    """Whether a client knows THROTTLING_QUOTA_EXCEEDED (KIP-599): what is too much for its quota is refused. The
-    changes of an older one are made, and it has to wait afterwards.
+    """Whether the client knows THROTTLING_QUOTA_EXCEEDED (KIP-599): changes that exceed its quota are refused. The
+    changes of an older client are made, and it has to wait afterwards.
     """
     return version >= _REFUSES_CHANGES[api_key]

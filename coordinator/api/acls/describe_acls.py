@@ -52,6 +52,6 @@ def handle_describe_acls(
     for (kind, name, pattern), acls in resources.items():
         rows.append(DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls))
         for _ in acls:
-            yield None  # encoding takes time for each row
+            yield None  # one step for each row that is encoded
     answer.resources = rows
     return answer

@@ -59,7 +59,7 @@ def handle_describe_configs(
         if room.take(found[1]):
             results.append(found[0])
             for _ in found[0].configs:
-                yield None  # encoding takes time for each row
+                yield None  # one step for each row that is encoded
         else:
             results.append(DescribeConfigsResult(TOO_LARGE, TOO_LARGE_TEXT, row.resource_type, row.resource_name))
         yield room.pause()

@@ -136,7 +136,7 @@ def handle_list_groups(node: Node, context: RequestContext, request: ListGroupsR
                 if not room.take(_ROW_BYTES + len(group.group_id) + len(group.protocol_type)):
                     return ListGroupsResponse(error_code=TOO_LARGE)
                 groups.append(group)
-            yield room.pause()  # encoding takes time for each row
+            yield room.pause()  # one step for each row that is encoded
     return ListGroupsResponse(groups=groups)
 
 

@@ -95,7 +95,7 @@ def _commit_in_pieces(node: Node, context: RequestContext, request: OffsetCommit
     yield from ask_each(pieces, ask, take)
     for topic in found.values():
         for _ in topic.partitions:
-            yield None  # encoding takes time for each row
+            yield None  # one step for each row that is encoded
     return OffsetCommitResponse(topics=[*found.values()])
 
 

@@ -160,7 +160,7 @@ class _Fetch:
                 row.topics = [*row.topics, *group.refused]
             for topic in row.topics:
                 for _ in topic.partitions:
-                    yield None  # encoding takes time for each row
+                    yield None  # one step for each row that is encoded
         return answer
 
 

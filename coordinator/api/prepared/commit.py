@@ -1,4 +1,4 @@
-"""An OffsetCommit: all but its correlation id, its offsets and leader epochs is the same each time."""
+"""A cached OffsetCommit. Only its correlation id, its offsets and its leader epochs vary."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from muster.protocol.message import Message
 from muster.protocol.messages.offset_commit import OffsetCommitRequest
 
 MOST_ROWS: Final = 200
-"""Larger commits are not prepared: the bytes kept for them would be too many for what is saved."""
+"""Larger commits are not cached: their bytes would take too much memory for what they save."""
 _NUMBERS: Final = {12: "qi", 8: "q"}
-"""What varies in a commit: an offset with its leader epoch, or (below v6) an offset alone."""
+"""The fields that vary in a commit: an offset with its leader epoch, or (below v6) an offset alone."""
 
 
 class PreparedCommit(FrameTemplate):
     """See `PreparedRequest`. All its topics and partitions exist.
 
-    It is also the `Respond` of its request: a connection has one request at a time, and the answer is known already.
-    And it is its own template: with two objects on each connection, 1,000 connections that commit in turn cost 6 % more
-    CPU (`bench.scenarios.commits`).
+    It is also the `Respond` of its request: a connection has one request at a time. The answer is already known. It is
+    also its own template. With two objects on each connection, 1,000 connections that commit in turn use 6 % more CPU
+    (`bench.scenarios.commits`).
     """
 
     __slots__ = (
@@ -41,7 +41,7 @@ class PreparedCommit(FrameTemplate):
         self, node: Node, route: Route, frame: bytes, runs: Sequence[Run], no_epochs: Sequence[int] | None,
         shard: GroupShard, commit: CommitTemplate,
     ) -> None:  # fmt: skip
-        """`no_epochs`: the leader epochs of requests that have none (below v6), which is -1 for each row."""
+        """`no_epochs`: the leader epochs of requests without that field (below v6), which are -1 for each row."""
         super().__init__(frame, runs)
         self.was_repeated = False
         self._response = commit.response
@@ -56,7 +56,7 @@ class PreparedCommit(FrameTemplate):
 
     @property
     def error_counts(self) -> dict[int, int]:
-        """No error in any row."""
+        """No row has an error."""
         return {0: len(self._commit.rows)}
 
     def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
@@ -90,9 +90,10 @@ class PreparedCommit(FrameTemplate):
 
 
 def prepare_commit(node: Node, route: Route, context: RequestContext, frame: bytes, body: int) -> PreparedCommit | None:
-    """None when a commit is more than offsets: rows that are refused, tagged fields, offsets that expire by themselves.
+    """None when a commit has more than offsets: refused rows, tagged fields, or offsets with a retention time.
 
-    Where the numbers stand is found by encoding the request twice, with all of them 0 and with all of them -1.
+    The places of the numbers are found by encoding the request twice. All numbers are 0 in one encoding and -1 in the
+    other.
     """
     served, version = route.api, route.version
     request: OffsetCommitRequest = served.decode_request(version, frame, body)
@@ -103,7 +104,7 @@ def prepare_commit(node: Node, route: Route, context: RequestContext, frame: byt
     if not 0 < count == len(runs) <= MOST_ROWS or len(encoded) != len(frame):
         return None
     template = FrameTemplate(frame, runs)
-    if template.match(encoded, 0) is None:  # the frame has something in it that the encoder does not say
+    if template.match(encoded, 0) is None:  # the frame has bytes that the encoder does not write
         return None
     if not may_read_group(node, context, request.group_id):
         return None
@@ -117,7 +118,7 @@ def prepare_commit(node: Node, route: Route, context: RequestContext, frame: byt
 
 
 def _set_all(request: OffsetCommitRequest, number: int) -> int:
-    """Give every row this offset and leader epoch; how many rows there are."""
+    """Give every row this offset and leader epoch. Returns the number of rows."""
     rows = [row for topic in request.topics for row in topic.partitions]
     for row in rows:
         row.committed_offset = row.committed_leader_epoch = number

@@ -1,4 +1,4 @@
-"""One kind of request on one connection: what was prepared of the last request, and when to prepare."""
+"""One kind of request on one connection: the cached request, and when to prepare one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.coordinator.api.routes import Route
 from muster.protocol.api import ApiKey
 
 MOST_BYTES: Final = 16 * 1024
-"""Longer requests are not prepared: names and metadata may have 32 KB each."""
+"""Longer requests are not cached: names and metadata may have 32 KB each."""
 _MOST_AWAITED: Final = 1_024
 """See `ConnectionRoute`."""
 
@@ -26,11 +26,11 @@ _PREPARERS: Final[Mapping[Handler, Callable[[Node, Route, RequestContext, bytes,
     handle_heartbeat: prepare_heartbeat,
     handle_offset_commit: prepare_commit,
 }
-"""By the handler that is spared: prepare(node, route, context, frame, body). `frame` is without its size;
-`body` is where the request's body begins in it.
+"""By handler: prepare(node, route, context, frame, body). `frame` is without its size; `body` is where the request's
+body begins in it.
 """
 _SELDOM: Final[Mapping[int, str]] = {ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_heartbeat:prepare_consumer_heartbeat"}
-"""More of them, by API: module and function, imported at the first such request that comes again."""
+"""Further ones, by API: module and function. They are imported at the first repeated request of that API."""
 
 
 def _preparer(route: Route) -> Callable[..., PreparedRequest | None]:
@@ -44,14 +44,15 @@ def _preparer(route: Route) -> Callable[..., PreparedRequest | None]:
 class ConnectionRoute:
     """A route on one connection.
 
-    A request is prepared when the one before was as long. Each that was not repeated afterwards doubles the number of
-    equal lengths that the next one takes, so that clients that never repeat themselves cost next to nothing.
+    A request is prepared when the one before had the same length. Each prepared request that was not repeated doubles
+    the number of equal lengths before the next preparation. So clients that never repeat themselves cost next to
+    nothing.
     """
 
     __slots__ = ("_awaited", "_equal", "_size", "context", "prepared", "prepares", "route")
 
     def __init__(self, route: Route, context: RequestContext, *, prepares: bool) -> None:
-        """`prepares`: whether requests that come again may be prepared at all."""
+        """`prepares`: whether repeated requests may be cached at all."""
         self.route = route
         self.context = context
         self.prepares = prepares and (route.handler in _PREPARERS or route.api.key in _SELDOM)
@@ -60,7 +61,9 @@ class ConnectionRoute:
         self._awaited, self._equal = 1, 0
 
     def handled(self, node: Node, data: bytes, start: int, body: int, end: int) -> PreparedRequest | None:
-        """The request in data[start:end] was handled as any other: what the next one may be compared with."""
+        """The request in data[start:end] was handled as any other. Returns the cached request to compare the next one
+        with.
+        """
         if end - start != self._size:
             self._size, self._equal = end - start, 0
             return self.prepared
@@ -74,11 +77,11 @@ class ConnectionRoute:
         return self.prepared
 
     def _prepare(self, node: Node, frame: bytes, body: int) -> PreparedRequest | None:
-        """None when that cannot be done."""
+        """The cached request, or None when the request cannot be cached."""
         if len(frame) > MOST_BYTES:
             return None
         try:
             return _preparer(self.route)(node, self.route, self.context, frame, body)
         except ValueError:
-            # a form that cannot be taken for granted: other runs of numbers, or what the encoder does not say
+            # the form is unusual: other runs of numbers, or bytes that the encoder does not write
             return None

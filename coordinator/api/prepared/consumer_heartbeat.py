@@ -1,4 +1,4 @@
-"""A member's ConsumerGroupHeartbeat that says nothing new: all but its correlation id is the same each time."""
+"""A cached ConsumerGroupHeartbeat that reports no change. Only its correlation id varies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeart
 def prepare_consumer_heartbeat(
     node: Node, route: Route, context: RequestContext, frame: bytes, body: int
 ) -> PreparedHeartbeat | None:
-    """None unless it comes from a member that may be one, and owns what it is to own, where nothing happens."""
+    """None, unless the sender is a permitted member that owns its target assignment, in a group without a pending
+    change.
+    """
     request: ConsumerGroupHeartbeatRequest = route.decode(frame, body, len(frame))
     if not may_beat(node, context, request, log_denied=False):
         return None

@@ -1,4 +1,4 @@
-"""A member's heartbeat: all but its correlation id is the same each time."""
+"""A cached heartbeat of a member. Only its correlation id varies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class PreparedHeartbeat:
         member: SteadyBeat,
         response: Message = WELL,
     ) -> None:
-        """`response`: the answer each time."""
+        """`response`: the answer to each of these requests."""
         self.was_repeated = False
         self.size = len(frame)
         self._head, self._tail = route.head, frame[8:]
@@ -72,7 +72,7 @@ def prepare_heartbeat(
     frame: bytes,
     body: int,
 ) -> PreparedHeartbeat | None:
-    """None unless it comes from a member of the group's generation, which may be one."""
+    """None, unless the sender is a permitted member of the group's generation."""
     request: HeartbeatRequest = route.decode(frame, body, len(frame))
     if not may_read_group(node, context, request.group_id):
         return None

@@ -1,4 +1,4 @@
-"""What a prepared request is, and who may have one."""
+"""What a cached request is, and which requests may be cached."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ class PreparedRequest(Protocol):
     """A request whose constant parts are known."""
 
     size: int
-    """Bytes of its frame."""
+    """Size of its frame in bytes."""
     was_repeated: bool
-    """It has come again since it was prepared."""
+    """Whether it has arrived again since it was prepared."""
 
     @property
     def error_counts(self) -> Mapping[int, int]:
-        """What an observer is told of its answer, unless it is answered through `RequestingConnection.open`."""
+        """The error counts of its answer for an observer, unless `RequestingConnection.open` answers it."""
 
     def handle(self, data: bytes, start: int, requests: RequestingConnection) -> Answer | None:
-        """Look at a frame of `size` bytes in data[start:], and handle it when it is this request again.
+        """Compare a frame of `size` bytes in data[start:], and handle it if it is this request again.
 
-        Returns its answer; None when that comes later; or NOT_PREPARED.
+        Returns its answer, None when the answer follows later, or NOT_PREPARED.
         """
 
 
 def may_read_group(node: Node, context: RequestContext, group_id: str) -> bool:
-    """Whether a request for a group may be prepared: the one before may have been refused. Nothing is asked again
-    until the authorizer's answers change (`Authorizer.version`).
+    """Whether a request for a group may be cached: the last one may have been refused. The authorizer is not asked
+    again until its answers change (`Authorizer.version`).
     """
     return node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, group_id, log_denied=False)

@@ -1,7 +1,7 @@
-"""Requests that a client sends again and again, with a few numbers changed: told from the bytes, without decoding them.
+"""Requests that a client repeats with a few other numbers. They are recognized by their bytes, without decoding.
 
-A `FrameTemplate` is made from one frame and knows where numbers may vary; every other byte but the correlation id must
-be the same. What matches would decode to the same message, with those numbers in it. Pure; knows no API.
+A `FrameTemplate` is made from one frame and knows where numbers may vary. Every other byte but the correlation id must
+be equal. A frame that matches would decode to the same message with those numbers. Pure; knows no API.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from struct import Struct
 from typing import Any, Final
 
 Run = tuple[int, str]
-"""Where in the frame numbers begin that may vary, and what they are: codes of `struct`, big-endian."""
+"""Where numbers that may vary begin in the frame, and their types: `struct` codes, big-endian."""
 
 _ID_AT: Final = 4
 """The correlation id stands behind API key and version."""
 _ID: Final = {1: "4s", 2: "2s2s"}
-"""It varies too: in as many pieces as the numbers of a run."""
+"""The correlation id varies too. It has as many pieces as a run has numbers."""
 _VARIED: Final = re.compile(b"\xff+")
 
 
 class FrameTemplate:
-    """One frame; `size` is its length in bytes (without the four that tell it)."""
+    """One frame. `size` is its length in bytes, without the four bytes of the size field."""
 
     __slots__ = ("_constants", "_every", "_unpack", "size")
 
     def __init__(self, frame: bytes, runs: Sequence[Run]) -> None:
-        """`runs`: one or more, by position, at least a byte apart, the first one behind the header. Raises ValueError
-        unless all are of the same one or two codes.
+        """`runs`: one or more, in the order of their positions, at least a byte apart. The first one stands behind the
+        header. Raises ValueError unless all runs have the same one or two codes.
         """
         kinds = {codes for _, codes in runs}
         codes = kinds.pop() if len(kinds) == 1 else ""
@@ -46,10 +46,10 @@ class FrameTemplate:
         self._constants = b"".join(unpack(frame, 0)[:: self._every])
 
     def match(self, data: bytes, start: int) -> tuple[Any, ...] | None:
-        """Look at a frame of `size` bytes in data[start:]. None: it is another request.
+        """Compare a frame of `size` bytes in data[start:]. None means that it is another request.
 
-        Else its parts: constant bytes and the numbers of a run in turn, the first run being the correlation id, with
-        constant bytes at the end.
+        Otherwise returns its parts: constant bytes and the numbers of a run alternate, and constant bytes stand at the
+        end. The first run is the correlation id.
         """
         parts = self._unpack(data, start)
         return parts if b"".join(parts[:: self._every]) == self._constants else None
@@ -57,15 +57,16 @@ class FrameTemplate:
 
 @lru_cache(maxsize=1_000)
 def _unpacker(layout: str) -> Callable[[bytes, int], tuple[Any, ...]]:
-    """Templates of one layout share its struct."""
+    """Templates with the same layout share one struct."""
     return Struct(layout).unpack_from
 
 
 def runs_between(low: bytes, high: bytes, codes: dict[int, str]) -> list[Run]:
-    """Where two encodings of one message differ whose varying numbers are all 0 in one and all -1 in the other.
+    """Where two encodings of a message differ. The varying numbers are all 0 in `low` and all -1 in `high`, or the
+    other way round.
 
-    `codes`: what a run of so many bytes consists of. Raises ValueError when there is a run of another length, or when
-    they differ in length.
+    `codes`: the struct codes of a run, by its length in bytes. Raises ValueError when a run has another length, or when
+    the encodings have different lengths.
     """
     if len(low) != len(high):
         raise ValueError("the encodings are not of one length")

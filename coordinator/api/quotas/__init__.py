@@ -1,1 +1,1 @@
-"""The quotas of clients: who has which, and their changes."""
+"""Handlers of client quotas: describe and alter them."""

@@ -41,15 +41,17 @@ from muster.protocol.messages.metadata_records.client_quota_record import Client
 MOST_RECORDS: Final = 10_000
 """Changes of one request (QuorumController.MAX_RECORDS_PER_USER_OP)."""
 MOST_ENTITIES: Final = 20_000
-"""Entities with quotas. Kafka has no limit; here an answer that tells of all of them is to stay small."""
+"""A cluster may have so many entities with quotas. Kafka has no limit. The limit keeps an answer small that lists all
+of them.
+"""
 MOST_NAME_BYTES: Final = 1_024
-"""Of a user, a client id or an address."""
+"""The longest name of a user, a client id or an address, in bytes."""
 WRITTEN_AT_ONCE: Final = 500
-"""Quotas that come into force in one turn of the event loop."""
+"""So many quotas take effect in one iteration of the event loop."""
 MOST_PARTS: Final = 100
-"""Types of one entity, and changes of its quotas: there are three, and four."""
+"""The limit for the parts of one entity, and for the changes of its quotas. Three types and four quotas exist."""
 MOST_LOOKED_UP: Final = 20
-"""Host names of one request that are resolved."""
+"""So many host names of one request are resolved."""
 
 _Answer = AlterClientQuotasResponseEntryData
 
@@ -58,8 +60,8 @@ _Answer = AlterClientQuotasResponseEntryData
 def handle_alter_client_quotas(
     node: Node, context: RequestContext, request: AlterClientQuotasRequest
 ) -> Job[AlterClientQuotasResponse]:
-    """Make the changes that are right. Of an entity that is named twice the first changes count, and the answer says
-    that it was named twice: so on Kafka.
+    """Make the valid changes. For an entity that is named twice, the first changes count. The answer reports that it
+    was named twice, as on Kafka.
     """
     if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -114,10 +116,10 @@ def _answer(row: AlterClientQuotasRequestEntryData) -> _Answer:
 
 
 def _all(request: AlterClientQuotasRequest, code: int, message: str) -> Job[list[_Answer]]:
-    """The same error for every row."""
+    """Every row with the same error."""
     rows: list[_Answer] = []
     for row in request.entries:
-        # the parts of an entity stand as they were sent (AlterClientQuotasRequest.getErrorResponse)
+        # the parts of an entity keep the order of the request (AlterClientQuotasRequest.getErrorResponse)
         entity = [AlterClientQuotasResponseEntityData(*_part(one)) for one in row.entity[:MOST_PARTS]]
         rows.append(_Answer(code, message, entity))
         yield None
@@ -133,7 +135,7 @@ def _refused(fault: str) -> ApiError:
 
 
 def _check(names: dict[str, str | None], hosts: _Hosts) -> Job[None]:
-    """Raises `ApiError`."""
+    """Check an entity. Raises `ApiError`."""
     fault = fault_of_entity(names)
     if fault is not None:
         raise _refused(fault)
@@ -181,13 +183,13 @@ def _write(node: Node, records: Sequence[ClientQuotaRecord], rows: Sequence[_Ans
 
 
 class _Hosts:
-    """Whether there are such hosts. Names are resolved in the thread, for that may take seconds."""
+    """Checks that hosts exist. Names are resolved in the thread, because this may take seconds."""
 
     def __init__(self) -> None:
         self._known: dict[str, bool] = {}
 
     def has(self, host: str) -> Job[bool]:
-        """An address as such, or a name that can be resolved."""
+        """Whether the host is an address, or a name that can be resolved."""
         try:
             ip_address(host.removeprefix("[").removesuffix("]"))
         except ValueError:

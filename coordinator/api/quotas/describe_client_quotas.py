@@ -21,9 +21,9 @@ from muster.protocol.messages.describe_client_quotas import (
 )
 
 _ROW_BYTES: Final = 10
-"""Of an entity in an answer, of each of its parts and of each of its quotas, beside their texts."""
+"""Size of an entity in an answer, and of each of its parts and quotas, without texts."""
 _NEW: Final = 16
-"""The size of a new HashMap, in which Kafka gathers changes of quotas before it puts them in place."""
+"""The size of a new HashMap. Kafka collects changes of quotas in one before it applies them."""
 _EXACT: Final = 0
 _DEFAULT: Final = 1
 _SPECIFIED: Final = 2
@@ -38,9 +38,11 @@ _IP_ALONE: Final = (
 def handle_describe_client_quotas(
     node: Node, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> Job[DescribeClientQuotasResponse]:
-    """All that the filter selects; without a filter, all there are. In the order of Kafka's hash tables."""
+    """Answer with the selected quotas; without a filter, with all quotas. They have the order of Kafka's hash
+    tables.
+    """
     if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
-        # without a message, as on Kafka
+        # the error has no message, as on Kafka
         return DescribeClientQuotasResponse(0, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None, None)
     try:
         wanted = yield from _filter_of(request)
@@ -70,7 +72,7 @@ def handle_describe_client_quotas(
 
 
 def _filter_of(request: DescribeClientQuotasRequest) -> Job[EntityFilter]:
-    """Raises `ApiError`, in Kafka's words and order."""
+    """The filter of a request. Raises `ApiError`, in Kafka's words and order."""
     exact: dict[str, str | None] = {}
     types: dict[str, None] = {}
     for row in request.components:

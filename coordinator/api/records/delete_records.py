@@ -1,4 +1,4 @@
-"""DeleteRecords: drop what lies before an offset (KIP-107)."""
+"""DeleteRecords: delete the records before an offset (KIP-107)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_LOW_WATERMARK = -1
 def handle_delete_records(
     node: Node, context: RequestContext, request: DeleteRecordsRequest
 ) -> Job[DeleteRecordsResponse]:
-    """Answer each partition once: of one that is named twice the last offset counts, as on Kafka."""
+    """Answer each partition once. If a partition is named twice, its last offset counts, as on Kafka."""
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         for row in topic.partitions:
@@ -45,7 +45,9 @@ def handle_delete_records(
 
 
 def _delete(node: Node, context: RequestContext, name: str, index: int, offset: int) -> int:
-    """The new start of the log. Raises `ApiError` or an error of the log."""
+    """Delete the records of one partition. Returns the new log start offset. Raises `ApiError` or an error of
+    the log.
+    """
     if not node.authorizer.allows(context, Operation.DELETE, ResourceType.TOPIC, name):
         raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     topic = node.topics.by_name.get(name)

@@ -1,4 +1,4 @@
-"""DescribeProducers: what partitions remember of their producers (KIP-664)."""
+"""DescribeProducers: the producers that partitions know (KIP-664)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muster.protocol.messages.describe_producers import (
 
 NO_TRANSACTION = -1
 _ROW_BYTES = 40
-"""Of a row of an answer."""
+"""Size of a row in an answer."""
 
 
 @in_slices
@@ -43,7 +43,7 @@ def handle_describe_producers(
                 producers = []
                 for producer in known.all():
                     producers.append(_row(producer))
-                    yield None  # as many rows are to be encoded
+                    yield None  # one step for each row that is encoded
                 rows.append(PartitionResponse(index, active_producers=producers))
             except ApiError as refusal:
                 rows.append(PartitionResponse(index, refusal.error_code, refusal.message))
@@ -56,7 +56,7 @@ def handle_describe_producers(
 
 
 def _producers(node: Node, context: RequestContext, name: str, index: int) -> Job[Producers]:
-    """Raises `ApiError` or an error of the log."""
+    """The producers of one partition. Raises `ApiError` or an error of the log."""
     fault = name_fault(name)
     if fault is not None:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")

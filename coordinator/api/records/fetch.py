@@ -1,6 +1,6 @@
-"""Fetch: records straight from the logs, at once or when there are enough of them (KIP-74, KIP-227, KIP-516).
+"""Fetch: records as the logs have them, at once or when enough of them exist (KIP-74, KIP-227, KIP-516).
 
-How a row is read stands in `fetch_rows`, sessions in `topics.fetch_sessions`. No record is decoded.
+`fetch_rows` reads the rows, and `topics.fetch_sessions` has the sessions. No record is decoded.
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ READ_COMMITTED = 1
 _ANSWER_BYTES = 20
 _TOPIC_BYTES = 2
 _PARTITION_BYTES = 39
-"""What surrounds the records in an answer."""
+"""The bytes around the records of a partition in an answer."""
 
 
 def handle_fetch(node: Node, context: RequestContext, request: FetchRequest, respond: Respond) -> None:
-    """Answer at once when there is enough, an error or nothing to wait for; else park until there is."""
+    """Answer at once if enough records exist, if an error exists, or if no wait is possible. Otherwise park the
+    request.
+    """
     taken = Taken(node.unsent)
 
     def answer(response: Message | None) -> None:
         if node.slices.is_large and not context.channel.closed:
             context.channel.release_answer()
-            context.channel.large_answer = taken  # it is released when it was encoded
+            context.channel.large_answer = taken  # the memory is released when the answer was encoded
             respond(response)
             return
         try:
@@ -55,7 +57,7 @@ def _fetch(node: Node, context: RequestContext, request: FetchRequest, taken: Ta
     try:
         return (yield from _read_and_answer(node, context, request, taken))
     except BaseException:
-        # given up: the client does not wait for the answer any more
+        # the client does not wait for the answer any more
         taken.set(0)
         raise
 
@@ -81,10 +83,10 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
     read = yield from read_rows(node, context, fetch.rows, terms, taken)
     if request.max_wait_ms <= 0 or read.bytes >= min_bytes or read.failed or not read.partitions:
         for log, base_offset in read.absent:
-            log.bring(base_offset, lambda _: None)  # its reader comes again
+            log.bring(base_offset, lambda _: None)  # the reader will ask again
         return (yield from _answer(node, context, fetch, read, by_id))
     partitions, available, absent = read.partitions, read.bytes, read.absent
-    # what was read is read again: it is not to lie here meanwhile
+    # the records are read again after the wait, so that they take no memory during it
     del read
     taken.set(0)
     later = PendingResult()
@@ -105,7 +107,7 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
 
     def give_up() -> None:
         wait.cancel()
-        later(None)  # the job goes on to its end: nothing of it stays
+        later(None)  # the job ends normally and keeps nothing
 
     forget = context.channel.on_close(give_up)
     brought = [log.bring(base_offset, lambda _: wait.finish()) for log, base_offset in absent]
@@ -128,8 +130,8 @@ def _read_and_answer(node: Node, context: RequestContext, request: FetchRequest,
 
 
 def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> Callable[[], object]:
-    """A Fetch with many rows waits: count their memory until what is returned is called. When others need it, the wait
-    ends early.
+    """Count the memory of a waiting Fetch with many rows, until the returned function is called. When others need the
+    memory, the wait ends early.
     """
     requests = node.decoded_requests
     decoded = context.channel.large_request
@@ -146,13 +148,13 @@ def _count(node: Node, context: RequestContext, rows: int, wait: FetchWait) -> C
 
 
 def _is_from_follower(request: FetchRequest) -> bool:
-    """Is this a broker that wants a replica? Readers say -1 (or -2), before version 15 in another field."""
+    """Whether a broker sends the request for a replica. Readers have -1 (or -2), before version 15 in another field."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
 
 def _rows(request: FetchRequest) -> Job[list[FetchRow]]:
-    """What is asked for; of a partition that is named twice the last row counts, in the place of the first."""
+    """The rows of a request. If a partition is named twice, its last row counts, at the place of the first."""
     rows: dict[Key, FetchRow] = {}
     for topic in request.topics:
         for wanted in topic.partitions:
@@ -182,7 +184,7 @@ def _answer(
     if throttle is not None:
         size = yield from _size_of(fetch, results, context.api_version)
         if throttle.fetched(size):
-            return FetchResponse(session_id=session_id)  # what was read is not told, and is read again
+            return FetchResponse(session_id=session_id)  # the records that were read are not sent, and are read again
     if fetch.wants_session and may_have_session(len(results)):
         told = [row for row, _ in results]
         session_id = node.sessions.create(told, by_id, node.clock.now().mono_ms)
@@ -205,7 +207,7 @@ def _answer(
 
 
 def _size_of(fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]], version: int) -> Job[int]:
-    """About how many bytes the answer will have: a quota counts them before it is known whether they are sent."""
+    """About how many bytes the answer will have. A quota counts them before the answer is sent."""
     by_id = fetch_by_topic_id(version)
     size = _ANSWER_BYTES
     last: tuple[str, bytes] | None = None
@@ -224,7 +226,7 @@ def _size_of(fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionDat
 def _worth_telling(
     fetch: FetchContext, results: Sequence[tuple[FetchRow, PartitionData]]
 ) -> Job[list[tuple[FetchRow, PartitionData]]]:
-    """What the reader is told in a session: all of a new one, in a later answer what is news."""
+    """The rows of an answer in a session. The first answer has all rows, a later one has only the changed rows."""
     told = []
     for row, data in results:
         worth = bool(data.records) or data.diverging_epoch is not None

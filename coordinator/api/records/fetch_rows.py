@@ -1,7 +1,7 @@
-"""Reading the rows of a Fetch request: which partition each means, what stands there, and what is refused.
+"""Reading the rows of a Fetch request: the partition of each row, its records, and the refusals.
 
-Serves within the request's limits: the first records found are returned whatever their size, after that nothing goes
-over them (KIP-74).
+The limits of the request hold. The first records found are returned whatever their size. After that nothing exceeds the
+limits (KIP-74).
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, LeaderIdAndEpoch, PartitionData
 
 MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
-"""Errors beside which clients are told where the leader is (KIP-951)."""
+"""With these errors, an answer says where the leader is (KIP-951)."""
 
 
 class FetchTerms(NamedTuple):
-    """What a Fetch request says of all its rows."""
+    """What a Fetch request asks for in all its rows."""
 
     version: int
     max_bytes: int
     committed: bool
-    """Only records of transactions that are committed, and of none."""
+    """Read committed: only records of committed transactions, and records outside of transactions."""
     from_follower: bool
-    """From a broker that wants a replica. No partition has one, so none is read."""
+    """The request is from a broker that wants a replica. No partition has such a replica, so no partition is read."""
 
 
 class RowsRead:
-    """What came of reading: rows and data, how many bytes of records, and the partitions that may have more later.
+    """The result of reading: rows and data, the bytes of records, and the partitions that may have more records later.
 
-    `failed`: a partition that is there could not be read, which is told without waiting. Rows of what is not there
-    come last, as on Kafka: first those of unknown topic ids. `absent`: segments, by their base offsets, that were to be
-    read and are not here yet; nothing is told of them, as if there were no records (on Kafka what lies in remote
-    storage is told so when it takes longer than the reader waits).
+    `failed`: an existing partition could not be read. This error is reported without waiting. Rows of unknown topics
+    and partitions stand last, as on Kafka, beginning with those of unknown topic ids.
+
+    `absent`: segments, by base offset, that are not in the local replica yet. The answer is as if their records did not
+    exist. (Kafka reports it when reading from remote storage takes longer than the reader waits.)
     """
 
     __slots__ = ("absent", "bytes", "failed", "partitions", "results")
@@ -61,10 +62,11 @@ class RowsRead:
 def read_rows(
     node: Node, context: RequestContext, rows: Sequence[FetchRow], terms: FetchTerms, taken: Taken
 ) -> Job[RowsRead]:
-    """Read every row, in order, together at most `max_bytes` of records (but for the first batch found).
+    """Read every row, in order. All rows together get at most `max_bytes` of records. Only the first batch found may
+    exceed this.
 
-    Fewer when there is little memory for answers, and none when there is none, as if there were no records; `taken`
-    is told what was read.
+    With little memory for answers, fewer records are read; without memory, none, as if no records existed. `taken`
+    counts the bytes that were read.
     """
     read = RowsRead()
     left = terms.max_bytes
@@ -105,8 +107,8 @@ def read_rows(
 
 
 def _find(node: Node, context: RequestContext, row: FetchRow, by_id: bool, from_follower: bool) -> Topic:
-    """The topic that a row means, which has such a partition. When a reader of a session asked for an id that a topic
-    had, it is the topic that has its name now.
+    """The topic of a row, which has the partition. A session may have asked for the topic by an id that it no longer
+    has. Then the topic that now has its name counts.
 
     Raises `ApiError`: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED.
     """
@@ -142,7 +144,7 @@ def _read(
     terms: FetchTerms,
     absent: list[tuple[Log, int]],
 ) -> Job[PartitionData]:
-    """The data of one row; raises `ApiError` or an error of the log."""
+    """The data of one row. Raises `ApiError` or an error of the log."""
     known_epoch = row.current_leader_epoch
     if known_epoch >= 0:
         partition.check_leader_epoch(known_epoch)
@@ -156,7 +158,7 @@ def _read(
         log_start_offset=log.start_offset,
         aborted_transactions=None,
     )
-    # told to all readers; but for those who do not need it nothing is loaded
+    # every answer has this; but nothing is loaded for readers that do not need it
     knows_producers = terms.committed or log.knows_producers
     data.last_stable_offset = partition.last_stable_offset() if knows_producers else log.durable_offset
     if row.last_fetched_epoch >= 0:
@@ -171,14 +173,14 @@ def _read(
     up_to = data.last_stable_offset if terms.committed else data.high_watermark
     try:
         data.records = records = partition.read(row.fetch_offset, room, min_one, up_to)
-        # Kafka drops a first batch that does not fit, and with it what it has found of aborted transactions
+        # Kafka drops a first batch that does not fit. With the batch it drops the aborted transactions that it found.
         has_dropped = not records and room > 0 and row.fetch_offset < data.last_stable_offset
         if terms.committed and not has_dropped:
             aborted = partition.aborted_at_hand(row.fetch_offset, records)
             if aborted is None:
                 aborted = yield from partition.aborted(row.fetch_offset, records)
-            # the log's have the fields that are encoded: to make the protocol's of them would take as long as to find
-            # them
+            # The log's objects have the encoded fields. Making the protocol's objects would take as long as finding
+            # these.
             data.aborted_transactions = cast(list[AbortedTransaction], aborted)
     except SegmentAbsent as found:
         absent.append((log, found.base_offset))
@@ -198,7 +200,7 @@ def _failed_row(node: Node, row: FetchRow, topic: Topic, error_code: int, versio
 
 
 def refused_row(row: FetchRow, error_code: int) -> PartitionData:
-    """What is told of a partition that cannot be read."""
+    """The data of a partition that cannot be read."""
     return PartitionData(
         partition_index=row.key[2],
         error_code=error_code,

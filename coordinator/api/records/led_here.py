@@ -1,4 +1,4 @@
-"""The partitions that this node leads: what clients produce to, fetch from and ask about is asked of their leader."""
+"""The partitions that this node leads. Clients produce to a partition, fetch from it and ask about it at its leader."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from muster.protocol.errors import ErrorCode
 
 
 def led_here(node: Node, topic: Topic, index: int) -> Partition:
-    """A partition of a topic. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER (another broker
-    leads it), KAFKA_STORAGE_ERROR (its log cannot be opened).
+    """A partition of a topic, if this node leads it. Raises `ApiError`: UNKNOWN_TOPIC_OR_PARTITION,
+    NOT_LEADER_OR_FOLLOWER (another broker leads it), KAFKA_STORAGE_ERROR (its log cannot be opened).
     """
     if node.cluster.is_led_elsewhere(topic.name, index):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -19,7 +19,7 @@ def led_here(node: Node, topic: Topic, index: int) -> Partition:
 
 
 def named_here(node: Node, name: str, index: int) -> Partition:
-    """`led_here` by the topic's name; UNKNOWN_TOPIC_OR_PARTITION also when there is no such topic."""
+    """`led_here` by the topic's name. UNKNOWN_TOPIC_OR_PARTITION also means that no such topic exists."""
     topic = node.topics.by_name.get(name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,4 +1,4 @@
-"""ListOffsets: where a partition begins and ends, and which offset has a timestamp (KIP-79, KIP-734)."""
+"""ListOffsets: the first and last offsets of a partition, and the offset for a timestamp (KIP-79, KIP-734)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ READ_COMMITTED = 1
 
 @in_slices
 def handle_list_offsets(node: Node, context: RequestContext, request: ListOffsetsRequest) -> Job[ListOffsetsResponse]:
-    """Answer each partition on its own; one that is asked twice is refused, and answered once. Topics that the client
-    may not describe come last, as on Kafka.
+    """Answer each partition by itself. A partition that is named twice is refused and has one answer. Topics that the
+    client may not describe stand last, as on Kafka.
     """
     committed = request.isolation_level == READ_COMMITTED
     asked: Counter[tuple[str, int]] = Counter()
@@ -63,7 +63,7 @@ def handle_list_offsets(node: Node, context: RequestContext, request: ListOffset
 
 
 def _refused(topic: ListOffsetsTopic) -> Job[ListOffsetsTopicResponse]:
-    """A topic that the client may not describe."""
+    """The row of a topic that the client may not describe."""
     rows = []
     for row in topic.partitions:
         rows.append(ListOffsetsPartitionResponse(row.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -74,7 +74,7 @@ def _refused(topic: ListOffsetsTopic) -> Job[ListOffsetsTopicResponse]:
 def _answer(
     node: Node, context: RequestContext, name: str, row: ListOffsetsPartition, committed: bool, twice: bool
 ) -> Job[ListOffsetsPartitionResponse]:
-    """Raises `ApiError` or an error of the log."""
+    """The answer for one partition. Raises `ApiError` or an error of the log."""
     if twice:
         raise ApiError(ErrorCode.INVALID_REQUEST)
     if not knows_timestamp(context.api_version, row.timestamp):
@@ -86,7 +86,7 @@ def _answer(
 
 
 def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple[int, int, int]]:
-    """(timestamp, offset, leader epoch); -1 in each place where there is nothing to say."""
+    """(timestamp, offset, leader epoch). Each is -1 where no value exists."""
     log = partition.log
     if committed:
         yield from partition.loading_producers()
@@ -96,12 +96,12 @@ def _look_up(partition: Partition, timestamp: int, committed: bool) -> Job[tuple
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.start_offset, partition.epoch_for_offset(log.start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return -1, -1, -1  # nothing is ever tiered here
+        return -1, -1, -1  # no segment is in tiered storage
     look = log.offset_of_max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
     try:
         found = yield from look
     except OSError as error:
-        # a segment that went meanwhile, by retention or compaction: asked again, its client finds what is there then
+        # retention or compaction removed a segment meanwhile; the client asks again and gets the new state
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
     if found is None or found.offset >= end:
         return -1, -1, -1

@@ -1,4 +1,6 @@
-"""OffsetForLeaderEpoch: where a leader's epoch ended in a log; so clients notice that it was cut (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: the end of a leader epoch in a log. Clients learn from it that the log was truncated (KIP-101,
+KIP-320).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from muster.protocol.messages.offset_for_leader_epoch import (
 def handle_offset_for_leader_epoch(
     node: Node, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> Job[OffsetForLeaderEpochResponse]:
-    """Answer each partition on its own; topics that the client may not describe come last, as on Kafka."""
+    """Answer each partition by itself. Topics that the client may not describe stand last, as on Kafka."""
     allows = node.authorizer.allows
     is_broker = allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     topics: list[OffsetForLeaderTopicResult] = []
@@ -44,7 +46,7 @@ def handle_offset_for_leader_epoch(
 
 
 def _answer(node: Node, name: str, row: OffsetForLeaderPartition) -> EpochEndOffset:
-    """Raises `ApiError`."""
+    """The answer for one partition. Raises `ApiError`."""
     partition = named_here(node, name, row.partition)
     partition.check_leader_epoch(row.current_leader_epoch)
     epoch, end_offset = partition.epoch_end_offset(row.leader_epoch)

@@ -1,9 +1,10 @@
-"""Produce: batches of clients appended to partitions, answered when they are as safe as `acks` asks (KIP-98, KIP-467).
+"""Produce: append the batches of clients to partitions, and answer when they are as safe as `acks` asks (KIP-98,
+KIP-467).
 
-As on Kafka, the first batches of all rows are looked at before anything else, then each row, and only then is appended.
-A batch is refused or appended by the partition; here rows are found, refusals told, and the answer held until the logs
-are durable. Without an answer (acks=0) a refusal can only end the connection, which makes the client ask for metadata
-anew.
+As on Kafka, the first batches of all rows are checked first, and then each row. Only after that the batches are
+appended. The partition accepts or refuses a batch. This module finds the rows, reports refusals, and answers when the
+logs are durable. With acks=0 a client gets no answer: a refusal can only end its connection. The client then asks for
+metadata again.
 """
 
 from __future__ import annotations
@@ -45,16 +46,18 @@ from muster.protocol.messages.produce import (
 )
 
 _VERIFICATION = "muster.coordinator.api.transactions.verification"
-"""Imported with the first batch of a transaction."""
+"""This module is imported with the first batch of a transaction."""
 ROWS_AT_ONCE = 50
-"""Topics and partitions that are looked at without a pause: what is seen of each before the append takes some us."""
+"""So many topics and partitions are checked without a pause. The checks of each before the append take some
+microseconds.
+"""
 ACKS_NONE = 0
 ACKS_LEADER = 1
 ACKS_ALL = -1
 
 
 def handle_produce(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> None:
-    """Append each partition's batch. (`api.short` does nothing else, for one batch of a transaction.)"""
+    """Append each partition's batch. (`api.short` does the same for one batch of a transaction.)"""
     transactional_id = request.transactional_id
     if transactional_id is None or not node.short_ways or not _short_way()(node, context, request, respond):
         produce(node, context, request, respond)
@@ -67,7 +70,7 @@ def _short_way() -> Any:
 
 @in_slices
 def produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job[ProduceResponse | None]:
-    """Append each partition's batch; the answer leaves when every append is as durable as the topic asks for."""
+    """Append each partition's batch. The answer leaves when every append is as durable as the topic requires."""
     on_its_way = _Produce(node, context, request.acks)
     rows = len(request.topic_data)
     for topic in request.topic_data:
@@ -92,11 +95,13 @@ def produce(node: Node, context: RequestContext, request: ProduceRequest) -> Job
 def _first_batches(
     node: Node, context: RequestContext, request: ProduceRequest, many: bool
 ) -> Job[tuple[list[BatchHeader | None], str | None]]:
-    """The header of the first batch of each row, in order, and the transactional id if one of them is of a transaction.
-    `many`: there are so many that others must have their turn.
+    """The header of the first batch of each row, in order. Also the transactional id, if one of the batches is in a
+    transaction.
 
-    Raises what refuses the whole request: CorruptBatch, and `ApiError` (TRANSACTIONAL_ID_AUTHORIZATION_FAILED) for a
-    batch of a transaction from a client that named no transactional id.
+    `many`: the rows are so many that the job must pause.
+
+    Raises what refuses the whole request: CorruptBatch, and `ApiError`. TRANSACTIONAL_ID_AUTHORIZATION_FAILED is for a
+    batch of a transaction from a client that gave no transactional id.
     """
     firsts: list[BatchHeader | None] = []
     transactional_id, is_transactional = request.transactional_id, False
@@ -119,7 +124,7 @@ def _first_batches(
 
 
 class _Accepted:
-    """A row whose batch is to be appended, and its answer. `guard`: of a batch that was verified to be part of its
+    """A row whose batch will be appended, and its answer. `guard`: for a batch that was verified to be part of its
     transaction.
     """
 
@@ -134,11 +139,11 @@ class _Accepted:
 
 
 _Key = tuple[str, bytes]
-"""How a request names a topic: name and id, of which one is empty."""
+"""How a request names a topic: name and id. One of the two is empty."""
 
 
 class _Produce:
-    """One request on its way: its rows, and what must happen before it is answered."""
+    """One request in progress: its rows, and the appends that its answer waits for."""
 
     __slots__ = ("_acks", "_context", "_has_moved", "_node", "_now", "_pending", "_rows", "_unpacking", "all_done")
 
@@ -151,13 +156,13 @@ class _Produce:
         self._rows: dict[_Key, dict[int, PartitionProduceResponse]] = {}
         """One answer for each partition, however often the request names it."""
         self._pending = 1
-        """Appends that are not durable yet, and one for the request itself while it is being read."""
+        """The number of appends that are not durable yet, plus one while the request itself is being read."""
         self._has_moved = False
-        """Another node leads one of the partitions."""
+        """Whether another node leads one of the partitions."""
         self.all_done = PendingResult()
 
     def refuse_all(self, request: ProduceRequest, refusal: ApiError | LogError) -> Job[None]:
-        """Nothing is appended; every partition hears the same."""
+        """Append nothing. Every partition gets the same error."""
         for topic in request.topic_data:
             for row in topic.partition_data:
                 self._answers(topic)[row.index] = refused(row.index, refusal)
@@ -166,8 +171,8 @@ class _Produce:
     def look_at(
         self, request: ProduceRequest, firsts: Sequence[BatchHeader | None], many: bool
     ) -> Job[Collection[_Accepted]]:
-        """What is to be appended, once every row was looked at. Of a partition that is named twice the last row counts,
-        but a refusal of any of them is what its client hears, as on Kafka.
+        """The rows to append, after every row was checked. If a partition is named twice, its last row counts. But the
+        refusal of any of these rows is the answer for the partition, as on Kafka.
         """
         allow_zstd = produce_allows_zstd(self._context.api_version)
         by_id = produce_by_topic_id(self._context.api_version)
@@ -198,8 +203,8 @@ class _Produce:
         return self._rows.setdefault((data.name, data.topic_id), {})
 
     def _find(self, data: TopicProduceData, by_id: bool) -> Topic | int:
-        """The topic that is meant, or the error of all its rows. Whether a name has a topic is told only to clients
-        that may write to it.
+        """The topic, or the error of all its rows. Only a client that may write to the topic learns whether it
+        exists.
         """
         topics = self._node.topics
         topic = topics.by_id.get(data.topic_id) if by_id else topics.by_name.get(data.name)
@@ -211,8 +216,8 @@ class _Produce:
         return topic or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def verify(self, transactional_id: str, accepted: Collection[_Accepted]) -> Job[Collection[_Accepted]]:
-        """The batches that may be appended, those of a transaction with their guards: its coordinator is asked for all
-        of them at once. Raises `ApiError` for batches of more than one producer.
+        """The batches that may be appended, with guards for those of a transaction. Its coordinator is asked once for
+        all of them. Raises `ApiError` for batches of more than one producer.
         """
         theirs = [one for one in accepted if one.header.is_transactional and one.header.producer_id >= 0]
         producers = {Producer(one.header.producer_id, one.header.producer_epoch) for one in theirs}
@@ -243,7 +248,7 @@ class _Produce:
         return verified
 
     def append(self, accepted: Iterable[_Accepted]) -> Job[None]:
-        """Append the batches, or say of each why not."""
+        """Append the batches, or put the refusal into the answer."""
         is_first = True
         for one in accepted:
             if not is_first:
@@ -266,7 +271,7 @@ class _Produce:
                     answer.log_start_offset = log_start_offset
 
     def _append(self, partition: Partition, one: _Accepted) -> Job[None]:
-        """Raises `ApiError` or an error of the log."""
+        """Append one batch. Raises `ApiError` or an error of the log."""
         records, header, answer = one.records, one.header, one.answer
         check = partition.check(records, header, self._now)
         most = self._unpacking.allowed(partition.log.config.max_message_bytes)
@@ -295,13 +300,13 @@ class _Produce:
             partition.log.when_flushed(appended.end_offset, durable)
 
     def one_done(self) -> None:
-        """One thing less to wait for; the answer leaves after the last."""
+        """One append fewer to wait for. The answer leaves after the last one."""
         self._pending -= 1
         if not self._pending:
             self.all_done(None)
 
     def answer(self, topics: list[TopicProduceResponse] | None = None) -> ProduceResponse | None:
-        """The answer; None for acks=0, which has none. `topics`: as `collecting` gives them."""
+        """The answer. It is None for acks=0. `topics`: the result of `collecting`."""
         if self._acks == ACKS_NONE:
             self._end_connection_on_error()
             return None
@@ -322,8 +327,9 @@ class _Produce:
         return topics
 
     def _end_connection_on_error(self) -> None:
-        """As KafkaApis.sendResponseCallback of Produce: the client expects no answer, so one refused row ends
-        the connection."""
+        """End the connection if a row was refused, as KafkaApis.sendResponseCallback of Produce does: the client
+        expects no answer.
+        """
         failed = [(key, row) for key, rows in self._rows.items() for row in rows.values() if row.error_code]
         if failed:
             (name, topic_id), row = failed[0]
@@ -343,7 +349,7 @@ class _Produce:
 
 
 def _with_partition(topic: Topic | int, index: int) -> Topic:
-    """The topic that was found, if it has the partition. Raises `ApiError`."""
+    """The topic, if it has the partition. Raises `ApiError`."""
     if isinstance(topic, int):
         raise ApiError(topic)
     if not 0 <= index < len(topic.partitions):
@@ -352,7 +358,7 @@ def _with_partition(topic: Topic | int, index: int) -> Topic:
 
 
 def _led_here_or_none(node: Node, topic: Topic, index: int) -> Partition | None:
-    """None: `append` says why not."""
+    """The partition, if this node leads it. For None, `append` later reports the reason."""
     try:
         return led_here(node, topic, index)
     except ApiError:
@@ -360,7 +366,9 @@ def _led_here_or_none(node: Node, topic: Topic, index: int) -> Partition | None:
 
 
 def _little(check: Callable[[Allowed], Checked], batch: Batch, header: BatchHeader, most: Allowed) -> Checked | None:
-    """A small batch, checked at once. None: it is not small, though it may look so. Raises what `check` does."""
+    """Check a small batch at once. None means that the batch is large, though its compressed size may be small. Raises
+    the errors of `check`.
+    """
     if not is_little(batch, header):
         return None
     here = min(LITTLE, most)

@@ -1,4 +1,4 @@
-"""What a Produce is answered for a partition: refusals, and where the leader is."""
+"""The answer of a Produce for a partition: refusals, and where the leader is."""
 
 from __future__ import annotations
 
@@ -30,11 +30,13 @@ WITHOUT_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     )
 )
-"""Refusals of an append beside which Kafka does not say where the log starts (ReplicaManager.appendRecordsToLeader)."""
+"""For these refusals of an append, Kafka does not report the log start offset
+(ReplicaManager.appendRecordsToLeader).
+"""
 
 
 def with_leaders(node: Node, context: RequestContext, response: ProduceResponse) -> ProduceResponse:
-    """The answer, which says where the leaders are of partitions that this node does not lead (KIP-951)."""
+    """The answer, with the leaders of partitions that this node does not lead (KIP-951)."""
     if not produce_tells_leader(context.api_version):
         return response
     moved_to = set[int]()
@@ -57,17 +59,17 @@ def with_leaders(node: Node, context: RequestContext, response: ProduceResponse)
 
 
 def refused(index: int, error: ApiError | LogError) -> PartitionProduceResponse:
-    """The answer for a partition to which nothing was appended."""
+    """The answer for a partition that got no append."""
     answer = PartitionProduceResponse(index)
     fail(answer, error)
     return answer
 
 
 def fail(answer: PartitionProduceResponse, error: ApiError | LogError) -> None:
-    """Say in the answer for a partition why nothing was appended."""
+    """Set the refusal of an append in the answer for its partition."""
     answer.error_code = error.error_code
     if isinstance(error, ProducerError):
-        answer.error_message = None  # as on Kafka, which says no more than the code
+        answer.error_message = None  # as on Kafka, which reports only the code
     else:
         answer.error_message = error.message if isinstance(error, ApiError) else str(error)
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = NO_OFFSET

@@ -1,1 +1,1 @@
-"""Handlers of who clients are and what they may do: SASL, and the credentials of users."""
+"""Handlers of SASL authentication, of SCRAM credentials and of delegation tokens."""

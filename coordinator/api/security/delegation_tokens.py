@@ -1,6 +1,6 @@
 """CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken (KIP-48, KIP-373).
 
-As on Kafka only clients that have said who they are by SASL or a certificate may ask, and none that did so by a token.
+As on Kafka, a client must have authenticated by SASL or by a certificate, and not by a delegation token.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ from muster.protocol.messages.renew_delegation_token import RenewDelegationToken
 
 MOST_RENEWERS: Final = 100
 MOST_NAME_BYTES: Final = 1_024
-"""Of the name of an owner or a renewer."""
+"""The longest name of an owner or a renewer, in bytes."""
 MOST_CHARACTERS: Final = 16_000_000
-"""Of all names in all tokens: they are kept in memory, and one answer may have all of them."""
+"""The limit for all names in all tokens together. They are kept in memory, and one answer may list all of them."""
 NO_TIME: Final = -1
 LAST_MS: Final = (1 << 63) - 1
 _ROW_BYTES: Final = 160
@@ -124,7 +124,7 @@ def _may_ask(context: RequestContext) -> bool:
 def handle_renew_delegation_token(
     node: Node, context: RequestContext, request: RenewDelegationTokenRequest
 ) -> Job[RenewDelegationTokenResponse]:
-    """Let a token be good for longer, at most until its last moment."""
+    """Extend the lifetime of a token, at most to its last time."""
     answer = RenewDelegationTokenResponse()
     now_ms = node.clock.now().wall_ms
     asked = _asked_about(node, context, request.hmac, answer)
@@ -147,7 +147,7 @@ def handle_renew_delegation_token(
 def handle_expire_delegation_token(
     node: Node, context: RequestContext, request: ExpireDelegationTokenRequest
 ) -> Job[ExpireDelegationTokenResponse]:
-    """Let a token end after a time, or now if that is negative."""
+    """Let a token expire after a time, or now if the time is negative."""
     answer = ExpireDelegationTokenResponse()
     now_ms = node.clock.now().wall_ms
     asked = _asked_about(node, context, request.hmac, answer)
@@ -173,7 +173,7 @@ Changed = RenewDelegationTokenResponse | ExpireDelegationTokenResponse
 def _asked_about(
     node: Node, context: RequestContext, hmac: bytes, answer: Changed
 ) -> tuple[DelegationTokens, DelegationTokenRecord] | None:
-    """All tokens, and the one that is to be changed; None: `answer` says why there is none."""
+    """All tokens, and the token to change. None means that `answer` has the error."""
     if not _may_ask(context):
         answer.error_code, answer.expiry_timestamp_ms = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, NO_TIME
         return None
@@ -216,7 +216,7 @@ def _write(node: Node, record: Message, answer: CreateDelegationTokenResponse | 
 def handle_describe_delegation_token(
     node: Node, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> Job[DescribeDelegationTokenResponse]:
-    """The tokens of these owners, or of all, as far as the client may see them; with what has to be shown of them."""
+    """The tokens of these owners, or of all owners, as far as the client may see them."""
     if not _may_ask(context):
         return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     tokens: DelegationTokens | None = node.delegation_tokens

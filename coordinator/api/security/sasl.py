@@ -1,7 +1,7 @@
-"""SaslHandshake and SaslAuthenticate: a client says who it is (KIP-43, KIP-152), and says so again (KIP-368).
+"""SaslHandshake and SaslAuthenticate: a client authenticates (KIP-43, KIP-152), and later re-authenticates (KIP-368).
 
-On a listener with SASL `net.authentication_gate` lets nothing else pass before. As on Kafka, a client that is rejected
-waits a moment for the answer, then its connection is closed.
+On a listener with SASL, `net.authentication_gate` accepts no other request before. As on Kafka, a rejected client gets
+its answer after a delay, and then its connection is closed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ILLEGAL: Final = "SaslAuthenticate request received after successful authentica
 
 
 def handle_sasl_handshake(node: Node, context: RequestContext, request: SaslHandshakeRequest, respond: Respond) -> None:
-    """Choose a mechanism. A client that is ready already begins to authenticate again."""
+    """Choose a mechanism. A client that is authenticated already begins to re-authenticate."""
     authentication = context.channel.authentication
     sasl = authentication.sasl
     if sasl is None or not _may_begin(authentication, node.clock.mono_ms()):
@@ -77,7 +77,7 @@ def _may_begin(authentication: Authentication, now_ms: int) -> bool:
 def handle_sasl_authenticate(
     node: Node, context: RequestContext, request: SaslAuthenticateRequest, respond: Respond
 ) -> None:
-    """Hand a token to the mechanism."""
+    """Give a token to the mechanism."""
     authentication = context.channel.authentication
     exchange = authentication.exchange
     if exchange is None:
@@ -89,7 +89,7 @@ def handle_sasl_authenticate(
     sasl = authentication.sasl
     assert sasl is not None
     try:
-        # the first time the whole request has this limit, later it may be as large as any
+        # this limit holds for the first authentication; a later request may be as large as any
         if len(request.auth_bytes) > sasl.max_receive_bytes:
             raise AuthenticationFailed
         token = exchange.evaluate(bytes(request.auth_bytes))
@@ -118,12 +118,12 @@ def handle_sasl_authenticate(
 
 
 def complete(authentication: Authentication, exchange: Exchange, wall_ms: int) -> None:
-    """The exchange has come to its end: the client is who it says, until it has to say so again."""
+    """The exchange is complete: the client is authenticated until it has to re-authenticate."""
     authentication.exchange = None
     sasl = authentication.sasl
     lifetime_ms = None if sasl is None else sasl.max_reauth_ms.get(authentication.mechanism) or None
     if exchange.expires_ms is not None:
-        # what has expired within the skew of clocks counts for this moment only
+        # a token that expired within the allowed clock skew is valid for this moment only
         left_ms = max(exchange.expires_ms - wall_ms, 0)
         lifetime_ms = left_ms if lifetime_ms is None else min(lifetime_ms, left_ms)
     authentication.lifetime_ms = lifetime_ms
@@ -136,7 +136,7 @@ def _failed(told: str) -> Message:
 
 
 def _reject(node: Node, context: RequestContext, respond: Respond, response: Message, why: str) -> None:
-    """Answer after a moment, then close the connection."""
+    """Answer after a delay, then close the connection."""
     channel = context.channel
     authentication = channel.authentication
     authentication.exchange = None

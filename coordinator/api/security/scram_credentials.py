@@ -1,6 +1,7 @@
-"""DescribeUserScramCredentials and AlterUserScramCredentials: the users of SCRAM, in the metadata log (KIP-554).
+"""DescribeUserScramCredentials and AlterUserScramCredentials: the SCRAM users in the metadata log (KIP-554).
 
-The client salts a password itself, so none comes here. What is kept can check a password and is never told.
+The client salts a password itself, so the server gets no password. The stored credentials can verify a password. No
+answer shows them.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ from muster.protocol.messages.metadata_records.remove_user_scram_credential_reco
 from muster.protocol.messages.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 
 MOST_CREDENTIALS: Final = 100_000
-"""They are kept in memory."""
+"""The credentials are kept in memory."""
 MOST_NAME_BYTES: Final = 1_024
-"""Of a user's name."""
+"""The longest name of a user, in bytes."""
 MOST_SALT_BYTES: Final = 1_024
 MOST_REFUSED: Final = 1_000
-"""Rows of an answer that refuses all."""
+"""The largest answer that refuses all rows, in rows."""
 _ROW_BYTES: Final = 30
-"""Of a user in an answer, beside its name."""
+"""Size of a user in an answer, without the name."""
 
 
 @in_slices
 def handle_describe_user_scram_credentials(
     node: Node, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> Job[DescribeUserScramCredentialsResponse]:
-    """Which mechanisms each user has, and with how many iterations; all users when none is named."""
+    """The mechanisms and iterations of each named user, or of all users when the request names none."""
     if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        # without names, as on Kafka
+        # the answer has no names, as on Kafka
         refused = [DescribeUserScramCredentialsResult("", code, None)] * min(len(request.users or ()), MOST_REFUSED)
         return DescribeUserScramCredentialsResponse(0, code, None, refused)
     credentials = node.topics.state.scram
@@ -68,10 +69,10 @@ def handle_describe_user_scram_credentials(
         yield None
     if size > MOST_ANSWER_BYTES and not request.users:
         return DescribeUserScramCredentialsResponse(0, TOO_LARGE, TOO_LARGE_TEXT)
-    # each name that was asked for is told, as it came; what is wrong with it as far as there is room
+    # Each requested name is in the answer, in its order. Error texts are included as far as they fit.
     room = AnswerSize(node, context, max(MOST_ANSWER_BYTES - size, 0))
     results: list[DescribeUserScramCredentialsResult] = []
-    while times:  # so that it is let go of in slices too
+    while times:  # this frees the rows in steps too
         name, count = times.popitem()
         yield room.pause()
         found = [(kind, credentials[name, kind]) for kind in BY_TYPE if (name, kind) in credentials]
@@ -83,7 +84,7 @@ def handle_describe_user_scram_credentials(
         elif not found:
             code = ErrorCode.RESOURCE_NOT_FOUND
             what = f"Attempt to describe a user credential that does not exist: {name}"
-        told = what if room.take(len(what)) else None  # its name is taken into account above
+        told = what if room.take(len(what)) else None  # the size of its name is already counted above
         results.append(DescribeUserScramCredentialsResult(name, code, told, [] if code else infos))
     results.reverse()
     return DescribeUserScramCredentialsResponse(results=results)
@@ -93,7 +94,7 @@ def handle_describe_user_scram_credentials(
 def handle_alter_user_scram_credentials(
     node: Node, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> Job[AlterUserScramCredentialsResponse]:
-    """Set and remove credentials. Of a user that is named twice none is changed; as on Kafka the first fault counts."""
+    """Set and remove credentials. A user that is named twice is not changed. As on Kafka the first error counts."""
     is_allowed = node.authorizer.allows(context, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
     changes: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
     refused: dict[str, _Fault] = {}
@@ -122,7 +123,7 @@ def handle_alter_user_scram_credentials(
             done.append(AlterUserScramCredentialsResult(name, 0, None))
     results: list[AlterUserScramCredentialsResult] = []
     for name in in_hash_order(refused):
-        code, what = refused.pop(name)  # so that it is let go of in slices too
+        code, what = refused.pop(name)  # this frees the rows in steps too
         results.append(AlterUserScramCredentialsResult(name, code, what))
         yield None
     yield from until_durable(node, done)
@@ -130,7 +131,7 @@ def handle_alter_user_scram_credentials(
 
 
 _Fault = tuple[int, str | None]
-"""An error and its text. (Exceptions would hold the memory of where they were raised.)"""
+"""An error and its text. (An exception would keep the frame that raised it in memory.)"""
 _NOT_ALLOWED: Final[_Fault | None] = (
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     error_message(ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
@@ -140,7 +141,7 @@ _BAD: Final = ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
 def _fault(node: Node, row: ScramCredentialDeletion | ScramCredentialUpsertion, more: int) -> _Fault | None:
-    """ScramControlManager's checks."""
+    """The checks of Kafka's ScramControlManager."""
     if not row.name:
         return _BAD, "Username must not be empty"
     if row.mechanism not in BY_TYPE:

@@ -1,4 +1,4 @@
-"""Removes the delegation tokens whose time is over, every `delegation.token.expiry.check.interval.ms`."""
+"""Removes expired delegation tokens, every `delegation.token.expiry.check.interval.ms`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TokenExpiry:
         self._wait()
 
     def stop(self) -> None:
-        """Remove no more."""
+        """Stop removing tokens."""
         self._timer.cancel()
 
     def _wait(self) -> None:
@@ -39,7 +39,7 @@ class TokenExpiry:
     closed = False
 
     def fault(self, error: Exception) -> None:
-        """See `slices.Owner`."""
+        """See `jobs.Owner`."""
         log.error("delegation tokens that have expired cannot be removed, by a fault", exc_info=error)
 
     def _sweeping(self) -> Job[None]:

@@ -1,4 +1,4 @@
-"""Produce of one small batch of a transaction, without a job: what `api.records.produce` does for it, call by call."""
+"""Produce of one small batch of a transaction, without a job. It makes the calls of `api.records.produce`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from muster.protocol.messages.produce import (
 
 
 class _OneBatch:
-    """A request whose batch is fine, and waits for the coordinator, whose answer it takes, or for the disk."""
+    """A request whose batch is valid. It waits for the coordinator or for the disk, and receives the coordinator's
+    answer.
+    """
 
     __slots__ = ("_answer", "_checked", "_context", "_guard", "_knows", "_node", "_now", "_request", "_respond",
                  "_topic")  # fmt: skip
@@ -72,7 +74,7 @@ class _OneBatch:
     def _refused(self, error: int) -> None:
         knows = self._knows
         if error == ErrorCode.CONCURRENT_TRANSACTIONS and knows.adds:
-            self._go_the_plain_way()  # which asks again for a while
+            self._go_the_plain_way()  # the usual path asks again for a while
             return
         fail(self._answer, as_produce_error(ApiError(heard(error, knows)), knows))
         self._give()
@@ -81,14 +83,14 @@ class _OneBatch:
         produce(self._node, self._context, self._request, self._respond)
 
     def append(self) -> None:
-        """The transaction has the partition."""
+        """Append the batch: the partition is in the transaction."""
         answer = self._answer
         log_start_offset = -1
         try:
             partition = led_here(self._node, self._topic, answer.index)
             log = partition.log
             log_start_offset = log.start_offset
-            if not log.knows_producers:  # it was opened anew
+            if not log.knows_producers:  # the log was opened again
                 self._go_the_plain_way()
                 return
             checked = self._checked
@@ -121,7 +123,7 @@ def _knows(version: int) -> Knows:
 
 
 def take(node: Node, context: RequestContext, request: ProduceRequest, respond: Respond) -> bool:
-    """Take a request of one batch of a transaction that may be appended once the coordinator has its partition."""
+    """Take a request with one batch of a transaction. It is appended after the coordinator has added its partition."""
     topics, transactional_id = request.topic_data, request.transactional_id
     if request.acks != ACKS_ALL or len(topics) != 1 or len(topics[0].partition_data) != 1 or not transactional_id:
         return False
@@ -157,7 +159,9 @@ def take(node: Node, context: RequestContext, request: ProduceRequest, respond: 
 
 
 def _topic(node: Node, context: RequestContext, key: str | bytes, transactional_id: str) -> Topic | None:
-    """A topic of users that the client may write to, in transactions of this id, if the coordinator is there."""
+    """A topic that is not internal, if the client may write to it in transactions of this id. The coordinator must be
+    on this node.
+    """
     topics, allows = node.topics, node.authorizer.allows
     topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.by_name.get(key)
     if topic is None or topic.internal or not node.transactions.routing.ready:

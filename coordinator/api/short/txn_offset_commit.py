@@ -1,4 +1,4 @@
-"""TxnOffsetCommit of a few offsets, without a job: what `api.transactions.txn_offset_commit` does, call by call."""
+"""TxnOffsetCommit of a few offsets, without a job. It makes the calls of `api.transactions.txn_offset_commit`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from muster.coordinator.transactions.commands import PartitionErrors
 from muster.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 MOST_ROWS: Final = 50
-"""Offsets that are looked at without a pause."""
+"""So many offsets are checked without a pause."""
 
 
 class _FewOffsets:
-    """A request that waits for the coordinator of its transaction, whose answer it takes."""
+    """A request that waits for the coordinator of its transaction, and receives its answer."""
 
     __slots__ = ("_context", "_guard", "_producer", "_request", "_respond", "_shard")
 
@@ -56,14 +56,14 @@ class _FewOffsets:
             context.channel.fault(error)
 
     def commit(self) -> None:
-        """The transaction has the partition of the group's offsets."""
+        """Commit the offsets: the transaction has the group's partition of __consumer_offsets."""
         shard, producer = self._shard, self._producer
         refusal = shard.append_error(producer, self._guard)
         shard.submit(TxnCommitCommand(self._request, self._respond, self._context.client, refusal), producer)
 
 
 def take(node: Node, context: RequestContext, request: TxnOffsetCommitRequest, respond: Respond) -> bool:
-    """Take a request for a few offsets that may be committed once the coordinator has the partition for them."""
+    """Take a request for a few offsets. They are committed after the coordinator has added the partition for them."""
     transactional_id, group_id = request.transactional_id, request.group_id
     if not (transactional_id and group_id and node.transactions.routing.ready and _is_fine(node, context, request)):
         return False
@@ -90,7 +90,7 @@ def take(node: Node, context: RequestContext, request: TxnOffsetCommitRequest, r
 
 
 def _is_fine(node: Node, context: RequestContext, request: TxnOffsetCommitRequest) -> bool:
-    """Whether the client may commit these offsets, of partitions that there are; each topic is named once."""
+    """Whether the client may commit these offsets, their partitions exist, and each topic is named once."""
     topics, allows = request.topics, node.authorizer.allows
     if not topics or len(topics) > MOST_ROWS or sum([len(topic.partitions) for topic in topics]) > MOST_ROWS:
         return False

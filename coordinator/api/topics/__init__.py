@@ -1,1 +1,1 @@
-"""Handlers of topics: creation, growth, deletion, description."""
+"""Handlers of topics: create, enlarge, delete and describe them."""

@@ -1,4 +1,4 @@
-"""CreatePartitions: more partitions for topics that there are (KIP-195)."""
+"""CreatePartitions: more partitions for existing topics (KIP-195)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _PLACES: Final = {
     name: "transactional ids" if TRANSACTION_STATE_TOPIC in (name, EVENTS_OF.get(name)) else "groups"
     for name in (*EVENTS_OF, *EVENTS_OF.values())
 }
-"""Topics that do not grow, and what their partitions hold."""
+"""Topics whose partitions cannot be increased, and what these partitions hold."""
 
 
 @on_the_newest
 def handle_create_partitions(
     node: Node, context: RequestContext, request: CreatePartitionsRequest
 ) -> Job[CreatePartitionsResponse]:
-    """Grow what can be grown; a topic that is named twice is grown by neither row. The rows stand in Kafka's order: it
-    gathers the names in tables of hashes.
+    """Enlarge the topics with a valid row. A topic that is named twice is not changed. The rows have Kafka's order,
+    which comes from hash tables of the names.
     """
     rows: list[CreatePartitionsTopicResult] = []
     if timed_out(request.timeout_ms):

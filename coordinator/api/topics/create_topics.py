@@ -29,7 +29,7 @@ from muster.protocol.messages.create_topics import (
 def handle_create_topics(
     node: Node, context: RequestContext, request: CreateTopicsRequest
 ) -> Job[CreateTopicsResponse]:
-    """Create what can be created; a topic that is named twice is created by neither row."""
+    """Create the topics with a valid row. A topic that is named twice is not created."""
     rows: list[CreatableTopicResult] = []
     if timed_out(request.timeout_ms):
         for topic in request.topics:
@@ -57,7 +57,7 @@ def handle_create_topics(
             row = yield from _create(node, context, topic, request.validate_only)
             rows.append(row)
             yield from told.fill_in(row, topic)
-    # those that the controller was not asked for stand behind the others, in the order of tables of hashes
+    # rows that the controller would not get stand last, in the order of hash tables
     for name in in_hash_order(name for name, count in counts.items() if count > 1):
         rows.append(_refused(CreatableTopic(name), _DUPLICATE))
         yield None
@@ -69,7 +69,7 @@ def handle_create_topics(
 
 
 class _ToldConfigs:
-    """The configs of new topics, as the answer tells them: most topics of one request are configured the same."""
+    """The configs of new topics in the answer. Most topics of one request have the same configs."""
 
     __slots__ = ("_known", "_node")
 
@@ -78,7 +78,7 @@ class _ToldConfigs:
         self._known: dict[tuple[tuple[str, str | None], ...], Sequence[CreatableTopicConfigs]] = {}
 
     def fill_in(self, row: CreatableTopicResult, topic: CreatableTopic) -> Job[None]:
-        """Into the row of a topic that was made, if the client may see them."""
+        """Add the configs to the row of a new topic, if the client may see them."""
         if row.error_code or row.topic_config_error_code:
             return
         given = tuple([(config.name, config.value) for config in topic.configs])
@@ -86,11 +86,11 @@ class _ToldConfigs:
             self._known[given] = _created_configs(self._node, dict(given))
         row.configs = self._known[given]
         for _ in row.configs:
-            yield None  # as many are to be encoded
+            yield None  # one step for each row that is encoded
 
 
 def _created_configs(node: Node, configs: Mapping[str, str | None]) -> list[CreatableTopicConfigs]:
-    """The configs of a new topic as CreateTopics tells them (KIP-525)."""
+    """The configs of a new topic in the form of CreateTopics (KIP-525)."""
     given = {name: text for name, text in configs.items() if text is not None}
     return [
         CreatableTopicConfigs(entry.name, entry.value, entry.read_only, entry.source, entry.sensitive)
@@ -109,7 +109,7 @@ def _wanted_partitions(node: Node, topic: CreatableTopic) -> int:
 
 
 def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_only: bool) -> Job[CreatableTopicResult]:
-    """The answer, but for the configs."""
+    """Create a topic. Returns its row, without the configs."""
     topics = node.topics
     configs: dict[str, str | None] = {}
     for config in row.configs:
@@ -137,7 +137,7 @@ def _create(node: Node, context: RequestContext, row: CreatableTopic, validate_o
 
 
 def _withheld(node: Node, context: RequestContext, name: str) -> ApiError | None:
-    """Why Kafka's controller is not asked for a topic of this name; None: it is asked."""
+    """Why Kafka would not ask its controller for a topic of this name. None means that Kafka would."""
     if name == METADATA_TOPIC:
         return ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {METADATA_TOPIC} is prohibited.")
     if not may_create_topic(node.authorizer, context, name):

@@ -1,4 +1,4 @@
-"""DeleteTopics: topics by name or id, with all they hold (KIP-4, KIP-516)."""
+"""DeleteTopics: delete topics by name or id, with all their records (KIP-4, KIP-516)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _NEITHER_NOR_BOTH = ("You may not specify both topic name and topic id.", "Neith
 def handle_delete_topics(
     node: Node, context: RequestContext, request: DeleteTopicsRequest
 ) -> Job[DeleteTopicsResponse]:
-    """Delete what can be deleted; a topic that is given twice (also once by name and once by id) is not."""
+    """Delete the topics with a valid row. A topic that is named twice (also once by name and once by id) is not
+    deleted.
+    """
     wanted = chain(((t.name, t.topic_id) for t in request.topics), ((name, ZERO_UUID) for name in request.topic_names))
     refusal = _refusal(node, context, request)
     rows: list[DeletableTopicResult] = []
@@ -53,7 +55,7 @@ def handle_delete_topics(
 def _count(
     wanted: Iterable[tuple[str | None, bytes]], rows: list[DeletableTopicResult]
 ) -> Job[tuple[Counter[str], Counter[bytes]]]:
-    """How often each name and each id is given; those given with both or neither are refused in `rows`."""
+    """How often each name and each id is in the request. Rows with both or neither are refused in `rows`."""
     names: Counter[str] = Counter()
     ids: Counter[bytes] = Counter()
     for name, topic_id in wanted:
@@ -69,7 +71,7 @@ def _count(
 
 
 def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) -> int | None:
-    """The error of all rows alike, if there is one."""
+    """The error of all rows, if the whole request is refused."""
     if not node.topics.settings.delete_topic_enable:
         known = tells_deletion_disabled(context.api_version)
         return ErrorCode.TOPIC_DELETION_DISABLED if known else ErrorCode.INVALID_REQUEST
@@ -79,7 +81,9 @@ def _refusal(node: Node, context: RequestContext, request: DeleteTopicsRequest) 
 def _row(
     node: Node, context: RequestContext, name: str | None, topic_id: bytes, count: int, ids: Container[bytes]
 ) -> Job[DeletableTopicResult]:
-    """Delete the topic of this name, or without one of this id, unless it is named more than once, or in `ids` too."""
+    """Delete a topic by its name, or by its id when the name is None. A topic that is named more than once, or also in
+    `ids`, is refused.
+    """
     answer = DeletableTopicResult(name, topic_id)
     try:
         if count > 1:
@@ -99,7 +103,7 @@ def _row(
 
 
 def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResult) -> Topic:
-    """The topic, if the client may delete it. If it may at least describe it, its name gets into the answer. Raises
+    """The topic, if the client may delete it. If the client may at least describe it, the answer gets its name. Raises
     `ApiError`.
     """
     topic = node.topics.by_id.get(answer.topic_id)
@@ -112,7 +116,7 @@ def _find_by_id(node: Node, context: RequestContext, answer: DeletableTopicResul
 
 
 def _find_by_name(node: Node, context: RequestContext, name: str) -> Topic:
-    """The topic, if the client may delete it. Whether there is one is told only to a client that may describe it.
+    """The topic, if the client may delete it. Only a client that may describe the topic learns whether it exists.
     Raises `ApiError`.
     """
     if not _may(node, context, Operation.DESCRIBE, name):
@@ -131,7 +135,7 @@ def _not_allowed() -> ApiError:
 
 
 def _may(node: Node, context: RequestContext, operation: int, name: str) -> bool:
-    """May the client do this to the topic? It may if it may delete any topic of the cluster."""
+    """Whether the client may do this to the topic. Permission to delete any topic of the cluster is enough."""
     allows = node.authorizer.allows
     return allows(context, Operation.DELETE, ResourceType.CLUSTER, CLUSTER_NAME) or allows(
         context, operation, ResourceType.TOPIC, name

@@ -26,16 +26,18 @@ from muster.protocol.messages.describe_topic_partitions import (
 )
 
 _SORTED_AT_ONCE: Final = 100
-"""Names of topics that one step sorts: the authorizer is asked about each."""
+"""One step sorts so many names of topics: the authorizer is asked about each."""
 _ROW_BYTES: Final = 40
-"""Of a row of an answer, besides its text."""
+"""Size of a row in an answer, without its text."""
 
 
 @in_slices
 def handle_describe_topic_partitions(
     node: Node, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> Job[DescribeTopicPartitionsResponse]:
-    """The topics named (all when none is), in the order of names, from the cursor on, up to the limit of partitions."""
+    """The named topics (all, when the request names none), in the order of their names. The answer begins at the cursor
+    and ends at the limit of partitions.
+    """
     cursor = request.cursor
     asked: dict[str, None] = {}
     for wanted in request.topics:
@@ -53,7 +55,7 @@ def handle_describe_topic_partitions(
         rows.append(row)
         room.take(_ROW_BYTES * (1 + len(row.partitions)) + len(row.name or ""))
         yield room.pause()
-    if request.topics:  # of topics that it has not named the client is told nothing
+    if request.topics:  # without named topics, the answer does not mention refused topics
         for name in refused:
             rows.append(_refused(name))
             yield None
@@ -61,7 +63,7 @@ def handle_describe_topic_partitions(
 
 
 def _refuse_all(request: DescribeTopicPartitionsRequest) -> Job[DescribeTopicPartitionsResponse]:
-    """The topics as they came, each as often: so Kafka refuses whole requests."""
+    """Refuse the whole request as Kafka does: each topic of the request has its row, also a repeated one."""
     refused = []
     for topic in request.topics:
         refused.append(DescribeTopicPartitionsResponseTopic(ErrorCode.INVALID_REQUEST, topic.name))
@@ -72,8 +74,8 @@ def _refuse_all(request: DescribeTopicPartitionsRequest) -> Job[DescribeTopicPar
 def _sorted(
     node: Node, context: RequestContext, names: Iterable[str], first: str
 ) -> Job[tuple[list[list[str]], list[str]]]:
-    """The names from `first` on in sorted runs, some at a time, to be merged; and those that the client may not
-    describe.
+    """The names from `first` on, in sorted runs that are then merged. Also the names that the client may not describe.
+    Each step handles some of the names.
     """
     left, runs = iter(names), list[list[str]]()
     refused: list[str] = []
@@ -98,7 +100,7 @@ def _page(
     left: int,
     response: DescribeTopicPartitionsResponse,
 ) -> Iterator[DescribeTopicPartitionsResponseTopic]:
-    """The rows of one page; where the next begins is noted in `response`."""
+    """The rows of one page. `response` gets the cursor of the next page."""
     for name in names:
         topic = node.topics.by_name.get(name)
         if not left:
@@ -131,7 +133,7 @@ def _partitions(node: Node, topic: Topic, start: int, end: int) -> list[Describe
     for index, state in enumerate(topic.state.partitions[start:end], start):
         leader, replicas = leaders[index], state.replicas
         online = leader.broker_id != NO_BROKER and topic.is_online(index)
-        # a leader that was found dead just now is no leader, and another one will be in a moment
+        # a leader that was found dead a moment ago is not the leader; another one follows soon
         lives = online and (cluster.is_whole or cluster.lives(leader.broker_id))
         rows.append(
             DescribeTopicPartitionsResponsePartition(

@@ -1,6 +1,7 @@
 """AlterPartitionReassignments and ListPartitionReassignments: other replicas for a partition (KIP-455, KIP-860).
 
-The brokers share the logs, so that nothing has to be copied: a reassignment is over at once, none is ever under way.
+The brokers share the logs, so no data has to be copied. A reassignment is complete at once, and none is ever in
+progress.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from muster.protocol.messages.list_partition_reassignments import (
 def handle_alter_partition_reassignments(
     node: Node, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> Job[AlterPartitionReassignmentsResponse]:
-    """Each partition gets the replicas that are named, and the first of them that lives leads it, unless its leader is
-    among them. There is nothing to be cancelled.
+    """Each partition gets the named replicas. Its leader stays if it is one of them; otherwise the first live replica
+    leads. A reassignment cannot be cancelled, because none is in progress.
     """
     answer = AlterPartitionReassignmentsResponse(error_message=None)
     if not may_alter_cluster(node, context):
@@ -71,7 +72,9 @@ def handle_alter_partition_reassignments(
 def _all(
     request: AlterPartitionReassignmentsRequest, code: int, message: str | None
 ) -> Job[list[ReassignableTopicResponse]]:
-    """The same error on each partition, beside that of the whole (AlterPartitionReassignmentsRequest on Kafka)."""
+    """The same error for each partition, besides that of the whole request (AlterPartitionReassignmentsRequest on
+    Kafka).
+    """
     topics: list[ReassignableTopicResponse] = []
     for topic in request.topics:
         rows: list[ReassignablePartitionResponse] = []
@@ -86,7 +89,7 @@ def _all(
 def _reassign(
     node: Node, name: str, partition: int, replicas: Sequence[int] | None, *, keeps_number: bool
 ) -> Job[None]:
-    """Raises `ApiError`."""
+    """Reassign one partition. Raises `ApiError`."""
     topics = node.topics
     topic = topics.state.topics.get(name)
     if topic is None:
@@ -115,6 +118,6 @@ def handle_list_partition_reassignments(
     request: ListPartitionReassignmentsRequest,  # noqa: ARG001 - every handler has this shape
     respond: Respond,
 ) -> None:
-    """No partition is ever being reassigned: that takes no time."""
+    """List no partitions: no reassignment is ever in progress."""
     error_code = 0 if may_describe_cluster(node, context) else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     respond(ListPartitionReassignmentsResponse(error_code=error_code, error_message=None))

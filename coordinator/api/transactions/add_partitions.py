@@ -1,9 +1,9 @@
-"""AddPartitionsToTxn (key 24) and AddOffsetsToTxn (key 25): what a producer is about to write to becomes part of its
-transaction. Brokers of a cluster send the former for many transactions at once.
+"""AddPartitionsToTxn (key 24) and AddOffsetsToTxn (key 25): add the partitions that a producer will write to its
+transaction. Brokers of a cluster send AddPartitionsToTxn for many transactions at once.
 
-A partition that is not there, or may not be written to, refuses its whole transaction. Then the shard is not asked.
-The shard is never asked about topics without partitions. As on Kafka an answer names them only where it has one error
-for the whole transaction.
+A partition that does not exist, or that the client may not write to, refuses its whole transaction. Then the shard is
+not asked. The shard is never asked about topics without partitions. As on Kafka, an answer names such topics only where
+the whole transaction has one error.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from muster.protocol.messages.add_partitions_to_txn import (
 )
 
 _Partitions = dict[str, dict[int, int]]
-"""Of a transaction: topics, their partitions, and why each of them is refused."""
+"""The topics of a transaction, their partitions, and the error of each partition."""
 
 _AT_ONCE: Final = 100
-"""Partitions of one topic that are looked at in one step."""
+"""One step checks so many partitions of one topic."""
 
 
 @in_slices
 def handle_add_partitions_to_txn(
     node: Node, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Job[AddPartitionsToTxnResponse]:
-    """Each transaction is a question to the shard of its id; its answer is a row for each partition."""
+    """The shard of each transactional id is asked. Its answer has a row for each partition."""
     by_broker = add_partitions_comes_from_broker(context.api_version)
     if by_broker and not node.authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -96,7 +96,7 @@ def _partitions_of(transaction: AddPartitionsToTxnTransaction) -> Job[_Partition
 
 
 def _of_some(partitions: _Partitions) -> Job[_Partitions]:
-    """Without topics that have no partitions in the request."""
+    """The topics that have partitions in the request."""
     of_some: _Partitions = {}
     for looked_at, (name, rows) in enumerate(partitions.items()):
         if rows:
@@ -107,17 +107,17 @@ def _of_some(partitions: _Partitions) -> Job[_Partitions]:
 
 
 def _with_empty(partitions: _Partitions, found: AddPartitionsToTxnResult) -> Job[list[AddPartitionsToTxnTopicResult]]:
-    """The rows that the shard has answered, and those of topics without partitions, in the order of the request."""
+    """The rows of the shard's answer and those of topics without partitions, in the order of the request."""
     answered = iter(found.topic_results)
     topics = []
     for name, rows in partitions.items():
         topics.append(next(answered) if rows else AddPartitionsToTxnTopicResult(name, []))
-        yield None  # as many rows are to be encoded
+        yield None  # one step for each row that is encoded
     return topics
 
 
 def _topics(partitions: _Partitions) -> Job[list[AddPartitionsToTxnTopic]]:
-    """The same as rows of a request."""
+    """The same partitions as rows of a request."""
     topics: list[AddPartitionsToTxnTopic] = []
     for name, rows in partitions.items():
         topics.append(AddPartitionsToTxnTopic(name, list(rows)))
@@ -127,9 +127,9 @@ def _topics(partitions: _Partitions) -> Job[list[AddPartitionsToTxnTopic]]:
 
 
 def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, by_broker: bool) -> Job[bool]:
-    """Note which partitions cannot be part of a transaction, and why: are there any?"""
+    """Set the errors of partitions that cannot be in a transaction. Returns whether such partitions exist."""
     is_some_refused = False
-    # internal topics are for brokers only
+    # only brokers may add internal topics
     names = [name for name in partitions if by_broker or name not in INTERNAL_TOPICS]
     allowed: Any = names
     if not by_broker:
@@ -156,13 +156,13 @@ def _refuses_some(node: Node, context: RequestContext, partitions: _Partitions, 
 def _refused(
     transaction: AddPartitionsToTxnTransaction, partitions: _Partitions, error_code: int
 ) -> Job[AddPartitionsToTxnResult]:
-    """The transaction is refused: `error_code` for partitions without an error of their own."""
+    """The row of a refused transaction. Partitions without an error of their own get `error_code`."""
     topics = []
     for name, rows in partitions.items():
         results = []
         for index, own in rows.items():
             results.append(AddPartitionsToTxnPartitionResult(index, own or error_code))
-            yield None  # as many rows are to be encoded
+            yield None  # one step for each row that is encoded
         topics.append(AddPartitionsToTxnTopicResult(name, results))
         yield None
     return AddPartitionsToTxnResult(transaction.transactional_id, topics)
@@ -171,7 +171,7 @@ def _refused(
 def handle_add_offsets_to_txn(
     node: Node, context: RequestContext, request: AddOffsetsToTxnRequest, respond: Respond
 ) -> None:
-    """The partition of __consumer_offsets that the group's offsets belong to becomes part of the transaction."""
+    """Add the group's partition of __consumer_offsets to the transaction."""
     transactional_id, allows = request.transactional_id, node.authorizer.allows
     refusal = ErrorCode.NONE
     if not allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):

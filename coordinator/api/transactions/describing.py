@@ -1,4 +1,4 @@
-"""What transactions there are: DescribeTransactions (key 65) and ListTransactions (key 66)."""
+"""DescribeTransactions (key 65) and ListTransactions (key 66)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from muster.coordinator.runtime.transaction_coordinator.shard import TransactionShard
 
 IDS_AT_ONCE: Final = 2_000
-"""Ids of a shard that one slice of ListTransactions looks at: a millisecond and a half."""
+"""One step of ListTransactions checks so many ids of a shard: a millisecond and a half."""
 _ID: Final[Callable[[Any], str]] = attrgetter("transactional_id")
 _TOPIC: Final[Callable[[Any], str]] = attrgetter("topic")
 _ROW_BYTES: Final = 40
-"""Of a row of an answer, besides its texts."""
+"""Size of a row in an answer, without its texts."""
 T = TypeVar("T")
 _PASSED_OVER: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
@@ -42,7 +42,7 @@ _PASSED_OVER: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAI
 def handle_describe_transactions(
     node: Node, context: RequestContext, request: DescribeTransactionsRequest
 ) -> Job[DescribeTransactionsResponse]:
-    """Each id is asked at its shard. Only topics that the client may describe are told of."""
+    """The shard of each id is asked. The answer only has topics that the client may describe."""
     found: dict[str, TransactionState] = {}
 
     def allowed(transactional_id: str) -> bool:
@@ -61,7 +61,7 @@ def handle_describe_transactions(
     def take(transactional_id: str, response: Any) -> None:
         (found[transactional_id],) = response.transaction_states
 
-    # one that is named again and again is asked once
+    # an id that is named several times is asked for once
     yield from ask_each(filter(allowed, distinct(request.transactional_ids)), ask, take)
     room = AnswerSize(node, context)
     rows = []
@@ -81,7 +81,7 @@ def handle_describe_transactions(
 def handle_list_transactions(
     node: Node, context: RequestContext, request: ListTransactionsRequest
 ) -> Job[ListTransactionsResponse]:
-    """Every shard is asked; one that is loading fails the whole, one that is offline is passed over. Ids that the
+    """Ask every shard. A shard that is loading fails the whole request, and an offline shard is skipped. Ids that the
     client may not describe are left out.
     """
     filters, unknown = yield from _filters(request)
@@ -117,12 +117,12 @@ def handle_list_transactions(
     response.transaction_states = yield from _allowed(node, context, ResourceType.TRANSACTIONAL_ID, states, _ID)
     for name in chain(unknown, map(_ID, response.transaction_states)):
         room.take(_ROW_BYTES + len(name))
-        yield room.pause()  # as many rows are to be encoded
+        yield room.pause()  # one step for each row that is encoded
     return ListTransactionsResponse(error_code=TOO_LARGE) if room.is_used_up else response
 
 
 def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequest, list[str]]]:
-    """What each shard is asked, short however many filters there are, and the states that do not exist."""
+    """The request to each shard, short however many filters the client sends; and the states that do not exist."""
     states: dict[str, None] = {}
     for name in request.state_filters:
         states[name] = None
@@ -137,15 +137,15 @@ def _filters(request: ListTransactionsRequest) -> Job[tuple[ListTransactionsRequ
     for producer_id in request.producer_id_filters:
         producer_ids.add(producer_id)
         yield None
-    # one that does not exist stands for all of those: no id is in it
+    # one unknown state represents all of them: no id is in such a state
     asked = ListTransactionsRequest([*known, *unknown[:1]], (), request.duration_filter)
     asked.producer_id_filters = cast("Any", frozenset(producer_ids))
     return asked, unknown
 
 
 def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
-    """Those whose ids match a pattern; ValueError for what is none, or would take too long."""
-    # imported here: it loads the library of patterns, which hardly anybody needs
+    """The rows whose ids match a pattern. Raises ValueError for an invalid pattern, or one that would take too long."""
+    # imported here: it loads the regular expressions, which few servers need
     pattern = import_module("muster.coordinator.system.patterns").Pattern(text)
     yield None
     return (yield from matching(pattern, states, _ID, Budget()))
@@ -154,7 +154,7 @@ def _matching(text: str, states: Sequence[Any]) -> Job[list[Any]]:
 def _allowed(
     node: Node, context: RequestContext, kind: int, rows: Sequence[T], name: Callable[[T], str]
 ) -> Job[list[T]]:
-    """Those rows whose names the client may describe."""
+    """The rows whose names the client may describe."""
     kept: list[T] = []
     for start in range(0, len(rows), ROWS_AT_ONCE):
         part = rows[start : start + ROWS_AT_ONCE]

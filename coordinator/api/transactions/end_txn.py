@@ -1,4 +1,4 @@
-"""EndTxn (key 26): commit or abort a transaction. Answered when the decision is in the log; the markers follow."""
+"""EndTxn (key 26): commit or abort a transaction. It is answered when the decision is durable; the markers follow."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""InitProducerId (key 22): a producer's identity, by which its duplicates are told (KIP-98, KIP-360); with a
-transactional id the shard of that id decides which.
+"""InitProducerId (key 22): a producer id with an epoch, which identifies duplicates of a producer (KIP-98, KIP-360).
+With a transactional id, the shard of that id decides.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 UNKNOWN = -1
-"""No producer id, no epoch."""
+"""No producer id, and no epoch."""
 
 
 @in_slices
 def handle_init_producer_id(
     node: Node, context: RequestContext, request: InitProducerIdRequest
 ) -> Job[InitProducerIdResponse]:
-    """A new producer id in epoch 0, whatever id the producer had before; or what the transactional id's shard says."""
+    """A new producer id in epoch 0, whatever id the producer had before. With a transactional id, the answer of its
+    shard.
+    """
     try:
         _check(node, context, request)
         if request.transactional_id is None:
@@ -35,13 +37,13 @@ def handle_init_producer_id(
             return (yield later)  # type: ignore[no-any-return]  # as every answer of a shard
     except ApiError as error:
         return InitProducerIdResponse(error_code=error.error_code, producer_id=UNKNOWN, producer_epoch=UNKNOWN)
-    # the block that the id is of must never be given out again
+    # the block of ids that has this id must never be allocated again
     yield from until_durable(node, [response])
     return response
 
 
 def _check(node: Node, context: RequestContext, request: InitProducerIdRequest) -> None:
-    """Raises `ApiError`."""
+    """Check the request. Raises `ApiError`."""
     if request.transactional_id is not None:
         if not node.authorizer.allows(
             context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
@@ -53,7 +55,7 @@ def _check(node: Node, context: RequestContext, request: InitProducerIdRequest) 
     ):
         raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if request.transactional_id is not None:
-        error_code = refusal(request, node.transactions.settings)  # before the shard is asked, which may be loading
+        error_code = refusal(request, node.transactions.settings)  # this check precedes the shard, which may be loading
     elif (request.producer_id == UNKNOWN) != (request.producer_epoch == UNKNOWN):
         error_code = ErrorCode.INVALID_REQUEST
     else:

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (key 28): positions of a group that count once the transaction of their producer is committed.
+"""TxnOffsetCommit (key 28): offsets of a group that are committed together with the transaction of their producer.
 
-The partition of the group's offsets must be part of the transaction, which its coordinator is asked for; newer clients
-leave it to this request to add it. Then the group's shard decides, as for OffsetCommit.
+The group's partition of __consumer_offsets must be in the transaction: the transaction coordinator is asked. For newer
+clients, this request adds the partition. Then the group's shard decides, as for OffsetCommit.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from muster.protocol.messages.txn_offset_commit import (
 )
 
 _Topics = dict[str, TxnOffsetCommitResponseTopic]
-"""The rows of an answer, by topic; one that is named twice has one."""
+"""The rows of an answer, by topic. A topic that is named twice has one row."""
 
 
 def handle_txn_offset_commit(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest, respond: Respond
 ) -> None:
-    """Write the positions to the log of the group's shard. (`api.short` does nothing else, for a few of them.)"""
+    """Write the offsets to the log of the group's shard. (`api.short` does the same for a few of them.)"""
     if not node.short_ways or not _short_way()(node, context, request, respond):
         txn_offset_commit(node, context, request, respond)
 
@@ -56,26 +56,26 @@ def _short_way() -> Any:
 def txn_offset_commit(
     node: Node, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> Job[TxnOffsetCommitResponse]:
-    """Write the positions to the log of the group's shard, then answer; each partition has its own error."""
+    """Write the offsets to the log of the group's shard, then answer. Each partition has its own error."""
     if not node.authorizer.allows(context, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id):
         return same_for_all(request, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return same_for_all(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     known, answers = yield from _sort_out(node, context, request.topics)
     if known:
-        # the group is not asked when nothing is left, so that nothing is added to the transaction
+        # without valid rows the group is not asked, so that no partition is added to the transaction
         pieces = [_piece(request, topics) for _, topics in in_pieces(known, "partitions")]
         yield from _commit(node, context, request, pieces, answers)
     if sum(len(answer.partitions) for answer in answers.values()) > ROWS_AT_ONCE:
         for answer in answers.values():
             for _ in answer.partitions:
-                yield None  # as many rows are to be encoded
+                yield None  # one step for each row that is encoded
     return TxnOffsetCommitResponse(topics=[*answers.values()])
 
 
 @cache
 def knows_of(version: int) -> Knows:
-    """What a client knows that sends this version."""
+    """What a client with this version knows."""
     return Knows(txn_commit_adds_partitions(version), txn_commit_knows_abortable(version))
 
 
@@ -99,7 +99,7 @@ def _commit(
     pieces: Sequence[TxnOffsetCommitRequest],
     answers: _Topics,
 ) -> Job[None]:
-    """Verify once, then ask the shard, some rows at a time; all of them are of one transaction."""
+    """Verify once, then ask the shard, some rows in each step. All rows are in one transaction."""
     shard = node.routing.shard(request.group_id)
     producer = Producer(request.producer_id, request.producer_epoch)
     guard, error = yield from _verified(node, context, request.transactional_id, producer, shard, request.group_id)
@@ -129,11 +129,11 @@ def _commit(
 def _verified(
     node: Node, context: RequestContext, transactional_id: str, producer: Producer, shard: GroupShard, group_id: str
 ) -> Job[tuple[Guard | None, int]]:
-    """What the log takes the offsets with, or why it does not."""
+    """The guard with which the log accepts the offsets, or the error."""
     if not group_id:
         return None, ErrorCode.INVALID_GROUP_ID
     if not shard.active:
-        return None, 0  # which the shard says itself
+        return None, 0  # the shard itself reports this error
     knows = knows_of(context.api_version)
     wanted = Wanted(GROUP_OFFSETS_TOPIC, shard.partition, shard.runtime.log, -1)
     found = yield from verifying(node, context.client, transactional_id, producer, (wanted,), knows, again=False)
@@ -144,7 +144,7 @@ def _verified(
 
 
 def _in_parts(topics: Sequence[TxnOffsetCommitRequestTopic]) -> Iterator[TxnOffsetCommitRequestTopic]:
-    """The topics; one with very many rows comes as several."""
+    """The topics. A topic with very many rows is divided into several."""
     for topic in topics:
         rows = topic.partitions
         for start in range(0, max(len(rows), 1), ROWS_AT_ONCE):
@@ -155,7 +155,7 @@ def _in_parts(topics: Sequence[TxnOffsetCommitRequestTopic]) -> Iterator[TxnOffs
 def _sort_out(
     node: Node, context: RequestContext, topics: Sequence[TxnOffsetCommitRequestTopic]
 ) -> Job[tuple[list[TxnOffsetCommitRequestTopic], _Topics]]:
-    """The rows that exist, and the refused ones with their errors."""
+    """The rows of existing partitions, and the refused rows with their errors."""
     known: list[TxnOffsetCommitRequestTopic] = []
     refused: _Topics = {}
     image = node.topics.image

@@ -1,8 +1,10 @@
-"""Before the first records of a transaction go into a partition, its coordinator is asked whether the partition is part
-of it (KIP-890). Otherwise records that come late, when their transaction has ended, would open one that nobody ends.
+"""Before the first records of a transaction are appended to a partition, the transaction coordinator is asked. It says
+whether the partition is in the transaction (KIP-890). Otherwise late records could arrive after the end of their
+transaction. They would open a transaction that no client ends.
 
-Older clients have added the partition themselves, which is verified; for newer ones it is added now. The answer leaves
-the coordinator when that is durable. Used by Produce and TxnOffsetCommit: what each version of them hears is here.
+Older clients have added the partition themselves, which is verified. For newer clients the partition is added now. The
+coordinator answers when this is durable. Produce and TxnOffsetCommit use this module. It has the errors for each
+version of both.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from muster.coordinator.transactions.commands import PartitionErrors, Partitions
 from muster.protocol.errors import ErrorCode, error_name
 
 ROWS_AT_ONCE: Final = 50
-"""Partitions that are looked at without a pause."""
+"""So many partitions are checked without a pause."""
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -33,13 +35,17 @@ class Knows(NamedTuple):
     """What a client knows of KIP-890, by the version of its request."""
 
     adds: bool
-    """It relies on the server to add the partitions that it writes to: Produce 12, TxnOffsetCommit 5 and later."""
+    """The client relies on the server to add the partitions that it writes to: Produce 12, TxnOffsetCommit 5
+    and later.
+    """
     knows_abortable: bool
-    """TRANSACTION_ABORTABLE: Produce 11, TxnOffsetCommit 4 and later; others hear INVALID_TXN_STATE."""
+    """The client knows TRANSACTION_ABORTABLE: Produce 11, TxnOffsetCommit 4 and later. Others get INVALID_TXN_STATE."""
 
 
 class Wanted(NamedTuple):
-    """A partition that a batch of a transaction is for. `sequence`: of the batch; -1 of one of a coordinator."""
+    """A partition that a batch of a transaction is for. `sequence`: the sequence of the batch, or -1 for a batch that a
+    coordinator writes.
+    """
 
     topic: str
     partition: int
@@ -48,7 +54,9 @@ class Wanted(NamedTuple):
 
 
 Verified = Mapping[Place, Guard | ApiError | LogError | None]
-"""For each partition what to append with (None: the transaction is open there already), or why nothing may be."""
+"""For each partition, the guard to append with, or the refusal. None means that the transaction is already
+open there.
+"""
 
 
 def verifying(
@@ -61,10 +69,10 @@ def verifying(
     *,
     again: bool,
 ) -> Job[Verified]:
-    """Ask the coordinator of the id for the partitions in which the transaction is not open yet; for all at once.
+    """Ask the transaction coordinator once for all partitions in which the transaction is not open yet.
 
-    `again`: if the transaction before is just ending, a client whose partitions are added is not told so at once: the
-    coordinator is asked again for a while.
+    `again`: whether to ask the coordinator again for a while if the transaction before is just ending. This is for
+    clients whose partitions are added. Without it, they get the error at once.
     """
     if not (knows.adds or node.topics.settings.transaction_partition_verification_enable):
         trusted: dict[Place, Guard | ApiError | LogError | None] = {}
@@ -114,7 +122,7 @@ def _ask_once(
 
 
 def _loading(log: Log) -> Job[ApiError | LogError | None]:
-    """Have the producers of a log at hand; or why that cannot be."""
+    """Load the producers of a log. Returns the error if that fails."""
     try:
         yield from log.producers.loading()
     except LogError as error:
@@ -132,7 +140,7 @@ def _ask(
     topics: Mapping[str, list[int]],
     knows: Knows,
 ) -> Job[dict[Place, int]]:
-    """The errors of the coordinator, as a client of this kind hears them."""
+    """The errors of the coordinator, as a client of this kind knows them."""
     if not transactional_id or not node.transactions.routing.ready:
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE if transactional_id else ErrorCode.INVALID_REQUEST
         return {(topic, index): error for topic in topics for index in topics[topic]}
@@ -151,16 +159,16 @@ def question(
     knows: Knows,
     answer: Callable[[Any], object],
 ) -> None:
-    """Ask the coordinator of the id: `answer` gets its `PartitionErrors`."""
+    """Ask the transaction coordinator. `answer` gets its `PartitionErrors`."""
     asked = PartitionsAsked(transactional_id, *producer, not knows.adds, topics)
     command = TransactionCommand(asked, answer, client, transaction_version(knows.adds))
     node.transactions.ask(transactional_id, command)
 
 
 def heard(error: int, knows: Knows) -> int:
-    """An error of the coordinator as a client of this kind is told it."""
+    """An error of the coordinator, as a client of this kind knows it."""
     if error == ErrorCode.PRODUCER_FENCED:
-        return ErrorCode.INVALID_PRODUCER_EPOCH  # which producers expect from a partition's leader
+        return ErrorCode.INVALID_PRODUCER_EPOCH  # producers expect this error from the leader of a partition
     if error == ErrorCode.TRANSACTION_ABORTABLE and not knows.knows_abortable:
         return ErrorCode.INVALID_TXN_STATE
     return error
@@ -183,7 +191,9 @@ _TRY_AGAIN: Final = (
 
 
 def as_produce_error(error: ApiError | LogError, knows: Knows) -> ApiError | LogError:
-    """What a producer hears: in place of errors of the coordinator that it may not know one that makes it try again."""
+    """The error for a producer. An error of the coordinator that the producer may not know is replaced by one that
+    makes it retry.
+    """
     code = error.error_code
     if code == ErrorCode.INVALID_TXN_STATE:
         return ApiError(code, "Partition was not added to the transaction")

@@ -1,5 +1,5 @@
-"""WriteTxnMarkers (key 27): write the ends of transactions into partitions. Brokers of a cluster send it; here it comes
-from an administrator who ends a transaction that hangs (`kafka-transactions.sh abort`).
+"""WriteTxnMarkers (key 27): write the ends of transactions into partitions. On Kafka, brokers send it. Here an
+administrator sends it, who ends a hanging transaction (`kafka-transactions.sh abort`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from muster.protocol.messages.write_txn_markers import (
 )
 
 AT_ONCE: Final = 500
-"""Markers that are written before the first of them is awaited: those of a partition become durable together, and are
-told so without a pause.
+"""So many markers are written before the first of them is awaited. The markers of a partition become durable together,
+and are reported without a pause.
 """
 
 
@@ -66,14 +66,14 @@ def handle_write_txn_markers(
 
 
 class _UnderWay:
-    """Markers that are written and not durable yet."""
+    """Markers that are written but not durable yet."""
 
     def __init__(self) -> None:
         self.count = 0
         self._ended: PendingResult | None = None
 
     def noting(self, row: WritableTxnMarkerPartitionResult) -> Callable[[int], object]:
-        """One more; what is returned takes the error that its row then has."""
+        """Count one more marker. The returned function gets the error for its row."""
         self.count += 1
 
         def note(error_code: int) -> None:
@@ -85,7 +85,7 @@ class _UnderWay:
         return note
 
     def finished(self) -> Job[None]:
-        """Wait for all of them."""
+        """Wait until all markers are durable."""
         if self.count:
             self._ended = PendingResult()
             yield self._ended
@@ -93,7 +93,9 @@ class _UnderWay:
 
 
 def _some_cannot_be_written(node: Node, request: WriteTxnMarkersRequest) -> Job[bool]:
-    """Whether one is of a producer that cannot be, for a partition that is there: as on Kafka, nothing is done then."""
+    """Whether a marker for an existing partition has a negative producer id or epoch. As on Kafka, no marker is written
+    then.
+    """
     known = node.topics.image.by_name
     for marker in request.markers:
         if marker.producer_id < 0 or marker.producer_epoch < 0:
