@@ -396,8 +396,13 @@ class Connection(asyncio.Protocol):
             if core.output_bytes > OUTPUT_HIGH_BYTES:
                 self._write_out()
         self._is_pumping = False
+        had_rest = core.waits_for & REST
         self._write_out()
-        self._settle()
+        if had_rest and core.has_requests:
+            # the last piece of an answer was written just now: the next request need not wait any more
+            asyncio.get_running_loop().call_soon(self._pump)
+        else:
+            self._settle()
 
     def _write_out(self) -> None:
         """Write what is ready; the rest of much follows in the next turns, as soon as the peer takes it."""

@@ -16,7 +16,7 @@ from muster.coordinator.api.close_connection import CloseConnection
 from muster.coordinator.api.context import Channel
 from muster.coordinator.net import connection as connection_module
 from muster.coordinator.net.connection import Connection, Shared
-from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, SMALL_BYTES
+from muster.coordinator.net.connection_core import INPUT_HIGH_BYTES, OUTPUT_HIGH_BYTES, PEER, SMALL_BYTES
 from muster.coordinator.net.limits import Limits
 from muster.coordinator.net.request_memory import CHECK_EVERY_MS, PATIENCE_MS, STALLED_MS
 from muster.coordinator.net.settings import NetSettings
@@ -248,6 +248,25 @@ class TestFrames:
             assert bench.sent == b"".join(map(frame, contents))
             assert all(len(one) <= 10 for one in bench.transport.writes)
             assert bench.connection.core.waits_for == 0
+
+    @pytest.mark.parametrize("slow", [False, True])
+    async def test_the_next_request_is_handled_when_the_last_piece_of_a_late_answer_is_written(
+        self, bench: Bench, monkeypatch: pytest.MonkeyPatch, slow: bool
+    ) -> None:
+        monkeypatch.setattr(connection_module, "WRITTEN_AT_ONCE", 10)
+        contents = [b"park and more", b"a", b"park and park", b"b"]
+        if slow:
+            bench.transport.slow, bench.transport.high = bench.connection, 4
+        bench.receive(*contents)
+        for _ in range(40):
+            if bench.echo.parked is not None:
+                bench.echo.release()
+            await turn()
+            if bench.connection.core.waits_for & PEER:
+                bench.transport.unsent = 0
+                bench.connection.resume_writing()
+        assert bench.sent == b"".join(map(frame, contents))
+        assert bench.connection.core.waits_for == 0
 
     async def test_the_next_piece_waits_until_the_peer_has_read(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
