@@ -1,4 +1,4 @@
-"""What a client is told when the records of its request cannot be appended, by the error of the log."""
+"""The error code that a client gets when the records of its request cannot be appended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _APPEND_ERRORS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    # of the coordinator of a transaction: it makes old producers try again
+    # The coordinator of a transaction sends this code: it makes old producers try again.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
@@ -22,6 +22,6 @@ _APPEND_ERRORS: Final = {
 
 
 def append_error(error: Exception) -> int:
-    """Kafka's CoordinatorOperationExceptionHelper."""
+    """The code for an error, as in Kafka's CoordinatorOperationExceptionHelper."""
     error_code: int = getattr(error, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
     return _APPEND_ERRORS.get(error_code, error_code)

@@ -1,4 +1,7 @@
-"""What a shard has decided and is yet to append: batches that gather the records of many commands. Appends nothing."""
+"""The decided records that a shard has yet to append, in batches that gather the records of many commands.
+
+This module appends nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from muster.coordinator.state_machine.interface import Producer, Reply
 from muster.coordinator.system.clock import Clock
 
 BATCH_BYTES: Final = 64 * 1024
-"""How much is gathered into one batch; the records of one command may be more."""
+"""Bytes that are gathered into one batch. The records of one command may be more."""
 
 
 class Batch:
-    """What was decided since `began_ms` (monotonic), in the transaction of `producer` or outside of any; what is told
-    and answered once it is appended.
+    """The records that were decided since `began_ms` (monotonic), in the transaction of `producer` or outside of any.
+
+    The batch also has the events to report and the replies to send once it is appended.
     """
 
     __slots__ = ("began_ms", "events", "producer", "replies", "rows", "size")
@@ -29,15 +33,18 @@ class Batch:
 
 
 class AppendQueue:
-    """The batches to be appended, in their order. `flush` is called when it is time to append them; not with `at_once`,
-    when each addition is to be appended at once, unless `flush_within` says how long it may wait.
+    """The batches to be appended, in their order.
+
+    The queue calls `flush` when it is time to append them. With `at_once` the queue does not call `flush`: the caller
+    appends each addition at once. Only `flush_within` lets an addition wait.
     """
 
     __slots__ = ("_clock", "_flush", "_is_timed", "_linger_ms", "at_once", "batches")
 
     def __init__(self, clock: Clock, linger_ms: int, flush: Callable[[], object]) -> None:
-        """`linger_ms`: how long is gathered. 0: not at all; -1: until all requests are looked at that have come in the
-        same turn of the loop.
+        """`linger_ms`: how long records are gathered.
+
+        0: not at all. -1: until all requests of the same iteration of the event loop are handled.
         """
         self._clock = clock
         self._linger_ms = linger_ms
@@ -47,8 +54,9 @@ class AppendQueue:
         self.batches: list[Batch] = []
 
     def batch_for(self, size: int, producer: Producer | None) -> Batch:
-        """The batch that takes the records of one command, of `size` bytes: the newest one; or a new one when that is
-        full, or is of another producer.
+        """The batch for the records of one command, which have `size` bytes.
+
+        It is the newest batch. It is a new one when the newest is full or belongs to another producer.
         """
         batch = self.batches[-1] if self.batches else None
         if batch is None or batch.size + size > BATCH_BYTES or batch.producer != producer:
@@ -62,7 +70,7 @@ class AppendQueue:
         return batch
 
     def flush_within(self, ms: int) -> None:
-        """What was added may wait for more, for so long at most. (Others may come to be flushed together with it.)"""
+        """What was added may wait this long for more records. Other records may cause an earlier flush."""
         if self.at_once and not self._is_timed:
             self._is_timed = True
             self._clock.machine.call_at(self._clock.machine.mono_ms() + ms, self._flush_now)
@@ -72,6 +80,6 @@ class AppendQueue:
         self._flush()
 
     def take_all(self) -> list[Batch]:
-        """The batches, which will not be appended."""
+        """Remove and return all batches. They will not be appended."""
         batches, self.batches = self.batches, []
         return batches

@@ -1,4 +1,7 @@
-"""What the runtime asks of the coordinator that runs on it; of the log it asks `log.interfaces.Log`. No behaviour."""
+"""The interfaces between the runtime and the coordinator that runs on it. They have no behaviour.
+
+The interface of the log is `log.interfaces.Log`.
+"""
 
 from __future__ import annotations
 
@@ -20,81 +23,82 @@ from muster.protocol.message import Message
 
 
 class StateMachine(Protocol):
-    """The state of a shard: it decides, and reads neither a clock nor a log.
+    """The state of a shard. It decides, and reads neither a clock nor a log.
 
-    Life: all records of the log are replayed, then `loaded`, then `handle` and `advance`, at last perhaps `resign`.
-    What it decides has changed it already: it is thrown away when the records cannot be written.
+    The order of calls: `replay` for all records of the log, `loaded`, `handle` and `advance`, perhaps `resign`. A
+    decision changes the state at once. So the runtime drops the state machine when the records cannot be written.
     """
 
     deadlines: Deadlines
-    """To be looked at only: when the earliest falls due."""
+    """The deadlines, by which the runtime sets its timer."""
 
     def handle(self, command: Any, now: Now, most_bytes: int) -> Output:
-        """Decide one command, whose records may have so many bytes."""
+        """Decide one command. Its records may have `most_bytes` bytes."""
 
     def advance(self, now: Now, waits: LateAnswers) -> Output:
-        """Let the deadlines that are due pass; `waits`: how long answers waited."""
+        """Handle the deadlines that are due; `waits`: how long answers waited."""
 
     def next_deadline_ms(self) -> int | None:
-        """When `advance` is wanted next (monotonic ms)."""
+        """When `advance` is to be called next (monotonic ms)."""
 
     def replay(self, records: Iterable[Decoded], now: Now) -> int:
-        """Take in records that count as they are: how many these were."""
+        """Replay records that count at once. Returns their number."""
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:
-        """Take in records of a transaction, which count once it is committed: how many these were."""
+        """Replay records of a transaction, which count once it is committed. Returns their number."""
 
     def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:
-        """The transaction of a producer has ended: when the log is replayed, and live."""
+        """The transaction of a producer has ended. This is called in replay and live."""
 
     def loaded(self, now: Now) -> Output:
         """The whole log was replayed."""
 
     def resign(self, error_code: int) -> Output:
-        """Answer all that is parked with an error."""
+        """Answer all parked requests with an error."""
 
 
 class RecordReader(Protocol):
     """Reads one log from its start to its end."""
 
     offset: int
-    """Of the batch that was read last."""
+    """The offset of the batch that was read last."""
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
-        """What a chunk of whole batches holds, in its order: records that count as they are (to be taken before the
-        next is asked for), those of a batch of a transaction, ends of transactions. Raises BatchError for a damaged
-        batch.
+        """The content of a chunk of whole batches, in its order.
+
+        It has records that count at once and are to be replayed before the next is read. It also has the records of a
+        transaction's batch, and ends of transactions. Raises BatchError for a damaged batch.
         """
 
 
 class RecordCodec(Protocol):
-    """Records <-> batches. Remembers nothing."""
+    """Converts records to batches and back. It remembers nothing."""
 
     def encode(self, records: Sequence[Record]) -> tuple[Sequence[Any], int]:
-        """The rows that the records are in a batch, and their size in bytes; raises ValueError."""
+        """The rows of the records in a batch, and their size in bytes. Raises ValueError."""
 
     def build(self, rows: Sequence[Any], now: Now, producer: Producer | None) -> bytes | bytearray:
-        """One batch that holds the rows, in the transaction of `producer` if there is one."""
+        """One batch that holds the rows, in the transaction of `producer` if it is not None."""
 
     def reader(self) -> RecordReader:
-        """For one load."""
+        """A reader for one load."""
 
 
 class ErrorResponses(Protocol):
-    """The answers of a shard whose state machine is not asked, or whose decision was not written."""
+    """The answers of a shard that does not ask its state machine, or that could not write a decision."""
 
     def refuse(self, request: Message, error_code: int, why: Exception | None = None) -> Message:
-        """The answer to `request` that says only `error_code`, and `why` where there is room for words."""
+        """The answer to `request` that says only `error_code`, and `why` where the answer has a field for text."""
 
     def with_error(self, response: Message, error_code: int) -> Message:
-        """`response`, had its records not been written."""
+        """The answer in place of `response` when its records were not written."""
 
 
 class Observer(Protocol):
-    """Is told what happens. Raises nothing."""
+    """Gets the events. Raises nothing."""
 
     def tell(self, happened: Sequence[Any], now: Now) -> None:
-        """Things that have just happened, in their order."""
+        """Events that have just happened, in their order."""
 
     def flush(self) -> None:
-        """An answer is about to leave that may show what was told: let it be written."""
+        """An answer that may show these events is about to leave: write them now."""

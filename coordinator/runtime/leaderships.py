@@ -10,7 +10,7 @@ from muster.coordinator.system.clock import Clock
 from muster.coordinator.topics.cluster_image import Leader
 
 LOAD_AT_ONCE_MS: Final = 5
-"""How long shards that a node takes over load at once; what is left is loaded a step in each turn of the loop."""
+"""How long shards that a node takes over load at once. The rest loads one step in each iteration of the event loop."""
 
 S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
@@ -21,7 +21,7 @@ class Shard(Protocol):
 
     @property
     def partition(self) -> int:
-        """Its number."""
+        """The number of its partition."""
 
     def start(self) -> Iterator[None]:
         """See `shard.CoordinatorShard`."""
@@ -44,8 +44,9 @@ class Leaderships:
         what: str,
         is_here: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """`shards`: one for each partition, in order; `what` they hold, for log lines; `is_here`: whether the log of a
-        partition that is led here can be read.
+        """`shards`: one for each partition, in order; `what` they hold, for log lines.
+
+        `is_here`: whether the log of a partition that this node leads can be read.
         """
         self._is_here = is_here
         self.held: dict[int, int] = {}
@@ -54,23 +55,25 @@ class Leaderships:
         self._clock = clock
         self._what = what
         for shard in shards:
-            shard.resign()  # none is active yet
+            shard.resign()  # no shard is active yet
 
     def leave(self, leaders: Sequence[Leader]) -> None:
-        """Shards that the node leads no more, or with another epoch, resign: what waits is answered."""
+        """The shards that the node leads no more, or leads with another epoch, resign: their parked requests are
+        answered.
+        """
         for partition, epoch in [*self.held.items()]:
             if leaders[partition] != (self._node_id, epoch):
                 del self.held[partition]
                 self._shards[partition].resign(in_turns=True)
 
     def drop(self) -> None:
-        """The node has died: its shards lose what they hold, and nothing is answered."""
+        """The node has died: its shards lose their state, and nothing is answered."""
         self.held.clear()
         for shard in self._shards:
             shard.drop()
 
     def new(self, leaders: Sequence[Leader]) -> Iterator[Shard]:
-        """The shards that become active now: each is to be started."""
+        """The shards that become active now. The caller must start each of them."""
         for shard in self._shards:
             leader = leaders[shard.partition]
             if leader.broker_id != self._node_id or shard.partition in self.held:
@@ -80,7 +83,7 @@ class Leaderships:
                 yield shard
 
     def take(self, leaders: Sequence[Leader]) -> None:
-        """Start the shards of what the node leads now and did not before."""
+        """Start the shards of the partitions that the node leads now and did not lead before."""
         loader = Loader(self._clock, self._what, _nothing)
         for shard in self.new(leaders):
             loader.add(shard.start(), 0)
@@ -91,23 +94,24 @@ class ByPartition(Protocol[S_co]):
     """One shard for each partition."""
 
     def __len__(self) -> int:
-        """How many partitions."""
+        """The number of partitions."""
 
     def __getitem__(self, partition: int, /) -> S_co:
         """The shard of a partition."""
 
     def __iter__(self) -> Iterator[S_co]:
-        """All of them, in order."""
+        """All shards, in order."""
 
 
 class LeaderShards(Generic[S]):
-    """The shards of the nodes that lead, by partition: for what brokers ask each other."""
+    """The shards of the nodes that lead, by partition, for requests between brokers."""
 
     def __init__(
         self, leaders: Callable[[], Sequence[Leader]], shards: Mapping[int, Callable[[], Sequence[S]]], first: int
     ) -> None:
-        """`shards`: of each node, by its id. `first`: the node that answers, without being active, for a partition that
-        nobody leads.
+        """`shards`: the shards of each node, by its id.
+
+        `first`: the node that answers, without being active, for a partition without a leader.
         """
         self._leaders = leaders
         self._shards = shards
@@ -121,7 +125,7 @@ class LeaderShards(Generic[S]):
         return of_leader()[partition]
 
     def __iter__(self) -> Iterator[S]:
-        """All of them; none while a node has no shards yet."""
+        """All shards; none while a node has no shards yet."""
         if any(not shards() for shards in self._shards.values()):
             return
         for partition in range(len(self)):

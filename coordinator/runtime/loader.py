@@ -1,5 +1,7 @@
-"""Loading: the state of one shard from its log, in steps; and all loads of a start, some of it before the server
-listens, the rest a step in each turn of the event loop, beside the clients.
+"""Loads the state of a shard from its log, in steps, and runs all loads of a start.
+
+A part of the loads runs before the server listens. The rest runs one step in each iteration of the event loop, while
+clients are served.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from muster.coordinator.system.clock import Clock
 log = structlog.get_logger("muster.server")
 
 LOAD_CHUNK_BYTES: Final = 256 * 1024
-"""How much of a log is replayed in one step: some 10 ms."""
+"""Bytes of a log that are replayed in one step: some 10 ms."""
 TELL_EVERY_MS: Final = 2_000
 
 
 def replay(partition_log: Log, reader: RecordReader, core: StateMachine, clock: Clock) -> Iterator[int]:
-    """Replay a log, a chunk in each step: how many records that was. Raises the errors of the log, and BatchError."""
+    """Replay a log, one chunk in each step. Returns the number of records. Raises the errors of the log, and
+    BatchError.
+    """
     if partition_log.end_offset > partition_log.start_offset:
         now = clock.now()
         for chunk in partition_log.replay(chunk_bytes=LOAD_CHUNK_BYTES):
@@ -31,7 +35,7 @@ def replay(partition_log: Log, reader: RecordReader, core: StateMachine, clock: 
 
 
 def replay_chunk(chunk: bytes, reader: RecordReader, core: StateMachine, now: Now) -> int:
-    """Replay the records of some batches: how many these were."""
+    """Replay the records of some batches. Returns their number."""
     count = 0
     for part in reader.read(chunk):
         if isinstance(part, TransactionalBatch):
@@ -44,17 +48,17 @@ def replay_chunk(chunk: bytes, reader: RecordReader, core: StateMachine, now: No
 
 
 def in_background(clock: Clock, steps: Iterator[None]) -> None:
-    """Take a step in each turn of the event loop."""
+    """Run one step in each iteration of the event loop."""
     for _ in steps:
         clock.call_soon(lambda: in_background(clock, steps))
         return
 
 
 class Loader:
-    """All loads of one start, one after the other; `add` them, then `run_for` once. Says how far it is."""
+    """All loads of one start, one after the other. Call `add` for each, then `run_for` once. It logs its progress."""
 
     def __init__(self, clock: Clock, what: str, done: Callable[[], object]) -> None:
-        """`what`: what the shards hold, for log lines; `done` is called once, when everything is loaded."""
+        """`what` the shards hold, for log lines. `done` is called once, when everything is loaded."""
         self._clock = clock
         self._what = what
         self._done = done
@@ -63,12 +67,12 @@ class Loader:
         self._told_ms = 0
 
     def add(self, steps: Iterator[None], size_bytes: int) -> None:
-        """`steps`: what `CoordinatorShard.start` returns, for a log of so many bytes."""
+        """`steps`: the result of `CoordinatorShard.start`, for a log of `size_bytes` bytes."""
         self._loads.append((steps, size_bytes))
         self._total += size_bytes
 
     def run_for(self, budget_ms: int) -> None:
-        """Load for about so long; what is left goes on in the event loop."""
+        """Load for about `budget_ms`. The rest continues in the event loop."""
         end = self._clock.machine.mono_ms() + budget_ms
         while self._loads and self._clock.machine.mono_ms() <= end:
             self._step()
@@ -79,7 +83,7 @@ class Loader:
             self._done()
 
     def stop(self) -> None:
-        """Leave what is not loaded yet."""
+        """Stop: the remaining loads do not run."""
         self._loads.clear()
 
     def _step(self) -> None:

@@ -1,4 +1,7 @@
-"""The replies of a shard that wait until the log is durable up to what they show, and those that are leaving."""
+"""The replies of a shard that wait for the log, and the replies that are leaving.
+
+A reply waits until the log is durable up to what the reply shows.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from muster.coordinator.state_machine.late_answers import LateAnswers
 from muster.coordinator.system.clock import Clock
 
 LATE_MS: Final = 100
-"""What an answer may wait for the log without being called late."""
+"""An answer that waits longer than this for the log is late."""
 ANSWERS_AT_ONCE: Final = 300
-"""How many answers of one command leave in one turn of the loop: some 5 ms. The others follow in the next ones."""
+"""How many answers of one command leave in one iteration of the event loop: some 5 ms. The others follow later."""
 
 
 class Parked(NamedTuple):
-    """Replies that wait until the log is durable up to `position`, to requests that came since `began_ms` (monotonic
-    ms) at the earliest.
+    """Replies that wait until the log is durable up to `position`.
+
+    Their requests arrived at `began_ms` (monotonic ms) or later.
     """
 
     position: int
@@ -28,7 +32,7 @@ class Parked(NamedTuple):
 
 
 class PendingReplies:
-    """See the module. `parked`: in the order of their positions."""
+    """See the module. `parked` is in the order of the positions."""
 
     __slots__ = ("_clock", "_leaving", "_waits", "parked")
 
@@ -36,20 +40,20 @@ class PendingReplies:
         self._clock = clock
         self._waits = LateAnswers()
         self._leaving: deque[Reply] = deque()
-        """Replies that may leave, and have not yet for want of time."""
+        """Replies that may leave and wait only for time."""
         self.parked: deque[Parked] = deque()
 
     def park(self, position: int, replies: Sequence[Reply], began_ms: int) -> None:
-        """Let replies wait."""
+        """Park replies."""
         self.parked.append(Parked(position, replies, began_ms))
 
     def park_behind(self, reply: Reply) -> None:
-        """Let a reply wait for all that others wait for."""
+        """Park a reply behind all replies that are parked now."""
         newest = self.parked[-1]
         self.park(newest.position, (reply,), newest.began_ms)
 
     def release(self, durable: int) -> None:
-        """The log is durable up to there: give the replies that waited for it."""
+        """The log is durable up to `durable`: send the replies that waited for it."""
         parked = self.parked
         if not parked or parked[0].position > durable:
             return
@@ -60,12 +64,12 @@ class PendingReplies:
             self.give(self.parked.popleft().replies)
 
     def take_all(self) -> list[Reply]:
-        """The replies that are parked: they will not be released."""
+        """Remove and return the parked replies. They will not be released."""
         parked, self.parked = self.parked, deque()
         return [reply for one in parked for reply in one.replies]
 
     def give(self, replies: Sequence[Reply]) -> None:
-        """Give replies; those to a large group over some turns of the loop, so that others have their turn between."""
+        """Send replies. Those to a large group leave over several iterations of the loop, so that others are served."""
         if len(replies) > ANSWERS_AT_ONCE:
             if not self._leaving:
                 self._clock.call_soon(self._give_some)
@@ -82,12 +86,14 @@ class PendingReplies:
         self.give(some)
 
     def give_rest(self) -> None:
-        """Give those that are leaving, now."""
+        """Send now all replies that are leaving."""
         while self._leaving:
             respond, response = self._leaving.popleft()
             respond(response)
 
     def waits(self, gathered_since_ms: int = NEVER) -> LateAnswers:
-        """How long answers waited, those included that wait now: parked, or since `gathered_since_ms`."""
+        """How long answers waited. Answers that wait now are included: parked, or gathered since
+        `gathered_since_ms`.
+        """
         self._waits.since_ms = self.parked[0].began_ms if self.parked else gathered_since_ms
         return self._waits

@@ -1,5 +1,7 @@
-"""Whether what a coordinator's topic holds lies on the partitions that it belongs to: not so when the partitions were
-copied from a cluster with another number of them. Told after a start; changes nothing.
+"""Checks whether the keys in a coordinator's topic are on the partitions that they belong to.
+
+They are not, when the partitions were copied from a cluster with another number of partitions. The check logs its
+result after a start and changes nothing.
 """
 
 from __future__ import annotations
@@ -15,15 +17,16 @@ from muster.protocol.hashing import group_partition, partitions_of
 log = structlog.get_logger("muster.server")
 
 LOOKED_AT: Final = 100
-"""Names of each partition that are looked at: if one belongs elsewhere, nearly all do."""
+"""Names of each partition that are checked: if one is on a wrong partition, nearly all are."""
 MOST_COUNTED: Final = 10_000
-"""Names of each partition that are counted when there is something to tell."""
+"""Names of each partition that are counted when some are on a wrong partition."""
 
 
 def check(names: Sequence[Iterable[str]], what: str, topic: str, number: str, lost: str) -> None:
-    """`names`: what each partition of `topic` holds, by its names; what is wrong with that is told in one line of the
-    log. `what`: in the plural ("groups"); `number`: the property that says how many partitions there are; `lost`: what
-    comes of it ("their offsets cannot be found").
+    """Log one line when names are on wrong partitions. `names`: the names in each partition of `topic`.
+
+    `what`: the plural noun for the names ("groups"). `number`: the property that sets the number of partitions. `lost`:
+    the consequence ("their offsets cannot be found").
     """
     count = len(names)
     found = [(name, index) for index, here in enumerate(names) for name in islice(here, LOOKED_AT)]

@@ -1,4 +1,4 @@
-"""Key -> shard, as Kafka places keys (ids of groups, transactional ids) on the partitions of a coordinator's topic."""
+"""Finds the shard of a key. Keys are group ids and transactional ids, placed on partitions as Kafka does it."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from muster.coordinator.system.bounded_names import BoundedNames
 from muster.protocol.hashing import group_partition
 
 _KEPT: Final = 100_000
-"""How many keys are remembered with their shard. To hash a key costs about 2 us; a whole heartbeat costs 14 us."""
+"""How many keys are remembered with their shard. A hash of a key costs about 2 us; a whole heartbeat costs 14 us."""
 _KEPT_CHARACTERS: Final = 4_000_000
-"""And how many characters these have together; one takes up to 4 bytes."""
+"""How many characters the remembered keys have together. One character takes up to 4 bytes."""
 
 T = TypeVar("T")
 
 
 class Routing(Generic[T]):
-    """The shards of one coordinator on this node; one node leads them all today.
+    """The shards of one coordinator on this node.
 
-    The number of shards is taken when the server starts and never changes while it runs, as on Kafka.
+    The number of shards is read when the server starts and never changes while it runs, as on Kafka.
     """
 
     def __init__(self, shards: Sequence[T]) -> None:
-        """`shards`: one per partition, in order; none while the topic is not there."""
+        """`shards`: one per partition, in order; empty while the topic does not exist."""
         self.shards: tuple[T, ...] = tuple(shards)
         self._known: BoundedNames[str, T] = BoundedNames(_KEPT, _KEPT_CHARACTERS)
 
     @property
     def ready(self) -> bool:
-        """Whether the topic is there, so that keys have coordinators."""
+        """Whether the topic exists, so that keys have coordinators."""
         return bool(self.shards)
 
     def partition(self, key: str) -> int:

@@ -1,10 +1,10 @@
-"""One shard of a coordinator: one partition of its topic. Its state machine, its log and its timer, kept in step.
+"""One shard of a coordinator: one partition of its topic. The shard keeps its state machine, log and timer in step.
 
-Decide, append, answer when durable: the state machine decides and has changed already, its records are appended, its
-replies leave when the log is durable up to the newest position that the state has seen. Records of many commands are
-appended as one batch (Kafka's append linger); those of one command are never split. When an append or a sync fails, the
-state is thrown away and built anew from the log. Reads no clock but the one it is given, and knows nothing of what the
-state machine holds: groups, or transactions.
+The state machine decides, and has changed with its decision. Then the shard appends the records. The replies leave when
+the log is durable up to the newest position that the state has seen. Records of many commands are appended as one batch
+(Kafka's append linger). The records of one command are never split. When an append or a sync fails, the state is
+dropped and built again from the log. The shard reads only the clock that it gets. It does not know what the state
+machine holds: groups, or transactions.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from muster.protocol.message import Message
 log = structlog.get_logger("muster.shard")
 
 RETRY_MS: Final = (0, 100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 60_000)
-"""How long a shard whose log failed waits before it is built anew: by how often that happened in a row."""
+"""How long a shard whose log failed waits before it is built again, by the failures in a row."""
 AWAY_MS: Final = 1_000
-"""And when the whole data directory is away, which costs nothing to ask."""
+"""The same wait when the whole data directory is missing: a check of that costs nothing."""
 _NOT_WRITTEN: Final = -1
 """The position of replies whose records could not be written."""
 
@@ -44,9 +44,9 @@ S = TypeVar("S", bound=StateMachine)
 class CoordinatorShard(Generic[S]):
     """See the module.
 
-    `core`: the state machine while the shard is active (never to be kept); None: commands are refused with
-    `state_error`. `log`: its log, while it is active. `trouble`: why it is not active, or was until the load that
-    runs now.
+    `core`: the state machine while the shard is active; callers must never keep it. None: commands are refused with
+    `state_error`. `log`: its log, while it is active. `trouble`: why the shard is not active, or why it was not before
+    the present load.
     """
 
     def __init__(
@@ -63,9 +63,11 @@ class CoordinatorShard(Generic[S]):
         linger_ms: int = 0,
         on_load: Callable[[S, int, int], object] = lambda *_: None,
     ) -> None:
-        """`what`: what the state machine holds, for log lines. `open_log`: gives the log of the partition, opened again
-        when it had failed, and its leader epoch; raises OSError or the log's errors. `linger_ms`: see `AppendQueue`.
-        `on_load(core, records, took_ms)` is called when the shard is active, before `core.loaded`.
+        """`what` the state machine holds, for log lines.
+
+        `open_log` returns the log of the partition and its leader epoch; it opens a log that had failed again. It
+        raises OSError or the log's errors. `linger_ms`: see `AppendQueue`. `on_load(core, records, took_ms)` is called
+        when the shard is active, before `core.loaded`.
         """
         self.partition = partition
         self.core: S | None = None
@@ -85,7 +87,7 @@ class CoordinatorShard(Generic[S]):
         self.log: Log
         self._leader_epoch = -1
         self._term = 0
-        """Changes with each load and each end of leadership: callbacks and steps of an earlier term do nothing."""
+        """Changes with each load and each end of leadership. Callbacks and steps of an earlier term do nothing."""
         self._failures = 0
         self._logged = ("", "")
         """What failed last, and why, as it was logged."""
@@ -93,8 +95,9 @@ class CoordinatorShard(Generic[S]):
     # ---- commands
 
     def submit(self, command: Command, producer: Producer | None = None) -> None:
-        """Decide a command: its `respond` gets the response now, or when the log is durable. `producer`: in whose
-        transaction its records are written.
+        """Decide a command. Its `respond` gets the response now, or when the log is durable.
+
+        `producer`: the producer in whose transaction the records are written.
         """
         core = self.core
         if core is None:
@@ -106,14 +109,16 @@ class CoordinatorShard(Generic[S]):
             self._settle(output, now, producer)
         else:
             if self._observer is not None:
-                self._observer.flush()  # the replies may show what was told before
+                self._observer.flush()  # the replies may show events that were reported before
             self.replies.give(output.replies)
         if core.deadlines.earliest_ms < self.timer.due_ms:
             self.rearm()
 
     def run(self, decide: Callable[[S, Now], Output], *, waits_ms: int = 0) -> None:
-        """Let the state machine decide something that is no command; while it is not active nothing happens.
-        `waits_ms`: nobody waits for the records: for so long they may be gathered with those of the next commands.
+        """Let the state machine decide something that is not a command. While the shard is not active, nothing happens.
+
+        `waits_ms`: the records may be gathered this long with those of the next commands, because no client waits for
+        them.
         """
         core = self.core
         if core is not None:
@@ -122,8 +127,9 @@ class CoordinatorShard(Generic[S]):
             self.rearm()
 
     def append(self, rows: Sequence[Any], size: int, respond: Respond, response: Message) -> None:
-        """The state machine has decided on records that are `rows` of the codec already, `size` bytes of them: append
-        them, and answer. Only while it is active.
+        """Append records that the state machine has decided, then answer. Only for an active shard.
+
+        `rows`: the records, already encoded by the codec; `size`: their bytes.
         """
         batch = self.queue.batch_for(size, None)
         batch.rows += rows
@@ -144,11 +150,13 @@ class CoordinatorShard(Generic[S]):
         ended: Callable[[int], object] = lambda _: None,
         events: Callable[[S, EndTransaction, Now], Sequence[Any]] = lambda *_: (),
     ) -> None:
-        """End the transaction of a producer with a marker in the log. `ended` gets NONE once the marker is durable, or
-        why it is not written; while it is not active that is what commands are refused with.
+        """End the transaction of a producer with a marker in the log.
 
-        `coordinator_epoch`: of the transaction coordinator that says so; `transaction_version`: see `EndMarker`.
-        `events(core, end, now)`: what is to be told, asked for before the state changes.
+        `ended` gets NONE once the marker is durable, or the reason why it is not written. While the shard is not
+        active, the reason is the error that commands are refused with.
+
+        `coordinator_epoch`: of the transaction coordinator that ends it; `transaction_version`: see `EndMarker`.
+        `events(core, end, now)` returns the events to report; it is called before the state changes.
         """
         self.flush()
         core = self.core
@@ -175,11 +183,11 @@ class CoordinatorShard(Generic[S]):
         )
 
     def is_settled(self) -> bool:
-        """Whether all that an answer could show is durable."""
+        """Whether everything that an answer could show is durable."""
         return not (self.queue.batches or self.replies.parked)
 
     def hold(self, respond: Respond, response: Message) -> None:
-        """Give a response when all is durable that it shows. Only while not all is (`is_settled`)."""
+        """Send a response when everything that it shows is durable. Call it only while `is_settled` is False."""
         if self.queue.batches:
             self.queue.batches[-1].replies.append((respond, response))
         else:
@@ -188,9 +196,9 @@ class CoordinatorShard(Generic[S]):
     # ---- taking and giving up leadership
 
     def start(self) -> Iterator[None]:
-        """Become active: build the state from the log. Each step of what is returned replays one chunk of it.
+        """Become active: build the state from the log. Each step of the returned iterator replays one chunk of the log.
 
-        Until the last step commands are refused with COORDINATOR_LOAD_IN_PROGRESS.
+        Until the last step, commands are refused with COORDINATOR_LOAD_IN_PROGRESS.
         """
         self._term += 1
         if self.core is None:
@@ -198,32 +206,35 @@ class CoordinatorShard(Generic[S]):
         return self._load(self._term)
 
     def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, in_turns: bool = False) -> None:
-        """Not active any more: all that is parked is answered with the error, and so is every command from now on.
-        `in_turns`: very many answers leave over some turns of the loop.
+        """Become inactive: all parked requests, and all commands from now on, are answered with the error.
+
+        `in_turns`: many answers leave over several iterations of the event loop.
         """
         if self.core is not None:
             self.flush()
         self._leave(error_code, error_code, error_code, in_turns=in_turns)
 
     def drop(self) -> None:
-        """The node has died: nothing more is written, and nobody is answered."""
+        """The node has died: nothing more is written, and no request is answered."""
         self._term += 1
         self.timer.cancel()
         core, self.core, self.state_error = self.core, None, ErrorCode.NOT_COORDINATOR
         self.replies.take_all()
         self.queue.take_all()
         if core is not None:
-            core.resign(ErrorCode.NOT_COORDINATOR)  # its timers and what it has asked for end
+            core.resign(ErrorCode.NOT_COORDINATOR)  # the timers and the requests of the core end
 
     def _leave(
         self, error_code: int, parked_error_code: int, waiting_error_code: int, *, in_turns: bool = False
     ) -> None:
-        """`error_code` for commands from now on, `parked_error_code` for answers whose records may not be durable, and
-        `waiting_error_code` for all that was not written or waits for others. `in_turns`: see `resign`.
+        """Become inactive, with three error codes.
+
+        `error_code` is for commands from now on. `parked_error_code` is for answers whose records may not be durable.
+        `waiting_error_code` is for what was not written, or waits for others. `in_turns`: see `resign`.
         """
         self._term += 1
         self.timer.cancel()
-        # first of all, for an answer may bring the next request of its connection
+        # This is first, for an answer may cause the next request of its connection.
         core, self.core, self.state_error = self.core, None, error_code
         self.replies.give_rest()
         parked, gathered = self.replies.take_all(), self.queue.take_all()
@@ -260,11 +271,11 @@ class CoordinatorShard(Generic[S]):
             self._damaged(damage)
             return
         except BatchError as error:
-            # only replay looks at every byte after a clean stop
+            # only replay reads every byte after a clean stop
             self._damaged(self.log.damaged_at(reader.offset, error))
             return
         except (LogError, OSError, ValueError) as error:
-            # nothing can be decided without the state
+            # Without the state nothing can be decided.
             self._failed(f"the {self._what} cannot be loaded", error)
             return
         self.core, self.state_error, self.trouble = core, ErrorCode.NONE, None
@@ -273,7 +284,7 @@ class CoordinatorShard(Generic[S]):
             self.run(_loaded)
 
     def _damaged(self, damage: DamagedLog) -> None:
-        """Stay offline. Trying again would find the same bytes: an operator decides, the other partitions serve."""
+        """Stay offline. Another attempt would find the same bytes. An operator decides; the other partitions serve."""
         log.error(f"the {self._what} of this partition are offline until their log is repaired",
                   partition=self.partition, path=damage.path, position=damage.position, reason=damage.reason,
                   what_to_do=damage.advice)  # fmt: skip
@@ -282,7 +293,10 @@ class CoordinatorShard(Generic[S]):
         self._leave(offline, offline, offline)
 
     def _failed(self, what: str, error: Exception) -> None:
-        """The state is ahead of its log, or cannot be had: answer all that wait, and build it anew after a while."""
+        """The state is ahead of its log, or cannot be built.
+
+        All waiting requests are answered. The shard is built again after a while.
+        """
         self.trouble = error
         if isinstance(error, LogOffline) and error.is_told:
             delay_ms = AWAY_MS
@@ -305,7 +319,8 @@ class CoordinatorShard(Generic[S]):
     # ---- outputs
 
     def _settle(self, output: Output, now: Now, producer: Producer | None, waits_ms: int = 0) -> None:
-        """Gather the records of an output; what it tells and answers comes behind all that is to be appended.
+        """Gather the records of an output. Its events and answers follow all records that are to be appended.
+
         `waits_ms`: see `run`.
         """
         if output.records:
@@ -334,7 +349,7 @@ class CoordinatorShard(Generic[S]):
             self._tell_and_answer(output.events, output.replies, now, now.mono_ms)
 
     def flush(self) -> None:
-        """Append all that was gathered, batch by batch."""
+        """Append all gathered records, batch by batch."""
         queue = self.queue
         if not queue.batches:
             return
@@ -348,18 +363,21 @@ class CoordinatorShard(Generic[S]):
                 self.replies.park(_NOT_WRITTEN, batch.replies, batch.began_ms)
                 self._failed("an append failed", error)
                 return
-            # records without a reply are parked as well: what they changed is not shown before they are durable
+            # Records without a reply are parked as well: their changes are not shown before the records are durable.
             self._tell_and_answer(batch.events, batch.replies, now, batch.began_ms)
             if self._failures and not self.replies.parked and term == self._term:
                 self._failures = 0
 
     def _tell_and_answer(self, events: Sequence[Any], replies: Sequence[Reply], now: Now, began_ms: int) -> None:
-        """Tell events, and give answers to what came since `began_ms` as soon as the log is durable up to here."""
+        """Report events, and send replies as soon as the log is durable up to here.
+
+        Their requests arrived at `began_ms` or later.
+        """
         if self._observer is not None:
             if events:
                 self._observer.tell(events, now)
             if replies:
-                # they may show what is told
+                # The replies may show these events.
                 self._observer.flush()
         log, pending = self.log, self.replies
         position = log.end_offset
@@ -376,7 +394,7 @@ class CoordinatorShard(Generic[S]):
             if error is not None:
                 self._failed("a sync failed", error)
                 return
-            self._failures = 0  # a write that a sync has not confirmed says nothing about the disk
+            self._failures = 0  # a write that no sync has confirmed says nothing about the disk
             self.replies.release(self.log.durable_offset)
 
         return callback
@@ -384,13 +402,13 @@ class CoordinatorShard(Generic[S]):
     # ---- deadlines
 
     def rearm(self) -> None:
-        """The deadlines of the state machine may be others now."""
+        """The deadlines of the state machine may have changed."""
         if self.core is not None:
             self.timer.set(self.core.next_deadline_ms())
 
     def look_past_repeated(self) -> None:
-        """Time is about to be moved at once, by a test: the timer is only for what falls due once, until
-        `leave_out`.
+        """A test is about to move the time at once. Until `leave_out`, the timer is set only for deadlines without
+        repetition.
         """
         if self.core is not None:
             self.timer.cancel()
@@ -398,14 +416,14 @@ class CoordinatorShard(Generic[S]):
             self.timer.set(None if due_ms == NEVER else due_ms)
 
     def leave_out(self, until_ms: int) -> None:
-        """It is moved to there: repeated work is done once in that time, at the last of its times."""
+        """The time is moved to `until_ms`. Repeated work is done once in that time, at the last of its times."""
         if self.core is not None:
             self.core.deadlines.leave_out(until_ms)
             self.timer.cancel()
             self.rearm()
 
     def _ring(self) -> None:
-        # a deadline that has moved on meanwhile lets this do nothing but set the timer again
+        # When the deadline has moved on meanwhile, this only sets the timer again.
         gathered = self.queue.batches
         waits = self.replies.waits(gathered[0].began_ms if gathered else NEVER)
         self.run(lambda core, now: core.advance(now, waits))

@@ -9,7 +9,7 @@ from muster.coordinator.system.clock import Clock, Timer
 
 
 class ShardTimer:
-    """`due_ms`: when it rings (monotonic ms); NEVER when it is off."""
+    """`due_ms`: when the timer fires (monotonic ms); NEVER when it is off."""
 
     __slots__ = ("_clock", "_ring", "_timer", "due_ms")
 
@@ -20,7 +20,10 @@ class ShardTimer:
         self.due_ms = NEVER
 
     def set(self, deadline_ms: int | None) -> None:
-        """Ring at that deadline, or before it: a deadline that has moved on leaves the timer as it is. None: none."""
+        """Fire at that deadline, or before it: a deadline that has moved on leaves the timer as it is.
+
+        None means that no deadline is set.
+        """
         if deadline_ms is None:
             self.cancel()
         elif deadline_ms < self.due_ms:
@@ -29,7 +32,7 @@ class ShardTimer:
             self._timer = self._clock.call_at(deadline_ms, self._rang)
 
     def cancel(self) -> None:
-        """Do not ring."""
+        """Switch the timer off."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self.due_ms = None, NEVER

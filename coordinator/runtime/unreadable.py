@@ -1,4 +1,4 @@
-"""Log lines about records that a load of a shard cannot take over: they stay in the log as they are."""
+"""Logs records that a load of a shard cannot decode. They stay in the log as they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = structlog.get_logger("muster.shard")
 
 
 class Unreadable:
-    """Those of one load."""
+    """The unreadable records of one load."""
 
     __slots__ = ("_partition", "_told")
 
@@ -21,7 +21,7 @@ class Unreadable:
         self._told: set[tuple[int, int | None]] = set()
 
     def tell(self, error: UnknownRecord | MalformedMessage) -> None:
-        """A record could not be decoded: of an unknown kind (each is told of once), or damaged."""
+        """A record could not be decoded: it is damaged, or of an unknown kind. Each unknown kind is logged once."""
         if not isinstance(error, UnknownRecord):
             log.error("skipped a record that cannot be read", partition=self._partition, error=str(error))
             return

@@ -1,1 +1,1 @@
-"""What the state machines of all coordinators share: the words they exchange with the runtime, and their deadlines."""
+"""What the state machines of all coordinators share: the values that they exchange with the runtime, and deadlines."""

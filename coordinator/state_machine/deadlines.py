@@ -1,7 +1,8 @@
-"""Deadlines in one heap, which is put right as late as possible. Knows nothing of groups; reads no clock.
+"""Deadlines in one heap, which is put in order as late as possible. It knows nothing of groups and reads no clock.
 
-A deadline that moves later (every heartbeat does that) changes one field; its place in the heap is put right when the
-old time comes. Only a deadline that moves earlier than its place is queued anew, and the old entry is skipped later.
+Every heartbeat moves a deadline to a later time, which changes one field. The place in the heap is corrected when the
+old time is reached. Only a deadline that moves to an earlier time than its place is queued again. The old entry is
+skipped later.
 """
 
 from __future__ import annotations
@@ -19,18 +20,16 @@ _SLACK: Final = 64
 class Due:
     """Something that may fall due at some time, for `group_id`.
 
-    `due_ms`: monotonic ms, NEVER when off. `queued_ms`: the time of its earliest entry in the heap, NEVER when it has
-    none.
+    `due_ms`: monotonic ms, NEVER when it is off. `queued_ms`: the time of its earliest entry in the heap, NEVER without
+    an entry.
     """
 
     __slots__ = ("due_ms", "group_id", "queued_ms")
 
     kind: str
-    """What for."""
+    """The kind of the work that falls due."""
     every_ms = 0
-    """How far apart its times are, of work that is done again and again, of which one time may stand for many; 0: it
-    falls due once.
-    """
+    """The interval of repeated work, in ms. One time may then stand for many. 0: it falls due once."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -39,7 +38,7 @@ class Due:
 
 
 class Deadline(Due):
-    """One thing that may fall due: of `kind`, for `group_id`, about `subject` (a member id, or "")."""
+    """One deadline of a `kind`, for `group_id`, about `subject` (a member id, or "")."""
 
     __slots__ = ("kind", "subject")
 
@@ -52,8 +51,8 @@ class Deadline(Due):
 class Deadlines:
     """All deadlines of one core.
 
-    `earliest_ms`: what `next_ms` would return, or earlier; NEVER for none. It spares a call. `rang_ms`: when the
-    deadline was due that `pop_due` returned last.
+    `earliest_ms`: the result of `next_ms`, or an earlier time; NEVER without deadlines. It saves a call. `rang_ms`:
+    when the deadline was due that `pop_due` returned last.
     """
 
     __slots__ = ("_heap", "_order", "_stale", "earliest_ms", "rang_ms")
@@ -65,7 +64,7 @@ class Deadlines:
         self._stale = 0
 
     def __len__(self) -> int:
-        """Entries in the heap, those to be skipped included."""
+        """The number of entries in the heap, with those to be skipped."""
         return len(self._heap)
 
     def set(self, deadline: Due, due_ms: int) -> None:
@@ -77,14 +76,16 @@ class Deadlines:
             self._queue(deadline)
 
     def cancel(self, deadline: Due) -> None:
-        """It will not fall due; harmless when it is off."""
+        """The deadline will not fall due. Harmless when it is off."""
         deadline.due_ms = NEVER
         if deadline.queued_ms != NEVER:
             deadline.queued_ms = NEVER
             self._skip_one()
 
     def next_ms(self) -> int | None:
-        """When to look again (never after the earliest deadline, perhaps before it); None when nothing can fall due."""
+        """When to call `pop_due`: never after the earliest deadline, perhaps before it. None when nothing can
+        fall due.
+        """
         heap = self._heap
         while heap and heap[0][0] != heap[0][2].queued_ms:
             self._drop_top()
@@ -92,7 +93,7 @@ class Deadlines:
         return heap[0][0] if heap else None
 
     def pop_due(self, mono_ms: int) -> Due | None:
-        """The earliest deadline that is due at `mono_ms`, switched off; None when there is none."""
+        """The earliest deadline that is due at `mono_ms`, switched off. None when no deadline is due."""
         heap = self._heap
         while heap and heap[0][0] <= mono_ms:
             at_ms, _, deadline = heap[0]
@@ -111,9 +112,10 @@ class Deadlines:
         return None
 
     def next_once_ms(self) -> int:
-        """When the earliest deadline falls due that is not of repeated work, or before that; NEVER when there is none.
+        """When the earliest deadline falls due that is not of repeated work, or an earlier time. NEVER without such a
+        deadline.
 
-        There is at most one repeated work in a core: who has more is only told of an earlier time.
+        A core has at most one repeated work. With more of them the result may be too early.
         """
         heap = self._heap
         if not heap:
@@ -123,8 +125,9 @@ class Deadlines:
         return min((entry[0] for entry in heap[1:3]), default=NEVER)
 
     def leave_out(self, until_ms: int) -> None:
-        """Time is moved at once to there, and nothing else falls due before: of the times of repeated work only the
-        last up to then is kept.
+        """Time is moved at once to `until_ms`, and nothing else falls due before.
+
+        Only the last time of repeated work up to then is kept.
         """
         self.next_ms()
         if not self._heap:
@@ -160,7 +163,7 @@ class Deadlines:
         self._stale -= 1
 
     def _skip_one(self) -> None:
-        # Each member that comes or goes leaves an entry of five minutes: they must not pile up.
+        # Each member that joins or leaves adds an entry of five minutes. These entries must not pile up.
         self._stale += 1
         if self._stale > _SLACK and self._stale * 3 > len(self._heap):
             kept: list[tuple[int, int, Due]] = []

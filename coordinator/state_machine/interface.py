@@ -1,4 +1,4 @@
-"""The values that pass between the core and what runs it: the time, commands in, outputs out. Holds no behaviour."""
+"""The values that pass between the core and its runtime: the time, commands, outputs. They have no behaviour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.protocol.message import Message
 
 
 class Now(NamedTuple):
-    """The time, as the one clock of the process tells it."""
+    """The time, as the one clock of the process shows it."""
 
     mono_ms: int
     """Monotonic milliseconds: for deadlines."""
@@ -20,7 +20,7 @@ class Now(NamedTuple):
 Respond = Callable[[Message], object]
 """Takes the response to one request. The core never calls it: it stands beside the response in an `Output`."""
 Reply = tuple[Respond, Message]
-"""A response in the newest shape, and what takes it."""
+"""A response in the newest version of its message, and the function that takes it."""
 
 
 class Client:
@@ -31,8 +31,9 @@ class Client:
     def __init__(
         self, client_id: str, host: str, seen: Callable[[Sequence[str]], Container[str]] | None = None
     ) -> None:
-        """`client_id`: as in the request header, a null one is ""; `host`: "/" and the address without a port.
-        `seen`: those of some topics that the client may know of; None: all. The core passes it on.
+        """`client_id`: as in the request header, or "" for a null one. `host`: "/" and the address without a port.
+
+        `seen`: returns those of some topics that the client may see; None: all. The core passes it on.
         """
         self.client_id = client_id
         self.host = host
@@ -40,7 +41,7 @@ class Client:
 
 
 class Command:
-    """One request for the core, in the newest shape of its message, and what takes the response to it."""
+    """One request for the core, in the newest version of its message, and the function that takes the response."""
 
     __slots__ = ("client", "request", "respond")
 
@@ -51,7 +52,7 @@ class Command:
 
 
 class Record(NamedTuple):
-    """One record for the log: messages of `muster.protocol`, not bytes; a value of None is a tombstone."""
+    """One record for the log: messages of `muster.protocol`, not bytes. A value of None is a tombstone."""
 
     key: Message
     value: Message | None
@@ -60,7 +61,7 @@ class Record(NamedTuple):
 
 
 Decoded = tuple[Message, Message | None]
-"""Key and value of a record that was read; a value of None is a tombstone."""
+"""Key and value of a record that was read. A value of None is a tombstone."""
 
 
 class Producer(NamedTuple):
@@ -71,7 +72,7 @@ class Producer(NamedTuple):
 
 
 class TransactionalBatch(NamedTuple):
-    """Records of a transaction that had not ended when they were written: they count once it is committed."""
+    """Records of a transaction that was open when they were written. They count once it is committed."""
 
     producer_id: int
     producer_epoch: int
@@ -86,18 +87,18 @@ class EndTransaction(NamedTuple):
     producer_id: int
     producer_epoch: int
     is_committed: bool
-    """Else it is aborted."""
+    """False: the transaction is aborted."""
 
 
 NOTHING: tuple[()] = ()
 
 
 class Output:
-    """All that came of one command, or of time that passed.
+    """The result of one command, or of time that passed.
 
-    The records are already part of the core's state (by the same function that replays them): the runtime appends them,
-    and if it cannot, drops this core and builds another from the log. Replies are sent when the log is durable up to
-    the newest position that the core has seen.
+    The records are already part of the core's state, by the same function that replays them. The runtime appends them.
+    If it cannot, it drops this core and builds another from the log. Replies are sent when the log is durable up to the
+    newest position that the core has seen.
     """
 
     __slots__ = ("events", "records", "replies")

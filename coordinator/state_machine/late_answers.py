@@ -1,5 +1,7 @@
-"""How long answers waited for the log. A client that waits for an answer sends nothing more on its connection, and must
-not be taken for dead. The runtime notes the waits here; this reads no clock and sets no deadline.
+"""How long answers waited for the log.
+
+A client that waits for an answer sends nothing more on its connection, and must not be treated as dead. The runtime
+records the waits here. This module reads no clock and sets no deadline.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from typing import Final
 from muster.coordinator.state_machine.deadlines import NEVER
 
 MOST: Final = 4_096
-"""Late answers that are kept; the oldest ones are dropped."""
+"""Late answers that are kept. The oldest are dropped."""
 
 
 class LateAnswers:
     """When answers of one shard left late. All times are monotonic ms.
 
-    `since_ms`: of the requests that wait for an answer now, when the oldest one came; NEVER for none.
+    `since_ms`: the arrival time of the oldest request that waits for an answer now; NEVER when none waits.
     """
 
     __slots__ = ("_late", "since_ms")
@@ -26,15 +28,15 @@ class LateAnswers:
         self._late: deque[tuple[int, int]] = deque(maxlen=MOST)
 
     def late(self, began_ms: int, ended_ms: int) -> None:
-        """A request that came at `began_ms` was answered only at `ended_ms`. Called in the order of the ends."""
+        """A request that arrived at `began_ms` was answered only at `ended_ms`. Call it in the order of the ends."""
         self._late.append((began_ms, ended_ms))
 
     def until(self, heard_ms: int, patience_ms: int, now_ms: int, *, is_own: bool = True) -> int:
-        """Until when a client that sent something at `heard_ms` may be silent: for `patience_ms`, and longer when
-        answers were late.
+        """Until when a client that sent something at `heard_ms` may be silent.
 
-        If it sent a request then (`is_own`), its time begins when that was answered. And if no answer at all left for
-        half of its time, another request of it may have waited here: its time begins after that wait.
+        That is `patience_ms`, and longer when answers were late. If it sent a request at `heard_ms` (`is_own`), its
+        time begins with the answer. If no answer at all left for half of its time, another request of it may have
+        waited here. Then its time begins after that wait.
         """
         until_ms = heard_ms + patience_ms
         if not self._late and self.since_ms == NEVER:

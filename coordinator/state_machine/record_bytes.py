@@ -1,4 +1,4 @@
-"""Records as bytes: as they stand in the log of a coordinator. Every core's records are encoded here."""
+"""Encodes the records of every core, as they stand in the log of a coordinator."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def to_bytes(table: KeyedRecords, record: Record) -> tuple[bytes, bytes | None]:
 
 
 def pack(table: KeyedRecords, record: Record) -> bytes:
-    """A record as it stands in a batch, from the length of its key on: key, value, no headers."""
+    """A record as its bytes in a batch, after the length of the record: key, value, no headers."""
     return pack_pair(*to_bytes(table, record))
 
 
 def pack_pair(key: bytes, value: bytes | None) -> bytes:
     """`pack` of a record whose key and value are bytes already."""
-    # lengths are zigzag varints
+    # Lengths are zigzag varints.
     if value is None:
         return b"".join((uv(2 * len(key)), key, b"\x01\0"))
     return b"".join((uv(2 * len(key)), key, uv(2 * len(value)), value, b"\0"))

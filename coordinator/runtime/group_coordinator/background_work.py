@@ -1,5 +1,7 @@
 """Work for consumer groups that may take long: target assignments of large groups, and the topics of regular
-expressions. It is done apart from the event loop; the core of the shard is told the result.
+expressions.
+
+The work is done outside the iteration of the event loop that asked for it. The core of the shard then gets the result.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.groups")
 
 Tell = Callable[[Any], object]
-"""Tells the core of the shard: an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
+"""Gives the core of the shard an AssignmentComputed, TopicsFound, AnswersDue, or UpgradePrepared."""
 _COMMANDS = "muster.coordinator.groups.consumer.commands"
-"""Imported with the first work: a server without consumer groups does not pay for it."""
+"""Imported with the first work, so that a server without consumer groups does not pay for it."""
 NAMES_AT_ONCE = 200
 """Topics for which the authorizer is asked between two steps of a search."""
 
 
 class Nobody:
-    """In place of a client: groups wait for the work, whoever has asked.
+    """The owner of the job in place of a client: groups wait for the work, whoever asked for it.
 
-    `failed`: the log line if there is no result.
+    `failed`: the log line for work that has no result.
     """
 
     closed = False
@@ -49,7 +51,7 @@ class Nobody:
         self._failed = failed
 
     def fault(self, error: Exception) -> None:
-        """There is no result."""
+        """The work failed and has no result."""
         log.error(self._failed, error=repr(error))
 
 
@@ -59,8 +61,10 @@ def helpers(
     assignors: Mapping[str, Assignor] | None = None,
     call_soon: Callable[[Callable[[], object]], object] | None = None,
 ) -> Helpers:
-    """What does such work for one shard. `assignors`: by name, those of users among them; None: Muster's. `call_soon`:
-    calls in the next turn of the event loop; None: nothing is put off.
+    """The helpers that do such work for one shard.
+
+    `assignors`: the assignors by name, with those of users; None stands for Muster's own. `call_soon` calls a function
+    in the next iteration of the event loop. When `call_soon` is None, nothing is postponed.
     """
 
     def run(job: Callable[[Any], Job[Any]], wanted: Message) -> None:
@@ -82,7 +86,7 @@ def helpers(
 
 
 class _Helpers:
-    """As `consumer.commands.Helpers`, which need not be imported for it."""
+    """The same as `consumer.commands.Helpers`, which then need not be imported."""
 
     __slots__ = ("compute", "later", "read", "search")
 
@@ -122,14 +126,14 @@ def _read(wanted: UpgradeWanted) -> Job[UpgradePrepared]:
 
 
 def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
-    # imported here: it loads the library of patterns, which hardly anybody needs
+    # It is imported here because it loads the library of patterns, which few servers need.
     patterns = import_module("muster.coordinator.system.patterns")
     budget = Budget()
     found: dict[str, list[str]] = {text: [] for text in wanted.patterns}
     for text in (yield from _cheapest_first(wanted.patterns, patterns.Pattern)):
         try:
             topics = yield from matching(patterns.Pattern(text), wanted.image.by_name, str, budget)
-        except ValueError as error:  # it was looked at when it came: but a log may have others
+        except ValueError as error:  # the heartbeat's pattern was checked, but a log may contain others
             log.warning("a regular expression is left out", group=wanted.group_id, pattern=text, error=str(error))
             continue
         if wanted.client.seen is not None:
@@ -142,7 +146,7 @@ def _search(wanted: TopicsWanted) -> Job[TopicsFound]:
 
 
 def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Sequence[str]]:
-    """So that one that takes all there is of the budget takes it from no other."""
+    """The cheapest patterns first, so that a pattern that uses the whole budget takes nothing from the others."""
     if len(texts) == 1:
         return texts
     sizes: dict[str, int] = {}
@@ -156,7 +160,7 @@ def _cheapest_first(texts: Sequence[str], read: Callable[[str], Any]) -> Job[Seq
 
 
 def _seen(seen: Callable[[Sequence[str]], Container[str]], topics: Sequence[str]) -> Job[list[str]]:
-    """Those that the client may know of."""
+    """The topics that the client may see."""
     kept: list[str] = []
     for start in range(0, len(topics), NAMES_AT_ONCE):
         part = topics[start : start + NAMES_AT_ONCE]

@@ -1,4 +1,4 @@
-"""The answers to requests of consumer groups (KIP-848) in place of the groups: see `error_responses`."""
+"""The answers to requests of consumer groups (KIP-848) without asking the groups: see `error_responses`."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ MAKERS: Final[Mapping[type, Callable[[Any, int], Message]]] = {
     ConsumerGroupDescribeResponse: lambda r, code: ConsumerGroupDescribeResponse(
         groups=[DescribedGroup(code, None, group.group_id) for group in r.groups]
     ),
-    # no answers, but work to be done elsewhere: what comes of it is of no use to a core that did not ask for it
+    # These are not answers but work for helpers. A core that did not ask for the work has no use for its result.
     AssignmentWanted: lambda wanted, _: wanted,
     TopicsWanted: lambda wanted, _: wanted,
     AnswersDue: lambda due, _: due,
     UpgradeWanted: lambda wanted, _: wanted,
 }
-"""By the type of the request, or of the answer that may not be given."""
+"""The makers by the type of the request, or of the answer that may not be sent."""

@@ -1,8 +1,8 @@
-"""The answers of a coordinator that does not ask the groups: it loads, is not active, or could not write what was
-decided. Knows messages only.
+"""The answers of a coordinator that does not ask the groups.
 
-`refuse` makes the answer to a request; `with_error` makes one with an error of an answer that may not be given. Both
-have the shape in which Kafka says it: an error of the whole, or on each row.
+It loads, is not active, or could not write its decision. This module knows messages only. `refuse` makes the answer to
+a request. `with_error` replaces an answer that may not be sent by an answer with an error. Both have the shape that
+Kafka uses: an error of the whole answer, or an error in each row.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _NOT_ASKED: Final = (
 )
 """The errors of a coordinator that has not asked the group."""
 _NEEDS_GROUP_ID: Final = (JoinGroupRequest, SyncGroupRequest, HeartbeatRequest, LeaveGroupRequest, OffsetDeleteRequest)
-"""The requests for which "" is no group id."""
+"""The requests that refuse "" as a group id."""
 _Make = Callable[[Any, int], Message]
-"""Makes the answer to a request, or in place of a response, that says an error code."""
+"""Makes the answer with an error code: to a request, or in place of a response."""
 
 
 def _only(response: type[Any]) -> _Make:
@@ -44,27 +44,28 @@ def _only(response: type[Any]) -> _Make:
 
 
 def _join(request: JoinGroupRequest, code: int) -> Message:
-    # a member that is refused for what it asks gets its own id back
+    # When its request is refused, a member gets its own id back.
     member_id = "" if code in _NOT_ASKED else request.member_id
     return JoinGroupResponse(error_code=code, protocol_name=None, member_id=member_id)
 
 
 def _sync(_: SyncGroupRequest, code: int) -> Message:
-    # LOAD_IN_PROGRESS is fatal here to Java's consumer and to aiokafka; Kafka before 4.0 said this, which they handle
+    # LOAD_IN_PROGRESS is fatal here to Java's consumer and to aiokafka. Both handle this code, which Kafka before 4.0
+    # sent.
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         code = ErrorCode.REBALANCE_IN_PROGRESS
     return SyncGroupResponse(error_code=code)
 
 
 def _heartbeat(_: HeartbeatRequest, code: int) -> Message:
-    # a member that is there need not rejoin because the coordinator was started
+    # An existing member need not rejoin because the coordinator was started.
     if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         code = ErrorCode.NONE
     return HeartbeatResponse(error_code=code)
 
 
 def _offsets_not_told(response: OffsetFetchResponse, code: int) -> Message:
-    # version 1 has errors in the rows of partitions only: without the rows it says that nothing was committed
+    # Version 1 has errors in the rows of partitions only. An answer without rows says that nothing was committed.
     for group in response.groups:
         group.error_code = group.error_code or code
         for topic in group.topics:
@@ -89,7 +90,7 @@ _MAKERS: Final[dict[type, _Make]] = {
     DeleteGroupsRequest: lambda r, code: DeleteGroupsResponse(
         results=[DeletableGroupResult(group_id, code) for group_id in r.groups_names]
     ),
-    # the id of the member may stand in the records that were not written
+    # The id of the member may be in the records that were not written.
     JoinGroupResponse: lambda _, code: JoinGroupResponse(error_code=code, protocol_name=None),
     SyncGroupResponse: _only(SyncGroupResponse),
     HeartbeatResponse: _only(HeartbeatResponse),
@@ -107,7 +108,8 @@ _MAKERS: Final[dict[type, _Make]] = {
 }
 
 _SELDOM: Final = ("TxnOffsetCommitRequest", "TxnOffsetCommitResponse")
-"""More of them, by name: it is `same_for_all` of a module that is there once such a request was."""
+"""More requests, by name. Their maker is `same_for_all` of their own module, which the first such request has imported.
+"""
 
 
 def _maker(kind: type[Message]) -> _Make:
@@ -122,11 +124,12 @@ def _maker(kind: type[Message]) -> _Make:
 
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:
-    """The answer to `request` that says only `error_code`, and `why` where there is room for words. KeyError for a
-    request that no group is asked.
+    """The answer to `request` that says only `error_code`, and `why` where the answer has a field for text.
+
+    Raises KeyError for a request that is not for a group.
     """
     if error_code in _NOT_ASKED and type(request) in _NEEDS_GROUP_ID and not getattr(request, "group_id", ""):
-        # Kafka looks at the group id before it asks whether it coordinates the group
+        # Kafka checks the group id before it checks whether it coordinates the group.
         error_code = ErrorCode.INVALID_GROUP_ID
     response = _maker(type(request))(request, error_code)
     if why is not None and isinstance(response, DescribeGroupsResponse):
@@ -136,7 +139,10 @@ def refuse(request: Message, error_code: int, why: Exception | None = None) -> M
 
 
 def with_error(response: Message, error_code: int) -> Message:
-    """`response`, had its records not been written: one with an error already stays, others say `error_code`."""
+    """The answer in place of `response` when its records were not written.
+
+    A response that has an error already stays as it is. Others get `error_code`.
+    """
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
     return _maker(type(response))(response, error_code)

@@ -1,4 +1,4 @@
-"""What is configured for single groups (KIP-848), handed on to their shards: it counts at once, and after a start."""
+"""Hands the configuration of single groups (KIP-848) to their shards: at each change, and after a start."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = structlog.get_logger("muster.groups")
 ASSIGNMENT_INTERVAL = "group.consumer.assignment.interval.ms"
 BOUNDS = ("group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms")
 _NAMES = ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms", "consumer.assignment.interval.ms")
-"""As the fields of `OwnConfig`. The other configs of groups are for types of groups that are not served."""
+"""These names become the fields of `OwnConfig`. Other group configs are for unsupported types of groups."""
 
 
 class DynamicGroupConfigs:
-    """Tells the shards of a node."""
+    """Reports group configs to the shards of a node."""
 
     def __init__(self, routing: Routing[GroupShard], live: Live) -> None:
         self._routing, self._live = routing, live
@@ -29,8 +29,8 @@ class DynamicGroupConfigs:
         self.broker_reconfigured()
 
     def configured(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """A group has these configs now."""
-        # imported here: hardly any group is configured
+        """A group has these configs from now on."""
+        # It is imported here because few servers configure single groups.
         group = import_module("muster.coordinator.properties.group")
         values, outside = group.effective(configs, self._live.static.value)
         for name in outside:
@@ -45,7 +45,7 @@ class DynamicGroupConfigs:
         assert isinstance(interval_ms, int)
         assert isinstance(least_ms, int)
         assert isinstance(most_ms, int)
-        # the bounds may have been others when it was set
+        # The bounds may have been different when the value was set.
         interval_ms = min(max(interval_ms, least_ms), most_ms)
         if interval_ms != self._interval_ms:
             self._interval_ms = interval_ms

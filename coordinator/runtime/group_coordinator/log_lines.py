@@ -1,7 +1,8 @@
-"""What happened in the groups as log lines: why a group rebalanced, how long that took and which members were removed.
+"""Log lines about groups: why a group rebalanced, how long that took and which members were removed.
 
-A rebalance is two lines at info (began, done); a member that expired, was removed or was fenced is one. Members that
-join and leave by themselves, and refused requests, are told at debug. Keeps nothing; decides nothing.
+A rebalance is logged in two lines at info: its start and its end. A member that expired, was removed or was fenced is
+logged in one line. Members that join and leave by themselves, and refused requests, are logged at debug. This module
+keeps no state and decides nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ log = structlog.get_logger("muster.groups")
 
 
 def log_event(event: Event) -> None:
-    """Tell of one event."""
+    """Log one event."""
     found = _LINES.get(event.kind)
     if found is not None:
         line, fields = found
@@ -69,7 +70,7 @@ def _plain(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_empty(facts: dict[str, Any]) -> dict[str, Any]:
-    """Without a reason or an instance that the client did not give, and without what needs many words."""
+    """The facts without a reason or an instance id that the client did not send, and without long facts."""
     return {
         name: value for name, value in facts.items() if value not in (None, "") and not isinstance(value, _MANY_WORDS)
     }
@@ -95,4 +96,4 @@ _LINES: Final[dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]]
         lambda facts: {"replaced": facts["replaced"], **_who(facts["member"])},
     ),
 }  # fmt: skip
-"""What is told at info: the line, and its fields."""
+"""The kinds that are logged at info: the line, and its fields."""

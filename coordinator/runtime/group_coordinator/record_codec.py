@@ -1,7 +1,7 @@
-"""The core's records <-> batches of __consumer_offsets. Knows formats only, and remembers nothing between two loads.
+"""Converts the core's records to batches of __consumer_offsets and back. It knows formats only.
 
-Records that no core replays (key types of a later Kafka, other kinds of groups) stay in the log as they are and are
-told of once.
+It remembers nothing between two loads. Some records are not for this core: key types of a later Kafka, and other kinds
+of groups. They stay in the log as they are and are logged once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from muster.protocol.messages.group_records.offset_commit import OffsetCommitKey
 from muster.protocol.records import OFFSETS, UnknownRecord
 
 KEYS_KEPT: Final = 50_000
-"""Keys of commits that a load knows by their bytes: each stands there many times between two compactions."""
+"""Keys of commits that a load recognizes by their bytes. Each key appears many times between two compactions."""
 OFFSET_COMMIT: Final = 1
 _NOT_PLAIN: Final = COMPRESSION_MASK | TRANSACTIONAL | CONTROL
 _USUAL_COMMIT: Final = Struct(">hqiBq3s16s")
@@ -49,14 +49,16 @@ _USUAL_SIZE: Final = _USUAL_COMMIT.size
 _unpack_commit = _USUAL_COMMIT.unpack
 _commit_at = _USUAL_COMMIT.unpack_from
 _TOPIC_ID_TAG: Final = b"\x01\x00\x10"
-"""An OffsetCommitValue of version 4 without metadata and with a topic id: version, offset, leader epoch, length of the
-metadata, commit timestamp; number of tagged fields, the first tag and its size; topic id. Other layouts of this size
-differ in the version, the length of the metadata or the tag.
+"""The layout of an OffsetCommitValue of version 4 without metadata and with a topic id.
+
+Its fields: version, offset, leader epoch, length of the metadata, commit timestamp. Then the tags: number of tagged
+fields, tag and size of the first, topic id. Other layouts of this size differ in the version, the length of the
+metadata or the tag.
 """
 
 
 class RecordCodec:
-    """What a shard's `Codec` is in the running server; `partition` is for log lines."""
+    """The `Codec` of a shard in the running server. `partition` is for log lines."""
 
     __slots__ = ("_partition",)
 
@@ -64,16 +66,18 @@ class RecordCodec:
         self._partition = partition
 
     def encode(self, records: Sequence[Record]) -> tuple[list[bytes], int]:
-        """Each record as it stands in a batch (`records.pack`), and the bytes of them all."""
+        """Each record as its bytes in a batch (`records.pack`), and the total number of bytes."""
         rows = [pack(record) for record in records]
         return rows, sum(map(len, rows))
 
     def build(self, rows: Sequence[bytes], now: Now, producer: Producer | None) -> bytearray:
-        """One batch with these rows, stamped with the wall clock; in the transaction of `producer`, if there is one."""
+        """One batch with these rows and the wall clock's timestamp. With a `producer`, it is of that producer's
+        transaction.
+        """
         return build_packed(rows, timestamp_ms=now.wall_ms, producer=producer)
 
     def reader(self) -> RecordReader:
-        """For one load of a log."""
+        """A reader for one load of a log."""
         return RecordReader(self._partition)
 
 
@@ -84,14 +88,16 @@ class RecordReader:
 
     def __init__(self, partition: int) -> None:
         self.offset = -1
-        """Of the batch that was read last."""
+        """The offset of the batch that was read last."""
         self._at = 0
         self._keys: dict[bytes | None, OffsetCommitKey] = {}
         self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded] | TransactionalBatch | EndTransaction]:
-        """What the chunk holds, in its order: records that count as they are, to be taken at once; those of a batch of
-        a transaction; and ends of transactions. CorruptBatch when a batch is damaged.
+        """The content of the chunk, in its order.
+
+        It has records that count at once and are to be replayed before the next is read. It also has the records of a
+        transaction's batch, and ends of transactions. Raises CorruptBatch when a batch is damaged.
         """
         self._at = 0
         while self._at < len(chunk):
@@ -100,10 +106,11 @@ class RecordReader:
                 yield self._special(chunk)
 
     def _plain(self, chunk: bytes) -> Iterator[Decoded]:
-        """The records up to the next batch that is compressed or of a transaction.
+        """The records up to the next batch that is compressed or belongs to a transaction.
 
-        What most records of most logs are, commits without metadata of a key that was met before, is decoded in line.
-        Without that a load takes 60 to 80 % longer, and a log of single commits 25 % without `_single_commit`.
+        Most records of most logs are commits without metadata, with a key that was read before. They are decoded in
+        line. Without that a load takes 60 to 80 % longer. Without `_single_commit` a log of single commits takes 25 %
+        longer.
         """
         at, stop = self._at, len(chunk)
         key_of, decode = self._keys.get, self._decode
@@ -134,7 +141,7 @@ class RecordReader:
         self._at = at
 
     def _single_commit(self, chunk: bytes, at: int, end: int) -> Decoded | None:
-        """The record of a batch that holds one usual commit of a known key; None: it is another."""
+        """The record of a batch that holds one usual commit of a known key. None for any other batch."""
         if end - at <= HEADER_SIZE + _USUAL_SIZE:
             return None
         size, more, deltas, key_length = unpack_row(chunk, at + HEADER_SIZE)
@@ -150,7 +157,7 @@ class RecordReader:
         return known, OffsetCommitValue(offset, epoch, "", timestamp, -1, topic_id)
 
     def _special(self, chunk: bytes) -> Iterator[Decoded] | TransactionalBatch | EndTransaction:
-        """The batch at `_at`, whose CRC is right."""
+        """The content of the batch at `_at`, whose CRC is right."""
         header = read_header(chunk, self._at)
         batch = chunk[self._at : self._at + header.size]
         self._at += len(batch)

@@ -10,8 +10,9 @@ class ShardSettings:
     """Two of Kafka's properties, in ms."""
 
     group_coordinator_append_linger_ms: int = -1
-    """How long records are gathered before they are appended. 0: not at all; -1 (Kafka: adaptively): until all requests
-    are looked at that have come in the same turn of the loop.
+    """How long records are gathered before they are appended.
+
+    0: not at all. -1 (Kafka: adaptively): until all requests of the same iteration of the event loop are handled.
     """
     transaction_max_timeout_ms: int = 900_000
-    """A transaction that has been open for longer was aborted by the cluster that it is of, or will be."""
+    """The longest time that a transaction may be open. The cluster of a longer one has aborted it, or will abort it."""

@@ -51,18 +51,18 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.shard")
 
 WHAT: Final = "groups"
-"""What the shards hold, in log lines."""
+"""The word for what the shards hold, in log lines."""
 
 
 LOOK_AGAIN_MS: Final = 60_000
-"""When an old transaction that another one is to end is looked at again."""
+"""Another cluster may have to end an old transaction. After this time the shard checks the transaction again."""
 
 KnownProducers = Callable[[Collection[int]], Collection[int]]
-"""Those of these producer ids that the transaction coordinator of this node knows, or may know while it loads."""
+"""The producer ids, out of these, that the transaction coordinator of this node knows, or may know while it loads."""
 
 
 def none_of_them(_: Collection[int]) -> Collection[int]:
-    """Where there is no such coordinator."""
+    """The answer without a transaction coordinator: no producer is known."""
     return ()
 
 
@@ -70,11 +70,13 @@ class SteadyBeat(Protocol):
     """A member that was prepared (`GenerationMember`, `SteadyMember`)."""
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Take a heartbeat, if its answer is that all is well; else nothing was done."""
+        """Handle a heartbeat, if its answer is that all is well. If False, nothing was done."""
 
 
 class Answering(Enum):
-    """What becomes of a prepared heartbeat: nothing was done; its answer leaves at once, or is to be held (`hold`)."""
+    """The outcome of a prepared heartbeat: nothing was done, its answer leaves at once, or its answer waits
+    (`hold`).
+    """
 
     NOT_DONE = auto()
     AT_ONCE = auto()
@@ -82,18 +84,18 @@ class Answering(Enum):
 
 
 NOT_DONE, AT_ONCE, WHEN_DURABLE = Answering
-"""Looked up once: asking the enum for them took a sixth of a prepared heartbeat in process."""
+"""Looked up once: the look-ups in the enum took a sixth of a prepared heartbeat in process."""
 
 
 class Observer(interfaces.Observer, Protocol):
-    """Is told what happens to groups (`observe.Observers`)."""
+    """Gets the events of groups (`history.observers`)."""
 
     def loaded(self, now: Now, *, groups: int, records: int, took_ms: int) -> None:
         """The groups were built from the log."""
 
 
 class GroupShard:
-    """See the module. One per partition of __consumer_offsets, numbered as they are."""
+    """See the module. Each partition of __consumer_offsets has one shard, with the number of the partition."""
 
     def __init__(
         self,
@@ -112,10 +114,11 @@ class GroupShard:
         configs: GroupConfigs | None = None,
         assignors: Mapping[str, Assignor] | None = None,
     ) -> None:
-        """`make_core(image, helpers=..., configs=...)`. `slices`: where large work for groups is done; None: at once.
-        `configs`: of single groups, to begin with; they are the shard's own from now on. `assignors`: of the server, by
-        name; None: Muster's. `open_log`: see `CoordinatorShard`; `linger_ms`, `transaction_max_ms`: see
-        `ShardSettings`.
+        """`make_core(image, helpers=..., configs=...)` makes the core.
+
+        `slices`: the job queue for large work of groups; None: all work is done at once. `configs`: the first configs
+        of single groups, which belong to the shard from now on. `assignors`: the assignors of the server, by name;
+        None: Muster's. `open_log`: see `CoordinatorShard`. `linger_ms`, `transaction_max_ms`: see `ShardSettings`.
         """
         self.partition = partition
         self._image = image
@@ -145,11 +148,11 @@ class GroupShard:
 
     @property
     def active(self) -> bool:
-        """Whether commands are decided."""
+        """Whether the shard decides commands."""
         return self.runtime.core is not None
 
     def topics_changed(self, image: TopicsImage) -> None:
-        """The topics are others now."""
+        """The image of the topics has changed."""
         self._image = image
         self.runtime.run(lambda core, now: core.handle(TopicsChanged(image), now, self.most_bytes))
 
@@ -160,13 +163,13 @@ class GroupShard:
         return self._make_core_with(self._image, **more)
 
     def configured(self, what: GroupConfigured | IntervalConfigured) -> None:
-        """A group, or the broker, is configured otherwise now: this core and those after it heed it."""
+        """The configuration of a group, or of the broker, has changed: this core and later cores follow it."""
         if self._configs is not None:
             self._configs.take(what)
         self.runtime.run(lambda core, now: core.handle(what, now, self.most_bytes))
 
     def _tell(self, what: AssignmentComputed | TopicsFound | AnswersDue | UpgradePrepared) -> None:
-        """Work that was done elsewhere has a result. If it is for a request, that is answered in any case."""
+        """Work that was done elsewhere has a result. If a request waits for it, the request is answered in any case."""
         command: ConsumerHeartbeatCommand | None = getattr(what, "command", None)
         if command is not None and self.runtime.core is None:
             command.respond(refuse(command.request, self.runtime.state_error))
@@ -181,9 +184,10 @@ class GroupShard:
             self.topics_changed(self._image)
 
     def _abort_left_open(self, core: GroupCore) -> None:
-        """Abort the transactions that a cluster has left open in this log, once that cluster would have: nothing could
-        end them here, and compaction would wait for ever. Until then their offsets are not stable. Those whose producer
-        is known to the transaction coordinator of this node are left to it.
+        """Abort the transactions that a cluster has left open in this log, once that cluster would have aborted them.
+
+        Nothing else could end them here, and compaction would wait for ever. Until then their offsets are not stable.
+        The transaction coordinator of this node ends those whose producer it knows.
         """
         if core is not self.runtime.core:
             return
@@ -205,7 +209,7 @@ class GroupShard:
 
     def _abort(self, core: GroupCore, over: Sequence[OpenTransaction]) -> Iterator[None]:
         log_ = self.runtime.log
-        with suppress(LogError, OSError):  # whoever asks the log next sees it too
+        with suppress(LogError, OSError):  # whoever reads the log next sees the error too
             for _ in log_.producers.loading():
                 yield
         for one in over:
@@ -231,8 +235,9 @@ class GroupShard:
         transaction_version: int = 0,
         ended: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """End the transaction of a producer here: see `CoordinatorShard`. Its offsets count from now on, or never, and
-        the groups' history says so.
+        """End the transaction of a producer here: see `CoordinatorShard`.
+
+        After a commit its offsets count; after an abort they never count. The history of the groups reports the end.
         """
         self.runtime.complete_transaction(
             producer,
@@ -244,13 +249,14 @@ class GroupShard:
         )
 
     def append_error(self, producer: Producer, guard: Guard | None) -> int:
-        """Why records of this producer's transaction cannot be appended now; 0: they can. `guard`: of the log's
-        `verification`. To be asked just before `submit`.
+        """The error code that prevents an append of this producer's transaction now; 0 when nothing does.
+
+        `guard`: of the log's `verification`. Call this just before `submit`.
         """
         runtime = self.runtime
-        runtime.flush()  # what was gathered may be of the same producer
+        runtime.flush()  # the gathered records may be of the same producer
         if runtime.core is None:
-            return 0  # `submit` says it
+            return 0  # `submit` reports it
         try:
             runtime.log.producers.check_transactional(*producer, guard)
         except LogError as error:
@@ -260,30 +266,36 @@ class GroupShard:
     # ---- the groups as they are now
 
     def group_ids(self) -> Iterable[str]:
-        """The groups there are; none while the shard is not active."""
+        """The ids of the groups; none while the shard is not active."""
         core = self.runtime.core
         return () if core is None else core.state.groups
 
     def group_states(self) -> Iterator[tuple[str, str]]:
-        """Type and state of each; what comes or goes while they are looked at may be among them or not."""
+        """Type and state of each group.
+
+        A group that is added or removed during the iteration may be included or not.
+        """
         core = self.runtime.core
         for group in [] if core is None else list(core.state.groups.values()):
             yield group.kind, group.state
 
     def committed(self, group_id: str) -> Mapping[str, Collection[int]]:
-        """The partitions, by topic, of which a group has committed offsets; none while the shard is not active."""
+        """The partitions, by topic, with committed offsets of the group; none while the shard is not active."""
         core = self.runtime.core
         return {} if core is None else core.state.offsets.topics(group_id)
 
     @property
     def most_bytes(self) -> int:
-        """How many bytes the records of one command may take; while it is not active nothing is too large."""
+        """How many bytes the records of one command may take. While the shard is not active, nothing is too large."""
         return self.runtime.log.config.max_message_bytes if self.active else sys.maxsize
 
-    # ---- heartbeats and commits, which come a thousand times as often as all else
+    # ---- heartbeats and commits, which are a thousand times as frequent as all other requests
 
     def heartbeat(self, request: HeartbeatRequest, respond: Respond, client: Client) -> Message | None:
-        """Answer a heartbeat: what is returned; None: `respond` gets it when all that it tells of is durable."""
+        """Answer a heartbeat: returns the answer, or None.
+
+        After None, `respond` gets the answer when everything that it shows is durable.
+        """
         runtime = self.runtime
         core = runtime.core
         if core is None:
@@ -300,7 +312,7 @@ class GroupShard:
                     request.group_instance_id,
                 )
                 self._observer.tell((event,), self._clock.now())
-            self._observer.flush()  # whatever the error is, it shows what was told before
+            self._observer.flush()  # whatever the error is, it shows events that were reported before
         if core.deadlines.earliest_ms < runtime.timer.due_ms:
             runtime.rearm()
         if runtime.is_settled():
@@ -309,31 +321,33 @@ class GroupShard:
         return None
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """The member that sends such heartbeats, for `prepared_heartbeat`; None when there is none, or not now."""
+        """The sender of such heartbeats, for `prepared_heartbeat`. None when no member can be prepared now."""
         core = self.runtime.core
         return None if core is None else core.prepare_heartbeat(request)
 
     def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-        """As `prepare_heartbeat`, for a member of a consumer group (KIP-848)."""
+        """The same as `prepare_heartbeat`, for a member of a consumer group (KIP-848)."""
         core = self.runtime.core
         return None if core is None else core.prepare_consumer_heartbeat(request, client)
 
     def prepared_heartbeat(self, member: SteadyBeat) -> Answering:
-        """Take a heartbeat of that member, if its answer is that all is well."""
+        """Handle a heartbeat of that member, if its answer is that all is well."""
         runtime = self.runtime
         if runtime.core is None or not member.heartbeat(self._clock.mono_ms()):
             return NOT_DONE
         return WHEN_DURABLE if runtime.queue.batches or runtime.replies.parked else AT_ONCE
 
     def prepare_commit(self, request: OffsetCommitRequest, version: int) -> CommitTemplate | None:
-        """Prepare a commit of this version for `prepared_commit`; None when that cannot be done, or not now."""
+        """Prepare a commit of this version for `prepared_commit`. None when it cannot be prepared now."""
         core = self.runtime.core
         return None if core is None else core.prepare_commit(request, self.most_bytes, version)
 
     def prepared_commit(
         self, commit: CommitTemplate, offsets: Sequence[int], leader_epochs: Sequence[int], respond: Respond
     ) -> bool:
-        """What `submit` does, with a commit that was prepared. False: nothing was done, it is to be submitted."""
+        """Do the work of `submit` with a prepared commit. If False, nothing was done, and the commit is to be
+        submitted.
+        """
         runtime = self.runtime
         core = runtime.core
         if core is None:

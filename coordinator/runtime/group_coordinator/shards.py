@@ -1,4 +1,4 @@
-"""The shards of the group coordinator over the topics of a node, put together for a server and for a simulation."""
+"""Builds the shards of the group coordinator over the topics of a node, for a server or for a simulation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from muster.assignors.assignor import Assignor
 
 CHECKS_SPREAD_OVER: Final = 10
-"""Each shard looks for expired offsets at a moment of its own, all of them within one such part of the interval."""
+"""Each shard checks for expired offsets at a time of its own. All times lie in a part of the interval: one tenth."""
 
 
 def group_shards(
@@ -33,8 +33,9 @@ def group_shards(
     slices: JobQueue | None = None,
     assignors: Mapping[str, Assignor] | None = None,
 ) -> list[GroupShard]:
-    """One shard for each partition of __consumer_offsets, in order; none is started. `observe(partition)` makes what is
-    told of its groups; `known_producers`, `slices`, `assignors`: see `GroupShard`.
+    """One shard for each partition of __consumer_offsets, in order. None of them is started.
+
+    `observe(partition)` makes the observer of its groups. `known_producers`, `slices`, `assignors`: see `GroupShard`.
     """
     count = len(topics.by_name[GROUP_OFFSETS_TOPIC].partitions)
     interval_ms = groups.offsets_retention_check_interval_ms

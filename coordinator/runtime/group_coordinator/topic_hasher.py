@@ -1,4 +1,4 @@
-"""Hashes topics for consumer groups before one asks for them: a group may name 10,000 new topics at once."""
+"""Hashes topics for consumer groups before a group needs the hashes: a group may name 10,000 new topics at once."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from muster.coordinator.runtime.group_coordinator.background_work import Nobody
 from muster.coordinator.system.jobs import Job, JobQueue
 
 FEW_TOPICS: Final = 500
-"""So many new topics are left to the group that asks for them: 2 ms."""
+"""At most this many new topics are left to the group that needs their hashes: 2 ms."""
 HASHED_AT_ONCE: Final = 50
-"""Topics between two steps of the job."""
+"""Topics that are hashed in one step of the job."""
 
 
 class TopicHasher:
-    """Is given each new image of the topics, and hashes them in slices when there are many new ones."""
+    """Gets each new image of the topics, and hashes many new topics in a job."""
 
     def __init__(self, slices: JobQueue, rack: str | None) -> None:
-        """`rack`: where this node stands, as the groups know it."""
+        """`rack`: the rack of this node, as the groups know it."""
         self._slices = slices
         self._rack = rack
         self._seen = 0
 
     def topics_changed(self, image: TopicsImage) -> None:
-        """The topics are these now."""
+        """The image of the topics has changed."""
         count = len(image.by_name)
         self._seen = min(self._seen, count)
         if count - self._seen > FEW_TOPICS:
@@ -35,7 +35,7 @@ class TopicHasher:
             )
 
     def _hash(self, image: TopicsImage) -> Job[None]:
-        # imported here: a server with few topics and without such groups does not need it
+        # It is imported here: a server with few topics and without such groups does not need it.
         hashes = import_module("muster.coordinator.groups.consumer.topic_hashes")
         for number, topic in enumerate(list(image.by_name.values())):
             hashes.of_topic(topic, self._rack)

@@ -1,8 +1,8 @@
-"""The answers of a coordinator that does not ask the transactional ids: it loads, is not active, or could not write
-what was decided. Knows messages only.
+"""The answers of a coordinator that does not ask the transactional ids.
 
-`refuse` makes the answer to a request; `with_error` makes one with an error of an answer that may not be given. Both
-have the shape in which Kafka says it: an error of the whole, or on each row.
+It loads, is not active, or could not write its decision. This module knows messages only. `refuse` makes the answer to
+a request. `with_error` replaces an answer that may not be sent by an answer with an error. Both have the shape that
+Kafka uses: an error of the whole answer, or an error in each row.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from muster.protocol.messages.list_transactions import ListTransactionsRequest, 
 from muster.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 _Make = Callable[[Any, int], Message]
-"""Makes the answer to a request, or in place of a response, that says an error code."""
+"""Makes the answer with an error code: to a request, or in place of a response."""
 
 NO_ID: Final = -1
-"""No producer id, no epoch."""
+"""The value for no producer id and for no epoch."""
 
 
 def no_producer_id(_: object, code: int) -> InitProducerIdResponse:
@@ -86,18 +86,24 @@ _MAKERS: Final[dict[type, _Make]] = {
         ]
     ),
     ListTransactionsResponse: lambda _, code: ListTransactionsResponse(error_code=code),
-    # not an answer: markers that must not be written, for the decision to end the transaction is not in the log
+    # This is no answer. The markers must not be written: the decision to end the transaction is not in the log.
     WriteTxnMarkersRequest: lambda *_: WriteTxnMarkersResponse(),
 }
 
 
 def refuse(request: Message, error_code: int, why: Exception | None = None) -> Message:  # noqa: ARG001 - no room for it
-    """The answer to `request` that says only `error_code`. KeyError for a request that no transactional id is asked."""
+    """The answer to `request` that says only `error_code`.
+
+    Raises KeyError for a request that is not for a transactional id.
+    """
     return _MAKERS[type(request)](request, error_code)
 
 
 def with_error(response: Message, error_code: int) -> Message:
-    """`response`, had its records not been written: one with an error already stays, others say `error_code`."""
+    """The answer in place of `response` when its records were not written.
+
+    A response that has an error already stays as it is. Others get `error_code`.
+    """
     if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
         return response
     return _MAKERS[type(response)](response, error_code)

@@ -1,5 +1,7 @@
-"""What happened to transactional ids as log lines. What goes by itself (begun, committed, aborted by the client) is
-told at debug; a transaction that was aborted for its producer, and a producer that was replaced, at info.
+"""Log lines about transactional ids.
+
+The usual events are logged at debug: a transaction was begun, committed, or aborted by its client. An abort by the
+coordinator, and a producer that was replaced, are logged at info.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ log = structlog.get_logger("muster.transactions")
 
 
 def log_events(happened: Sequence[Event]) -> None:
-    """Tell of events, in their order."""
+    """Log events, in their order."""
     is_debug = log.is_enabled_for(logging.DEBUG)
     for event in happened:
         line = _line(event) if event.kind in _AT_INFO else None
@@ -28,7 +30,7 @@ def log_events(happened: Sequence[Event]) -> None:
 
 
 _AT_INFO: Final = (events.ENDING, events.INITIALIZED, events.EXPIRED)
-"""Kinds of which some are told at info."""
+"""The kinds with some events that are logged at info."""
 
 
 def _line(event: Event) -> str | None:

@@ -1,5 +1,7 @@
-"""Writes the end of a transaction into one partition: of users, or of __consumer_offsets, whose groups then see the
-offsets. Says what became of it as Kafka's WriteTxnMarkers does; waits and tries again for nobody.
+"""Writes the end of a transaction into one partition: of a user's topic, or of __consumer_offsets.
+
+In __consumer_offsets the groups then see the offsets. The writer reports the result as Kafka's WriteTxnMarkers does. It
+does not wait and does not try again.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ _NOT_READY: Final = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-"""Of a group coordinator: whoever writes markers knows partitions and their leaders only."""
+"""The errors of a group coordinator that is not ready. A sender of markers knows only partitions and their leaders."""
 
 
 class GroupShard(Protocol):
-    """As much of a shard of groups as ends its transactions."""
+    """The part of a shard of groups that ends its transactions."""
 
     def complete_transaction(
         self,
@@ -48,22 +50,23 @@ class GroupShard(Protocol):
 
 
 def end_marker(row: WritableTxnMarker, coordinator_epoch: int) -> EndMarker:
-    """What a WriteTxnMarkersRequest asks to be written; `coordinator_epoch`: of which coordinator."""
+    """The marker that a row of a WriteTxnMarkersRequest asks for, from the coordinator with `coordinator_epoch`."""
     return EndMarker(
         row.producer_id, row.producer_epoch, row.transaction_result, coordinator_epoch, row.transaction_version
     )
 
 
 class MarkerWriter:
-    """Over the topics and the shards of groups of a node."""
+    """Writes markers to the topics and to the shards of groups of a node."""
 
     __slots__ = ("_clock", "_groups", "_peers", "_topics")
 
     def __init__(
         self, topics: OpenTopics, groups: ByPartition[GroupShard], clock: Clock, peers: Peers | None = None
     ) -> None:
-        """`groups`: one shard per partition of __consumer_offsets, in order. `peers`: who leads what this process does
-        not.
+        """`groups`: one shard per partition of __consumer_offsets, in order.
+
+        `peers`: the leaders of the partitions that this process does not lead.
         """
         self._peers = peers
         self._topics = topics
@@ -76,15 +79,15 @@ class MarkerWriter:
         return partition is None or partition.log.knows_producers
 
     def writing(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> Job[None]:
-        """`write`, when it takes no time: a log that was just opened knows its producers after a while."""
+        """`write`, once it takes no time: a log that was just opened knows its producers after a while."""
         partition = self._topics.partition(topic, index)
         if partition is not None:
-            with contextlib.suppress(LogError):  # it will meet the marker as well
+            with contextlib.suppress(LogError):  # `write` will find this error as well
                 yield from partition.loading_producers()
         self.write(marker, topic, index, ended)
 
     def write(self, marker: EndMarker, topic: str, index: int, ended: Ended) -> None:
-        """Write one marker, or have the node write it that leads the partition. Raises nothing."""
+        """Write one marker, or ask the node that leads the partition to write it. Raises nothing."""
         if self._peers is not None:
             peer = self._peers.leads(topic, index)
             if peer is not None:
@@ -107,7 +110,7 @@ class MarkerWriter:
             ended(error.error_code)
             return
         log = partition.log
-        # the record that a transaction is complete may not outlive a power cut that takes one of its markers
+        # A power cut may destroy a marker. The record that the transaction is complete must then not survive either.
         when = log.when_synced if self._topics.waits_for_sync(TRANSACTION_STATE_TOPIC) else log.when_flushed
         when(log.end_offset, lambda error: ended(ErrorCode.NONE if error is None else error.error_code))
 

@@ -1,9 +1,9 @@
-"""Brings the end of transactions into all of their partitions: sends markers, waits until each is durable, sends those
-again that could not be written, and tells the core when a transaction has all of its own.
+"""Writes the end of a transaction to all of its partitions.
 
-What is sent comes from the core, once the record of its decision is durable. After a load the core gives all of it
-again, to a new sender: so nothing is stored here, and a transaction may get a marker twice, which the log of a
-partition takes once.
+The sender sends markers and waits until each is durable. It sends markers again that could not be written. It informs
+the core when a transaction has all of its markers. The core gives the markers to the sender once the record of its
+decision is durable. After a load the core gives all of them again, to a new sender. So nothing is stored here. A
+transaction may thus get a marker twice; the log of a partition takes it once.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from muster.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 log = structlog.get_logger("muster.transactions")
 
 RETRY_MS: Final = 100
-"""After so long a marker that could not be written is tried again: its partition is offline, or loads."""
+"""After this time a marker that could not be written is sent again: its partition is offline, or loads."""
 
 FEW: Final = 16
-"""A transaction of no more partitions gets its markers without a job: that takes half a millisecond."""
+"""A transaction with at most this many partitions gets its markers without a job: that takes half a millisecond."""
 
 _Rows = Sequence[tuple[str, Sequence[int]]]
 """Topics and their partitions."""
 
 _DONE: Final = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""The marker is there, or its partition is gone: on this node, which has all of them, it was deleted."""
+"""The codes that end the wait: the marker is written, or its partition was deleted. This node has all partitions."""
 
 
 class _Ending:
@@ -59,7 +59,7 @@ class _Again(NamedTuple):
 
 
 class MarkerSender:
-    """Of one shard, for one load of its core. `closed` says that it has ended (see `slices.Owner`)."""
+    """The sender of one shard, for one load of its core. `closed` says that the load has ended (see `jobs.Owner`)."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class MarkerSender:
         coordinator_epoch: Callable[[], int],
         written: Callable[[MarkersWritten], object],
     ) -> None:
-        """`coordinator_epoch`: the leader epoch of the shard's partition; `written`: takes what the core is told."""
+        """`coordinator_epoch`: the leader epoch of the shard's partition; `written`: takes the notices for the core."""
         self._writer = writer
         self._slices = slices
         self._clock = clock
@@ -81,15 +81,15 @@ class MarkerSender:
         self.closed = False
 
     def __len__(self) -> int:
-        """How many transactions have not got all of their markers yet."""
+        """The number of transactions that wait for markers."""
         return len(self._endings)
 
     def send(self, transactional_id: str) -> Respond:
-        """What takes the markers of this id's transaction, when they may be written."""
+        """Returns a function that takes the markers of this id's transaction, when they may be written."""
         return partial(self._send, transactional_id)
 
     def close(self) -> None:
-        """The shard is not active any more, or is loaded anew: nothing is sent from now on."""
+        """The shard is not active any more, or loads again: nothing is sent from now on."""
         self.closed = True
         self._endings.clear()
         self._again.clear()
@@ -97,7 +97,7 @@ class MarkerSender:
             self._timer.cancel()
 
     def fault(self, error: Exception) -> None:
-        """See `slices.Owner`. The transactions in question go on when the shard is loaded again."""
+        """See `jobs.Owner`. The affected transactions continue when the shard is loaded again."""
         log.error("a marker could not be sent, by a fault of the server", exc_info=error)
 
     def _send(self, transactional_id: str, message: Message) -> None:
@@ -114,7 +114,7 @@ class MarkerSender:
             self._slices.run(self._writing(ending, topics), _nothing, self)
 
     def _write_few(self, ending: _Ending, topics: _Rows) -> None:
-        """What `_writing` does, at once: there is a twentieth less of a transaction to be done."""
+        """Do the work of `_writing` at once: this saves a twentieth of a transaction's cost."""
         writer, endings = self._writer, self._endings
         for topic, indexes in topics:
             for index in indexes:
@@ -141,7 +141,7 @@ class MarkerSender:
         if error_code in _DONE:
             self._have_one(ending)
         elif error_code == ErrorCode.INVALID_PRODUCER_EPOCH:
-            # a newer epoch of the producer writes there: what is ended here cannot be open any more
+            # A newer epoch of the producer writes there. So the transaction that ends here cannot be open any more.
             self._tell(ending, topic, index, "a partition knows a newer epoch of the producer: its marker is left out")
             self._have_one(ending)
         elif error_code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:

@@ -1,4 +1,4 @@
-"""What the transaction coordinator of a node asks of nodes of other processes. A protocol only."""
+"""The requests of a node's transaction coordinator to nodes of other processes. A protocol only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Peers(Protocol):
-    """The other nodes (`database.node_messages` reaches them)."""
+    """The other nodes, which `postgres.node_messages` reaches."""
 
     def leads(self, topic: str, index: int) -> int | None:
-        """The node that leads a partition, if that is another one."""
+        """The id of the node that leads a partition, if that is another node."""
 
     def mark(self, node_id: int, marker: EndMarker, topic: str, index: int, ended: Callable[[int], object]) -> None:
-        """Have another node write a marker; `ended` gets the error code."""
+        """Ask another node to write a marker; `ended` gets the error code."""
 
     def ask(self, node_id: int, command: TransactionCommand) -> None:
-        """Let another node, which coordinates the transactional id, answer a `PartitionsAsked`."""
+        """Ask the node that coordinates the transactional id to answer a `PartitionsAsked`."""

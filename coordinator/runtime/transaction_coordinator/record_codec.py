@@ -1,6 +1,7 @@
-"""The core's records <-> batches of __transaction_state. Knows formats only, and remembers nothing between two loads.
+"""Converts the core's records to batches of __transaction_state and back. It knows formats only.
 
-Records of a later Kafka (keys or values of an unknown version) stay in the log as they are and are told of once.
+It remembers nothing between two loads. Records of a later Kafka (keys or values of an unknown version) stay in the log
+as they are. They are logged once.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _NO_SEQUENCE: Final = -1
 
 
 class RecordCodec:
-    """What a shard's `Codec` is in the running server; `partition` is for log lines."""
+    """The `Codec` of a shard in the running server. `partition` is for log lines."""
 
     __slots__ = ("_partition",)
 
@@ -42,16 +43,16 @@ class RecordCodec:
         self._partition = partition
 
     def encode(self, records: Sequence[Record]) -> tuple[list[bytes], int]:
-        """Each record as it stands in a batch, and the bytes of them all."""
+        """Each record as its bytes in a batch, and the total number of bytes."""
         rows = [packed(record) for record in records]
         return rows, sum(map(len, rows))
 
     def build(self, rows: Sequence[bytes], now: Now, producer: Producer | None) -> bytearray:
-        """One batch with these rows, stamped with the wall clock."""
+        """One batch with these rows and the wall clock's timestamp."""
         return build_packed(rows, timestamp_ms=now.wall_ms, producer=producer, base_sequence=_NO_SEQUENCE)
 
     def reader(self) -> RecordReader:
-        """For one load of a log."""
+        """A reader for one load of a log."""
         return RecordReader(self._partition)
 
 
@@ -62,12 +63,14 @@ class RecordReader:
 
     def __init__(self, partition: int) -> None:
         self.offset = -1
-        """Of the batch that was read last."""
+        """The offset of the batch that was read last."""
         self._unreadable = Unreadable(partition)
 
     def read(self, chunk: bytes) -> Iterator[Iterator[Decoded]]:
-        """What the chunk holds. A record says all of its transactional id, so only the newest of each key is decoded: a
-        log that was not compacted yet has three for each transaction. CorruptBatch when a batch is damaged.
+        """The content of the chunk. Raises CorruptBatch when a batch is damaged.
+
+        A record has the whole state of its transactional id, so only the newest record of each key is decoded. A log
+        that was not compacted yet has three records for each transaction.
         """
         newest: dict[bytes, bytes | None] = {}
         at = 0
@@ -92,7 +95,7 @@ class RecordReader:
 
 
 def _special(chunk: bytes, at: int) -> list[Pair]:
-    """The records of a batch that is compressed; a control batch says nothing of transactional ids."""
+    """The records of a compressed batch. A control batch has no records of transactional ids."""
     header = read_header(chunk, at)
     if header.is_control:
         return []

@@ -1,7 +1,7 @@
-"""The record of a transactional id as bytes, in one go: what `core.record_bytes.pack` makes of it field by field.
+"""Packs the record of a transactional id in one step. `state_machine.record_bytes.pack` does the same field by field.
 
-Each transaction has four of these records. Together with the other short ways it is worth it (docs/dev/decisions.md); a
-property test holds both equal. What is not as Kafka 4.3 writes it usually is left to `pack`.
+Each transaction has four of these records. The gain, with that of the other fast paths, is in docs/dev/decisions.md. A
+property test holds both equal. Records that differ from what Kafka 4.3 usually writes are left to `pack`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _KEY: Final = Struct(">hH").pack
 _HEAD: Final = Struct(">hqhib").pack
 """Version; producer id and epoch, timeout, status."""
 _TIMES: Final = Struct(">qq").pack
-"""Of the last update, of the start."""
+"""The time of the last update, and of the start."""
 _TAGS: Final = Struct(">3sq2sh").pack
 _TWO_TAGS: Final = b"\x02\x00\x08"
-"""How many tagged fields follow; number and size of the first: the previous producer id."""
+"""The number of tagged fields; then number and size of the first: the previous producer id."""
 _SECOND_TAG: Final = b"\x02\x02"
-"""Number and size of the client's transaction version."""
+"""Number and size of the second tagged field: the client's transaction version."""
 
 
 def packed(record: Record) -> bytes:
-    """A record of `__transaction_state` as it stands in a batch. Raises UnrepresentableField."""
+    """A record of `__transaction_state` as its bytes in a batch. Raises UnrepresentableField."""
     value: Any = record.value
     if (
         value is None
@@ -56,7 +56,7 @@ def packed(record: Record) -> bytes:
             + _TAGS(_TWO_TAGS, value.previous_producer_id, _SECOND_TAG, value.client_transaction_version)
         )  # fmt: skip
     except (error, UnicodeEncodeError):
-        return pack(TRANSACTION_STATE, record)  # which says what is wrong
+        return pack(TRANSACTION_STATE, record)  # it reports what is wrong
     key_size = len(name) + 4
     return b"".join((UVARINTS[2 * key_size], _KEY(0, len(name)), name, uv(2 * len(body)), body, b"\0"))
 

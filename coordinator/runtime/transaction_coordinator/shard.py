@@ -20,26 +20,28 @@ from muster.coordinator.transactions.core import TransactionCore
 from muster.protocol.errors import ErrorCode
 
 WHAT: Final = "transactions"
-"""What the shards hold, in log lines."""
+"""The word for what the shards hold, in log lines."""
 
 COMPLETE_WAITS_MS: Final = 100
-"""How long the record that a transaction is complete may wait for other records of the shard, such as those of the
-id's next transaction. Nobody waits for it, and without it the markers are written once more, which changes nothing.
+"""How long the record of a complete transaction may wait for other records of the shard.
+
+Such records are those of the id's next transaction. No client waits for this record. Without it the markers are written
+once more, which changes nothing.
 """
 
 SendMarkers = Callable[[str], Respond]
-"""Transactional id -> what takes the markers of its transaction."""
+"""Returns, for a transactional id, the function that takes the markers of its transaction."""
 
 
 class Observer(interfaces.Observer, Protocol):
-    """Is told what happens to transactional ids."""
+    """Gets the events of transactional ids."""
 
     def loaded(self, now: Now, *, transactional_ids: int, records: int, took_ms: int) -> None:
-        """The ids were built from the log."""
+        """The transactional ids were built from the log."""
 
 
 class TransactionShard:
-    """See the module. One per partition of __transaction_state, numbered as they are."""
+    """See the module. Each partition of __transaction_state has one shard, with the number of the partition."""
 
     def __init__(
         self,
@@ -80,16 +82,16 @@ class TransactionShard:
 
     @property
     def active(self) -> bool:
-        """Whether commands are decided."""
+        """Whether the shard decides commands."""
         return self.runtime.core is not None
 
     def transactional_ids(self) -> Iterable[str]:
-        """Those that there are; none while the shard is not active."""
+        """The transactional ids; none while the shard is not active."""
         core = self.runtime.core
         return () if core is None else core.state.transactions
 
     def resign(self, error_code: int = ErrorCode.NOT_COORDINATOR, *, in_turns: bool = False) -> None:
-        """See `CoordinatorShard`; markers that are not written yet are left to the next load."""
+        """See `CoordinatorShard`. The next load writes the markers that are not written yet."""
         if self.markers is not None:
             self.markers.close()
         self.runtime.resign(error_code, in_turns=in_turns)
@@ -101,7 +103,7 @@ class TransactionShard:
         self.runtime.drop()
 
     def _make_core(self) -> TransactionCore:
-        """A new core, for a load: what the sender of the core before was about to send, this one gives again."""
+        """A new core, for a load. It gives again the markers that the sender of the core before had not yet sent."""
         if self.markers is not None:
             self.markers.close()
         self.markers = MarkerSender(

@@ -1,5 +1,6 @@
-"""The shards of the transaction coordinator over the topics of a node. Imported when the first of them is needed: most
-servers have no transactions.
+"""Builds the shards of the transaction coordinator over the topics of a node.
+
+It is imported when the first shard is needed: most servers have no transactions.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ def transaction_shards(
     linger_ms: int,
     peers: Peers | None = None,
 ) -> list[TransactionShard]:
-    """One shard for each partition of __transaction_state, in order; none is started. `groups`: see `MarkerWriter`;
-    `observe(partition)` makes what is told of its transactions; `next_producer_id`: see `TransactionCore`;
-    `peers`: see `MarkerWriter`.
+    """One shard for each partition of __transaction_state, in order. None of them is started.
+
+    `observe(partition)` makes the observer of its transactions. `groups`, `peers`: see `MarkerWriter`.
+    `next_producer_id`: see `TransactionCore`.
     """
     count = len(topics.by_name[TRANSACTION_STATE_TOPIC].partitions)
     writer = MarkerWriter(topics.open, groups, clock, peers)

@@ -1,7 +1,7 @@
-"""The transaction coordinator of a node: its shards, once there are any, and producer ids for what they decide.
+"""The transaction coordinator of a node: its shards, once they exist, and producer ids for their decisions.
 
-As on Kafka the topic __transaction_state is made when the first client asks for the coordinator of a transactional id.
-Until then this is all there is of transactions in memory.
+As on Kafka, the first client that asks for the coordinator of a transactional id creates the topic __transaction_state.
+Until then this object is all of transactions in memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LOAD_NEW_MS: Final = 20
 """How long the shards of a new topic may load at once."""
 NO_ID: Final = -1
 _SPARE_IDS: Final = 100
-"""Producer ids that were drawn and not used, and are kept for others."""
+"""Producer ids that were drawn and not used, and are kept for later commands."""
 
 
 def _nobody(_: int) -> None:
@@ -47,7 +47,9 @@ def _nobody(_: int) -> None:
 
 
 class Transactions:
-    """See the module. `routing`: transactional id -> shard; not ready while the topic is not there."""
+    """See the module. `routing` maps a transactional id to its shard; it is not ready while the topic does
+    not exist.
+    """
 
     def __init__(
         self,
@@ -66,11 +68,13 @@ class Transactions:
         leader_shards: ByPartition[TransactionShard] | None = None,
         peers: Peers | None = None,
     ) -> None:
-        """See `shards.transaction_shards`. `settings`: makes them, when they are first needed; `history`: the topic
-        that `observe` writes to, made before the shards are; `loaded` is called when all transactional ids are.
-        `leaders`: of the partitions of the topic, of which this node, `node_id`, leads some; None: it leads all.
-        `leader_shards`: the shards of those that lead, of all nodes; None: there is one node. `peers`: nodes of other
-        processes, which lead the rest; None: there are none.
+        """For the arguments that are not named here see `shards.transaction_shards`.
+
+        `settings` makes the settings when they are first needed. `history`: the topic that `observe` writes to; it is
+        made before the shards. `loaded` is called when all transactional ids are loaded. `leaders`: the leaders of the
+        topic's partitions; this node is `node_id`. When `leaders` is None, this node leads all of them.
+        `leader_shards`: the shards of the leaders, on all nodes; None when there is only one node. `peers`: nodes of
+        other processes, which lead the rest; None when no other process has a node.
         """
         self._peers = peers
         self._topics = topics
@@ -91,12 +95,12 @@ class Transactions:
         self._leaders = leaders
         self._leader_shards = leader_shards
         self.leaderships: Leaderships | None = None
-        """Which shards are active; None while the topic is not there."""
+        """Knows which shards are active. None while the topic does not exist."""
         self.routing: Routing[TransactionShard] = Routing(())
 
     @property
     def settings(self) -> TransactionSettings:
-        """Those of the core."""
+        """The settings of the core."""
         if self._settings is None:
             self._settings = self._make_settings()
         return self._settings
@@ -104,8 +108,9 @@ class Transactions:
     # ---- the shards
 
     def start(self, budget_ms: int) -> None:
-        """Load the transactional ids, for about so long now, if the topic is there; or else once it is. Raises
-        `ApiError` when the topic of their history is not there and cannot be made.
+        """Load the transactional ids, for about `budget_ms` now, or once the topic exists.
+
+        Raises `ApiError` when the topic of their history does not exist and cannot be made.
         """
         if TRANSACTION_STATE_TOPIC in self._topics.by_name:
             if self._history is not None:
@@ -114,7 +119,7 @@ class Transactions:
         self._topics.subscribe(self._topics_changed)
 
     def _topics_changed(self, image: TopicsImage) -> None:
-        """The topic may be there, made here or by a request for its metadata."""
+        """The topic may exist now: made here, or by a request for its metadata."""
         if self.routing.ready or TRANSACTION_STATE_TOPIC not in image.by_name:
             return
         if self._history is None or self._history in image.by_name:
@@ -136,7 +141,7 @@ class Transactions:
     closed = False
 
     def fault(self, error: Exception) -> None:
-        """See `slices.Owner`."""
+        """See `jobs.Owner`."""
         log.error("the transaction coordinator could not begin", exc_info=error)
 
     def _open(self, budget_ms: int) -> None:
@@ -162,7 +167,7 @@ class Transactions:
         self._loader.run_for(budget_ms)
 
     def ensuring(self) -> Job[None]:
-        """Have the topic made, if it is not there. Raises `ApiError` when it cannot be."""
+        """Make the topic, if it does not exist. Raises `ApiError` when that fails."""
         if not self.routing.ready:
             yield from self._topics.ensuring(TRANSACTION_STATE_TOPIC)
             if self._history is not None:
@@ -170,8 +175,9 @@ class Transactions:
             yield from self._durable()
 
     def known_producers(self, producer_ids: Collection[int]) -> Collection[int]:
-        """Those of these ids that a transactional id has, or may have: all of them while not every id is loaded. Looks
-        at each transactional id.
+        """The producer ids, out of these, that a transactional id has or may have.
+
+        While not every transactional id is loaded, all of them are returned. This reads each transactional id.
         """
         if TRANSACTION_STATE_TOPIC not in self._topics.by_name:
             return ()
@@ -184,7 +190,10 @@ class Transactions:
         return known if cores else producer_ids
 
     def stop(self) -> None:
-        """Nothing is led any more: what waits is answered NOT_COORDINATOR, and nothing is written from now on."""
+        """This node leads nothing any more.
+
+        Waiting requests are answered NOT_COORDINATOR, and nothing is written from now on.
+        """
         if self._loader is not None:
             self._loader.stop()
         for shard in self.routing.shards:
@@ -198,7 +207,7 @@ class Transactions:
             self.leaderships.drop()
 
     def submit(self, transactional_id: str, command: TransactionCommand) -> None:
-        """Let the shard of this id decide a command, which is of this id alone."""
+        """Let the shard of this id decide a command, which is for this id alone."""
         if self.routing.ready:
             self.routing.shard(transactional_id).submit(command)
         else:
@@ -207,7 +216,7 @@ class Transactions:
             )
 
     def ask(self, transactional_id: str, command: TransactionCommand) -> None:
-        """`submit` to the node that coordinates this id: what brokers ask each other."""
+        """`submit` to the node that coordinates this id, for requests between brokers."""
         peer = None
         if self._peers is not None and self.routing.ready:
             peer = self._peers.leads(TRANSACTION_STATE_TOPIC, self.routing.partition(transactional_id))
@@ -219,7 +228,7 @@ class Transactions:
             self.submit(transactional_id, command)
 
     def decide(self, transactional_id: str, command: TransactionCommand) -> None:
-        """`submit` a command that may need a new producer id; one that is not used goes to the next."""
+        """`submit` a command that may need a new producer id. The next command gets an id that this one does not use."""
         if self._spare_ids or not (self.routing.ready and self.routing.shard(transactional_id).active):
             self._decide(transactional_id, command)
         else:
@@ -232,7 +241,7 @@ class Transactions:
             self._spare_ids.append(command.spare_producer_id)
 
     def next_producer_id(self) -> int:
-        """A producer id that nobody has, durably taken; -1 when there is none just now."""
+        """A producer id that no producer has, durably taken; -1 when none can be drawn now."""
         if not self._spare_ids and not self._is_drawing:
             self._is_drawing = True
             self._slices.run(self._drawing(), self._drawn, self)
@@ -245,7 +254,7 @@ class Transactions:
         return self._spare_ids.pop() if self._spare_ids else NO_ID
 
     def _drawing(self) -> Job[None]:
-        """Have one more spare id, unless the disk fails."""
+        """Draw one more spare id, unless the disk fails."""
         try:
             drawn = yield from self._topics.drawing_producer_id()
             yield from self._durable()
