@@ -1,5 +1,6 @@
-"""The rows of consumer groups (KIP-848) in the tables of `dispatch` and `replay`. They are added when the first such
-group, request or record comes: a server without these groups does not pay for them at its start.
+"""The rows of consumer groups (KIP-848) in the tables of `dispatch` and `replay`.
+
+The first such group, request or record adds them. So a server without these groups does not pay for them at its start.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 
 
 def upgrade_prepared(step: Step, told: UpgradePrepared) -> None:
-    """A large classic group was read: the heartbeat that upgrades it is answered, by what the group is by now."""
+    """A large classic group was read: answer the heartbeat that upgrades it, by the present state of the group."""
     command = told.command
     command.prepared = told.prepared or NOTHING_READ
     request: Any = command.request
@@ -76,7 +77,7 @@ ROWS: Final[Mapping[str, Mapping[Any, Callable[..., Any]]]] = {
         UpgradePrepared: upgrade_prepared,
     },
 }
-"""By the name of the table in `dispatch`."""
+"""The rows, by the name of the table in `dispatch`."""
 
 CONSUMER_HEARTBEATS: Final[Mapping[type, Callable[[Step, Any, Any, Any], None]]] = {
     ClassicGroup: upgrade.heartbeat_to_classic_group,
@@ -84,7 +85,7 @@ CONSUMER_HEARTBEATS: Final[Mapping[type, Callable[[Step, Any, Any, Any], None]]]
     UnsupportedGroup: heartbeat.handle,
     NoneType: heartbeat.handle,
 }
-"""ConsumerGroupHeartbeat, by the type of the group that it names."""
+"""The functions for ConsumerGroupHeartbeat, by the type of the group that it names."""
 
 RECORDS: Final[Mapping[type[Message], Replay]] = {
     ConsumerGroupMemberMetadataKey: replay.replay_member,
@@ -95,10 +96,10 @@ RECORDS: Final[Mapping[type[Message], Replay]] = {
     ConsumerGroupCurrentMemberAssignmentKey: replay.replay_current,
     ConsumerGroupRegularExpressionKey: replay.replay_pattern,
 }
-"""As `replay.RECORDS`."""
+"""The rows for `replay.RECORDS`."""
 
 
 def handle(step: Step, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest) -> None:
-    """A ConsumerGroupHeartbeat."""
+    """Answer a ConsumerGroupHeartbeat."""
     group = step.state.groups.get(request.group_id)
     CONSUMER_HEARTBEATS[type(group)](step, command, request, group)

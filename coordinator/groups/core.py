@@ -1,5 +1,5 @@
-"""GroupCore: the way into the core. Hands commands and deadlines to the functions that `dispatch` names; decides
-nothing itself.
+"""GroupCore: the entry to the core. It hands commands and deadlines to the functions of `dispatch`, and decides
+nothing.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
         | GroupConfigured
         | IntervalConfigured
     )
-    """What the core is given besides requests."""
+    """The input of the core besides requests."""
 MOST_AT_ONCE: Final = 500
-"""Deadlines that are handled in one go: some 5 ms. Of a large group whose members are all silent the others follow."""
+"""Deadlines that are handled at once: some 5 ms. The others follow, as in a large group with only silent members."""
 
 
 class _Downgrade:
-    """`migration.downgrade.DOWNGRADE`, imported when it is needed: it knows consumer groups."""
+    """`migration.downgrade.DOWNGRADE`, imported when it is needed, because it imports consumer groups."""
 
     __slots__ = ()
 
@@ -74,9 +74,9 @@ class _Downgrade:
 class GroupCore:
     """The groups of one partition of the offsets topic.
 
-    Life: `replay` every record of the log, then `loaded`, then `handle` and `advance`, at last perhaps `resign`. Each
-    returns what the runtime is to do; whenever it has called one of them it asks `next_deadline_ms`. The same calls
-    with the same arguments return the same. Nothing here is safe to call from two threads.
+    The order of calls: `replay` for every record of the log, `loaded`, `handle` and `advance`, perhaps `resign`. Each
+    returns what the runtime is to do. After each call the runtime asks for `next_deadline_ms`. The same calls with the
+    same arguments return the same. Nothing here is safe to call from two threads.
     """
 
     __slots__ = ("_retention", "_state", "deadlines")
@@ -89,8 +89,9 @@ class GroupCore:
         helpers: Helpers | None = None,
         configs: GroupConfigs | None = None,
     ) -> None:
-        """`first_check_ms`: how long after loading retention is checked first; None: as long as ever after. `helpers`:
-        what does large work elsewhere; without them targets are computed at once, and no pattern finds a topic.
+        """`first_check_ms`: how long after loading the first check of retention is; None: the usual interval.
+
+        `helpers`: do large work elsewhere; without them targets are computed at once, and no pattern finds a topic.
         `configs`: see `State`.
         """
         interval_ms = settings.offsets_retention_check_interval_ms
@@ -102,17 +103,16 @@ class GroupCore:
 
     @property
     def state(self) -> State:
-        """What the core remembers: for tests and tools, to look at."""
+        """The state of the core, for tests and tools to read."""
         return self._state
 
     @property
     def group_count(self) -> int:
-        """How many groups there are."""
+        """The number of groups."""
         return len(self._state.groups)
 
     def handle(self, command: Command | Notice, now: Now, most_bytes: int = NO_LIMIT) -> Output:
-        """Work on one command, or on what the core is told. `most_bytes`: the present `max.message.bytes` of
-        `__consumer_offsets`.
+        """Handle one command, or a notice. `most_bytes`: the present `max.message.bytes` of `__consumer_offsets`.
 
         Raises TypeError for a request that the core does not answer.
         """
@@ -136,17 +136,18 @@ class GroupCore:
         return step
 
     def heartbeat(self, request: HeartbeatRequest, mono_ms: int) -> HeartbeatResponse:
-        """Answer a Heartbeat, of which nothing comes but its answer, without a command and an output around it."""
+        """Answer a Heartbeat, which has no output but its answer, without a command and an output object."""
         group = self._state.groups.get(request.group_id)
         return HEARTBEATS[type(group)](self._state, request, mono_ms, group)
 
     def prepare_heartbeat(self, request: HeartbeatRequest) -> GenerationMember | None:
-        """The member that sends such heartbeats, to be asked before `heartbeat` is; None when there is none now."""
+        """The sender of such heartbeats. None when no member can be prepared now. Call it before `heartbeat`."""
         return heartbeat.prepare(self._state, request)
 
     def prepare_consumer_heartbeat(self, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-        """The member that sends such heartbeats of KIP-848, to be asked before they are handled; None when there is
-        none now.
+        """The sender of such heartbeats of KIP-848. None when no member can be prepared now.
+
+        Call it before the heartbeat is handled.
         """
         steady = import_module("muster.coordinator.groups.consumer.steady")
         member: SteadyMember | None = steady.prepare(self._state, request, client)
@@ -155,7 +156,7 @@ class GroupCore:
     def prepare_commit(
         self, request: OffsetCommitRequest, most_bytes: int = NO_LIMIT, version: int = NEWEST_COMMIT
     ) -> CommitTemplate | None:
-        """Prepare a commit that is expected again with other offsets; None when that cannot be done."""
+        """Prepare a commit that is expected again with other offsets. None when it cannot be prepared."""
         return commit_template.prepare(self._state, request, most_bytes, version)
 
     def prepared_commit(
@@ -166,14 +167,17 @@ class GroupCore:
         now: Now,
         most_bytes: int = NO_LIMIT,
     ) -> list[bytes] | None:
-        """Do what `handle` would with such a request when all is well: the records, as `records.pack` gives them. Else
-        None, and nothing has changed.
+        """Do the work of `handle` for such a request when all is well. Returns the records, packed by `records.pack`.
+
+        None: the request is to be handled, and nothing has changed.
         """
         return commit_template.commit(self._state, commit, offsets, leader_epochs, now, most_bytes)
 
     def advance(self, now: Now, waits: LateAnswers = NO_LATE_ANSWERS) -> Output:
-        """Handle the deadlines that are due by `now`, in the order of their times; when there are very many, the first
-        ones, and `next_deadline_ms` is past then. A member that was silent because its answer was late is not removed.
+        """Handle the deadlines that are due by `now`, in the order of their times.
+
+        When there are very many, only the first are handled, and `next_deadline_ms` is past then. A member that was
+        silent because its answer was late is not removed.
         """
         step = Step(self._state, now, late_answers=waits)
         deadlines, groups = self._state.deadlines, self._state.groups
@@ -181,41 +185,41 @@ class GroupCore:
             deadline = deadlines.pop_due(now.mono_ms)
             if deadline is None:
                 break
-            # the deadlines of a group that is removed are cancelled
+            # The deadlines of a removed group are cancelled.
             DEADLINES[deadline.kind](step, groups.get(deadline.group_id), deadline)
         return step
 
     def next_deadline_ms(self) -> int | None:
-        """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than need be); None: not before the
-        next command.
+        """When to call `advance` (monotonic ms, perhaps past, perhaps earlier than needed).
+
+        None: not before the next command.
         """
         return self._state.deadlines.next_ms()
 
     def replay(self, records: Iterable[tuple[Message, Message | None]], now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Take over records of the log, in its order: how many these were. Those of a type that this core does not know
-        are skipped.
-        """
+        """Replay records of the log, in its order. Returns their number. Records of unknown types are skipped."""
         return self._state.evolve_all(records)
 
     def replay_transactional(self, batch: TransactionalBatch, now: Now) -> int:  # noqa: ARG002  # every entry point takes the time
-        """Take over records of a transaction, which count when it is committed: how many these were."""
+        """Replay records of a transaction, which count when it is committed. Returns their number."""
         return self._state.evolve_transactional(batch)
 
     def replay_end_transaction(self, end: EndTransaction, now: Now) -> None:  # noqa: ARG002  # every entry point takes the time
-        """Take over the marker that ends a transaction."""
+        """Replay the marker that ends a transaction."""
         self._state.offsets.end_transaction(end.producer_id, is_committed=end.is_committed)
 
     def events_of_end(self, end: EndTransaction, now: Now) -> Sequence[Event]:  # noqa: ARG002  # every entry point takes the time
-        """What is to be told when this transaction ends now: to be asked for before it has."""
+        """The events to report when this transaction ends now. Call it before it has ended."""
         return replay.events_of_end(self._state, end)
 
     def open_transactions(self) -> Collection[OpenTransaction]:
-        """Those that have committed offsets here and have not ended."""
+        """The open transactions that have committed offsets here."""
         return self._state.offsets.pending.transactions()
 
     def loaded(self, now: Now) -> Output:
-        """All records are replayed: groups with members are Stable, with fresh sessions; a group above the size limit
-        rebalances.
+        """All records are replayed: groups with members are Stable, with fresh sessions.
+
+        A group above the size limit rebalances.
         """
         step = Step(self._state, now)
         topic_deletion.delete_offsets_of_deleted_topics(step)
@@ -225,7 +229,9 @@ class GroupCore:
         return step
 
     def resign(self, error_code: int) -> Output:
-        """Give the groups up: everything parked is answered with `error_code`. The core is of no use afterwards."""
+        """Give the groups up: all parked requests are answered with `error_code`. The core cannot
+        be used afterwards.
+        """
         state = self._state
         replies: list[Reply] = []
         for group in state.groups.values():

@@ -1,5 +1,6 @@
-"""Which function decides what: tables by request, type of the group, and kind of deadline. A type of group is a class
-with the methods of `common.group.Group`, a package, and rows here and in `replay`.
+"""Which function decides what: tables by request, type of the group, and kind of deadline.
+
+A type of group is a class with the methods of `common.group.Group`, a package, and rows here and in `replay`.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ Row = TypeVar("Row")
 
 
 class Rows(dict[K, Row]):
-    """A table whose rows for consumer groups (`consumer_rows`) are added when the first of them is looked up."""
+    """A table whose rows for consumer groups (`consumer_rows`) are added at the first look-up of such a row."""
 
     def __init__(self, name: str, rows: Mapping[K, Row]) -> None:
         super().__init__(rows)
         self._name = name
 
     def __missing__(self, key: K) -> Row:
-        """Raises KeyError when there is no such row at all."""
+        """Raises KeyError when no such row exists."""
         late = import_module("muster.coordinator.groups.consumer_rows").ROWS[self._name]
         for one, row in late.items():
             self.setdefault(one, row)
@@ -80,13 +81,14 @@ SELDOM: Final[Mapping[str, str]] = {
     "ConsumerGroupHeartbeatRequest": "consumer_rows",
     "ConsumerGroupDescribeRequest": "consumer.describe",
 }
-"""More of them, by name: the module whose `handle` is asked, imported at the first such request. A server without
-transactions and consumer groups does not pay for them.
+"""More requests, by name: the module with their `handle`, imported at the first such request.
+
+A server without transactions and consumer groups does not pay for these modules.
 """
 
 
 def seldom(request: type[Message]) -> Callable[[Step, Any, Any], None] | None:
-    """The function of `SELDOM` for such a request; None when it has none."""
+    """The function of `SELDOM` for such a request. None when the table does not have one."""
     module = SELDOM.get(request.__name__)
     return None if module is None else _handle_of(module)
 
@@ -98,7 +100,7 @@ def _handle_of(module: str) -> Callable[[Step, Any, Any], None]:
 
 
 def _as_if_absent(answer: Callable[..., T]) -> Callable[..., T]:
-    """For a group of another type: it is no group of the type that the request is for."""
+    """Treat a group of another type as if the group did not exist."""
     return lambda *before_group: answer(*before_group[:-1], None)
 
 
@@ -153,7 +155,7 @@ DEADLINES: Final[Mapping[str, Callable[[Step, Any, Any], None]]] = Rows(
         topic_deletion.TOPIC_DELETION: topic_deletion.on_deadline,
     },
 )
-"""By the deadline's kind: function(step, group, deadline); the group is None when the deadline is of none."""
+"""By the deadline's kind: function(step, group, deadline). The group is None when the deadline belongs to no group."""
 
 LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = Rows(
     "loaded",
@@ -162,7 +164,7 @@ LOADED: Final[Mapping[type, Callable[[Step, Any], None]]] = Rows(
         UnsupportedGroup: unsupported_group.loaded,
     },
 )
-"""What is done with a group when all records are replayed."""
+"""The function for a group when all records are replayed."""
 
 UNLOADED: Final[Mapping[type, Callable[[Any, int], list[Reply]]]] = Rows(
     "unloaded",
@@ -181,4 +183,4 @@ TOLD: Final[Mapping[type, Callable[[Step, Any], None]]] = Rows(
         IntervalConfigured: lambda step, told: step.state.configs.take(told),
     },
 )
-"""What the core is told besides requests: function(step, what)."""
+"""The input of the core besides requests: function(step, notice)."""

@@ -31,7 +31,7 @@ def _offset(state: State, key: OffsetCommitKey, value: OffsetCommitValue | None)
 
 
 def _simple_group(state: State, name: str, value: OffsetCommitValue) -> None:
-    """A group that has offsets and no record of its own."""
+    """Create the group of offsets without a group record."""
     group_id = intern(name)
     state.groups[group_id] = ClassicGroup(group_id, value.commit_timestamp)
 
@@ -46,7 +46,7 @@ RECORDS: Final[dict[type[Message], Replay]] = {
     LegacyOffsetCommitKey: _legacy_offset,
     GroupMetadataKey: classic_records.replay,
 }
-"""By the type of the key. Those of consumer groups are added when the first of them comes."""
+"""The functions by the type of the key. The first record of a consumer group adds those of consumer groups."""
 
 
 def _other(state: State, key: Message, value: Message | None) -> None:
@@ -58,11 +58,11 @@ def _other(state: State, key: Message, value: Message | None) -> None:
 
 
 OTHERS: Final = _other
-"""Records of all other types: those of groups that are only kept, and the first one of a consumer group."""
+"""For records of all other types: those of unsupported groups, and the first record of a consumer group."""
 
 
 def transactional(state: State, batch: TransactionalBatch) -> int:
-    """Take over records of a transaction that has not ended: how many there were. Only its offsets wait for its end."""
+    """Replay records of an open transaction. Returns their number. Only its offsets wait for its end."""
     state.offsets.pending.begin(batch.producer_id, batch.producer_epoch, batch.timestamp_ms)
     for key, value in batch.records:
         if isinstance(key, OffsetCommitKey) and isinstance(value, OffsetCommitValue):
@@ -75,7 +75,7 @@ def transactional(state: State, batch: TransactionalBatch) -> int:
 
 
 def events_of_end(state: State, end: EndTransaction) -> Sequence[Event]:
-    """What the groups are told of the end of a transaction, before it has ended."""
+    """The events of groups at the end of a transaction, before it has ended."""
     newest_ms = state.offsets.pending.newest_ms(end.producer_id)
     kind = events.TRANSACTION_COMMITTED if end.is_committed else events.TRANSACTION_ABORTED
     return [

@@ -1,6 +1,7 @@
-"""A group of a type that is not served here (share and streams groups), kept as a log of Kafka's has it: it is listed,
-its records and offsets are kept, and requests for classic groups are refused as Kafka refuses them. Its members cannot
-connect to this server, so it does not change.
+"""An unsupported group (a share or streams group), kept as in a log of Kafka's.
+
+It is listed, and its records and offsets are kept. Requests for classic groups are refused as Kafka refuses them. Its
+members cannot connect to this server, so it does not change.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ STREAMS: Final = "streams"
 EMPTY: Final = "Empty"
 STABLE: Final = "Stable"
 NOT_READY: Final = "NotReady"
-"""States; the last one is none of a classic group."""
+"""The states of these groups. The last one is no state of a classic group."""
 _KINDS: Final = {"ShareGroup": SHARE, "StreamsGroup": STREAMS}
 
 Row = tuple[Any, Any]
@@ -28,14 +29,14 @@ Row = tuple[Any, Any]
 
 
 def kind_of(key: Message) -> str | None:
-    """The type of group that a record with this key belongs to; None: to none of these."""
-    # by its name: the messages of these records are rare, and need not be imported at every start
+    """The type of group that a record with this key belongs to. None when it belongs to no such group."""
+    # By name: the messages of these records are rare, and need not be imported at every start.
     name = type(key).__name__
     return next((kind for prefix, kind in _KINDS.items() if name.startswith(prefix)), None)
 
 
 def replay(state: State, key: Any, value: Message | None) -> None:
-    """Take over a record of such a group; a record of any other type changes nothing."""
+    """Replay a record of such a group. A record of any other type changes nothing."""
     kind = kind_of(key)
     if kind is None:
         return
@@ -43,7 +44,7 @@ def replay(state: State, key: Any, value: Message | None) -> None:
     if not isinstance(group, UnsupportedGroup) or group.kind != kind:
         if value is None:
             return
-        # a simple group may have been made for its offsets, which stand before it
+        # A simple group may have been made for its offsets, which precede it in the log.
         group_id = intern(key.group_id)
         state.groups[group_id] = group = UnsupportedGroup(group_id, kind)
     if not group.take(key, value):
@@ -56,7 +57,7 @@ def loaded(_: Step, group: UnsupportedGroup) -> None:
 
 
 class UnsupportedGroup:
-    """One such group, of type `kind`: its records that are in force."""
+    """One such group, of type `kind`, with its records that are in force."""
 
     __slots__ = ("_rows", "group_id", "kind", "protocol_type", "state")
 
@@ -68,7 +69,7 @@ class UnsupportedGroup:
         self._rows: dict[tuple[object, ...], Row] = {}
 
     def take(self, key: Message, value: Message | None) -> bool:
-        """Take over one record; whether there are any left."""
+        """Replay one record. Returns whether any records are left."""
         name = (type(key).__name__, *[getattr(key, field) for field in key.__slots__])
         if value is None:
             self._rows.pop(name, None)
@@ -77,17 +78,17 @@ class UnsupportedGroup:
         return bool(self._rows)
 
     def record_keys(self) -> list[Message]:
-        """See `Group`; the group's own record is the last."""
+        """See `Group`. The group's own record is the last."""
         own = f"{self._prefix}MetadataKey"
         return sorted([key for key, _ in self._rows.values()], key=lambda key: type(key).__name__ == own)
 
     def present_state(self) -> str:
-        """The state that its records say, as Kafka derives it."""
+        """The state that follows from its records, as Kafka derives it."""
         members = self._of("MemberMetadata")
         if not members:
             return EMPTY
         if self.kind == STREAMS:
-            return NOT_READY  # until a heartbeat brings its topology
+            return NOT_READY  # until a heartbeat sends its topology
         return STABLE
 
     @property
@@ -108,7 +109,7 @@ class UnsupportedGroup:
         version: int = NEWEST_COMMIT,  # noqa: ARG002
         partitions: Partitions | None = None,  # noqa: ARG002
     ) -> int:
-        """Only without a member id's epoch, while it is Empty; a share group has no offsets."""
+        """A commit is allowed only without a member epoch, while the group is Empty. A share group has no offsets."""
         if self.kind == SHARE:
             return ErrorCode.GROUP_ID_NOT_FOUND
         return 0 if self.state == EMPTY and epoch < 0 else ErrorCode.UNKNOWN_MEMBER_ID
@@ -120,34 +121,38 @@ class UnsupportedGroup:
         epoch: int,
         partitions: Partitions,  # noqa: ARG002
     ) -> int:
-        """For nobody in particular, or as `validate_commit`."""
+        """A commit is allowed for no particular member, or as in `validate_commit`."""
         if self.kind != SHARE and epoch == -1 and not member_id and instance_id is None:
             return 0
         return self.validate_commit(member_id, instance_id, epoch)
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:  # noqa: ARG002  # only a consumer group asks
-        """Everybody may."""
+        """Every client may read offsets."""
         return 0
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """No session: it has no members here."""
+        """No session: the group has no members here."""
 
     def validate_offset_delete(self) -> int:
-        """Always, but for topics that are subscribed to."""
+        """Offsets may always be deleted, but not those of subscribed topics."""
         return ErrorCode.GROUP_ID_NOT_FOUND if self.kind == SHARE else 0
 
     def validate_delete(self) -> int:
-        """While it is Empty. A share group also has a state in another topic, which only Kafka can delete."""
+        """A group may be deleted while it is Empty. A share group also has a state in another topic, which only Kafka
+        can delete.
+        """
         return 0 if self.state == EMPTY and self.kind != SHARE else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
-        """No members, and no state elsewhere."""
+        """Whether the group has no members, and no state elsewhere."""
         return not self.validate_delete()
 
     def unused_since_ms(self) -> int:
-        """Without members since they were committed; else nothing expires, since no member can commit here."""
+        """Offsets of a group without members expire by their commit time. In other groups nothing expires: no member
+        can commit here.
+        """
         return SINCE_COMMIT if self.is_unused() else NOT_NOW
 
     def subscribes_to(self, topic: str) -> bool:  # noqa: ARG002  # its members' subscriptions are not read
-        """Of its members anything might be."""
+        """Its members might subscribe to any topic."""
         return self.state != EMPTY

@@ -1,1 +1,1 @@
-"""What groups of all types share: the words of the interface, state, deadlines, images, offsets."""
+"""What groups of all types share: events, state, settings, images of topics, offsets."""

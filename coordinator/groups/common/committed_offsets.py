@@ -1,7 +1,7 @@
-"""The committed offsets of all groups of one core. Knows a group by name only; changed only by records (see state).
+"""The committed offsets of all groups of one core. It knows a group by name only. Only records change it (see `state`).
 
-There may be millions, so each is kept as a few bytes and not as a message: 80 bytes instead of 200, and none of them
-is looked at by Python's garbage collector.
+There may be millions of offsets. So each is kept as a few bytes and not as a message: 80 bytes instead of 200. Python's
+garbage collector reads none of them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from muster.coordinator.groups.common.pending_offsets import PendingOffsets
 from muster.protocol.messages.group_records.offset_commit import OffsetCommitValue
 
 Packed = bytes
-"""An OffsetCommitValue as it is kept: `_FIXED`, then the metadata in UTF-8."""
+"""An OffsetCommitValue in its kept form: `_FIXED`, then the metadata in UTF-8."""
 Partitions = Mapping[int, Packed]
 """Partition -> the last committed value."""
 
 _FIXED: Final = Struct(">qiqq16s")
 """Offset, leader epoch, commit timestamp, expire timestamp, topic id."""
 pack_offset = _FIXED.pack
-"""`pack_offset(offset, leader_epoch, commit_ms, expire_ms, topic_id)`: a value as it is kept, but for its metadata."""
+"""`pack_offset(offset, leader_epoch, commit_ms, expire_ms, topic_id)`: a value in its kept form,
+without its metadata.
+"""
 _unpack = _FIXED.unpack_from
 _METADATA: Final = _FIXED.size
 _unpack_position = Struct(">qi").unpack_from
@@ -35,7 +37,7 @@ _NO_PARTITIONS: Final[Partitions] = MappingProxyType({})
 
 
 def pack(value: OffsetCommitValue) -> Packed:
-    """The value as it is kept."""
+    """The value in its kept form."""
     packed: Packed = pack_offset(
         value.offset, value.leader_epoch, value.commit_timestamp, value.expire_timestamp, value.topic_id
     )
@@ -81,7 +83,7 @@ class Offsets:
         self._pending_of = self.pending.producers
 
     def put(self, group_id: str, topic: str, partition: int, packed: Packed) -> None:
-        """A commit replaces what was there."""
+        """A commit replaces the value before."""
         if self._pending_of:
             self.pending.replace((group_id, (topic, partition)))
         try:
@@ -90,7 +92,7 @@ class Offsets:
             self._groups.setdefault(intern(group_id), {})[intern(topic)] = {partition: packed}
 
     def discard(self, group_id: str, topic: str, partition: int) -> None:
-        """A tombstone; harmless when nothing was there."""
+        """A tombstone deletes the value. Harmless without a value."""
         if self._pending_of:
             self.pending.discard((group_id, (topic, partition)))
         topics = self._groups.get(group_id)
@@ -108,7 +110,7 @@ class Offsets:
         return None if packed is None else unpack(packed)
 
     def partitions(self, group_id: str, topic: str) -> Partitions:
-        """All that a group has committed for a topic."""
+        """All committed offsets of a group for a topic."""
         return self._groups.get(group_id, _NO_TOPICS).get(topic, _NO_PARTITIONS)
 
     def topics(self, group_id: str) -> Mapping[str, Partitions]:
@@ -116,22 +118,23 @@ class Offsets:
         return self._groups.get(group_id, _NO_TOPICS)
 
     def groups(self) -> Iterable[tuple[str, Mapping[str, Partitions]]]:
-        """(group id, its committed offsets) of every group that has any."""
+        """(group id, its committed offsets) of every group with committed offsets."""
         return self._groups.items()
 
     def group_ids(self) -> dict[str, None]:
-        """Every group that has any, be it in a transaction that is open."""
+        """Every group with offsets, also with offsets of an open transaction only."""
         return dict.fromkeys(chain(self._groups, self._pending_of))
 
     def put_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, value: OffsetCommitValue
     ) -> None:
-        """A commit in a transaction that is open: it counts once the transaction is committed."""
+        """A commit in an open transaction: it counts once the transaction is committed."""
         self.pending.put(producer_id, (intern(group_id), (intern(topic), partition)), pack(value))
 
     def pending_of(self, producer_id: int) -> Mapping[str, Mapping[str, Mapping[int, int]]]:
-        """What the open transaction of a producer would commit now: offsets by group, topic and partition. Of what was
-        committed later in another way there is none.
+        """What the open transaction of a producer would commit now: offsets by group, topic and partition.
+
+        An offset that was replaced by a later commit outside the transaction is not included.
         """
         found: dict[str, dict[str, dict[int, int]]] = {}
         for (group_id, (topic, partition)), (_, packed) in self.pending.of(producer_id).items():
@@ -141,11 +144,11 @@ class Offsets:
         return found
 
     def pending_at(self, group_id: str, topic: str, partition: int) -> Iterator[Packed]:
-        """What open transactions have committed there, and might count yet."""
+        """The values that open transactions have committed there, and that may still count."""
         return self.pending.at((group_id, (topic, partition)))
 
     def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
-        """A transaction has ended: what it has committed counts from now on, or is gone."""
+        """A transaction has ended: the offsets that it has committed count from now on, or are dropped."""
         for place, (number, packed) in self.pending.end(producer_id).items():
             if is_committed and packed is not None:
                 group_id, (topic, partition) = place
@@ -153,18 +156,18 @@ class Offsets:
                 self.pending.replace(place, before=number)
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """True while a transaction that has committed an offset of this partition is open."""
+        """Whether an open transaction has committed an offset of this partition."""
         return (topic, partition) in self._pending_of.get(group_id, ())
 
     def has_open_transaction(self, group_id: str) -> bool:
-        """True while a transaction that has committed any offset of this group is open."""
+        """Whether an open transaction has committed any offset of this group."""
         return group_id in self._pending_of
 
     def has(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether anything was committed there, be it in a transaction that is open."""
+        """Whether anything was committed there, also by an open transaction."""
         return partition in self.partitions(group_id, topic) or self.is_unstable(group_id, topic, partition)
 
     def places(self, group_id: str) -> Collection[tuple[str, int]]:
-        """(topic, partition) of all that `has` says of a group."""
+        """The (topic, partition) pairs of a group for which `has` is true."""
         committed = ((topic, partition) for topic, rows in self.topics(group_id).items() for partition in rows)
         return dict.fromkeys(chain(committed, self._pending_of.get(group_id, ())))

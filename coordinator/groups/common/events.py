@@ -1,11 +1,11 @@
-"""What the core reports for the history: kinds of events, causes of rebalances, and the facts that go with them.
+"""What the core reports for the history: kinds of events, causes of rebalances, and their facts.
 
-Decides nothing. In a classic group each rebalance is one REBALANCE_STARTED (cause, trigger), then
-REBALANCE_COMPLETED; or REBALANCE_FAILED when another one begins before it is done; or GROUP_EMPTIED. What members do
-stands between. In a consumer group (KIP-848) each new epoch is one EPOCH_BUMPED, its targets are one TARGET_ASSIGNED,
-and EPOCH_RECONCILED says that all members have come to them; epochs may follow each other before that. Kinds and
-causes are words of the schema in `docs/events.md`: they are never renamed. Facts of each kind are named at its
-constant; "member" is a member id, "instance" a group.instance.id or None, times are wall ms.
+This module decides nothing. In a classic group each rebalance begins with one REBALANCE_STARTED (cause, trigger). It
+ends with REBALANCE_COMPLETED or GROUP_EMPTIED, or with REBALANCE_FAILED when another one begins before. The events of
+members stand between these two. In a consumer group (KIP-848) each new epoch is one EPOCH_BUMPED, and its targets are
+one TARGET_ASSIGNED. EPOCH_RECONCILED says that all members have reached their targets. Further epochs may follow before
+that. Kinds and causes are words of the schema in `docs/events.md`: they are never renamed. The constant of each kind
+names its facts. "member" is a member id, "instance" a group.instance.id or None. Times are wall ms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from muster.protocol.message import Message
 
 
 class Event(NamedTuple):
-    """Something that happened in a group: a rebalance began or ended, a member came, left or was fenced."""
+    """Something that happened in a group: a rebalance began or ended, a member joined, left or was fenced."""
 
     kind: str
     group_id: str
@@ -36,74 +36,100 @@ GROUP_EMPTIED: Final = "group_emptied"
 GROUP_DELETED: Final = "group_deleted"
 """No facts."""
 MEMBER_JOINED: Final = "member_joined"
-"""member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None). In a consumer group besides:
-protocol ("consumer" or "classic"), subscribed (the first topics), pattern and assignor (or None).
+"""member (MemberFacts), protocol_type, reason (as the client gave it, KIP-800, or None).
+
+In a consumer group besides: protocol ("consumer" or "classic"), subscribed (the first topics), pattern and assignor (or
+None).
 """
 MEMBER_LEFT: Final = "member_left"
 """member (MemberFacts), reason."""
 MEMBER_EXPIRED: Final = "member_expired"
-"""member (MemberFacts): its session timeout passed without a sign of life."""
+"""member (MemberFacts): its session timeout passed without a request."""
 MEMBER_REMOVED: Final = "member_removed"
 """member (MemberFacts), cause: JOIN_TIMEOUT, SYNC_TIMEOUT, REVOCATION_TIMEOUT or GROUP_FULL."""
 MEMBER_REPLACED: Final = "member_replaced"
 """member (MemberFacts, the new id), replaced (the old one, which is fenced), reason."""
 MEMBERS_SYNCED: Final = "members_synced"
-"""generation, synced (wall ms by member id): SyncGroups that came after the generation was assigned. Reported
-when all members have synced, or when the next rebalance begins.
+"""generation, synced (wall ms by member id): SyncGroups that arrived after the generation was assigned.
+
+The event is reported when all members have synced, or when the next rebalance begins.
 """
 REBALANCE_STARTED: Final = "rebalance_started"
 """cause, trigger (Trigger or None), generation (the one that ends), members (how many), state (the one before)."""
 REBALANCE_COMPLETED: Final = "rebalance_completed"
-"""generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms, took_ms (since work
-stopped: earlier, failed rebalances included), members (MemberFacts of all), before (assignments by member id as they
-were, or None when that is not known), topics (partition counts of the subscribed topics), settings (GroupSettings).
+"""The group has a new generation with its assignments. The facts:
+
+* generation, protocol_type, protocol, votes, leader, cause, trigger, join_phase_ms, sync_phase_ms.
+* took_ms: since work stopped; earlier, failed rebalances are included.
+* members: MemberFacts of all.
+* before: the old assignments by member id, or None when they are not known.
+* topics: partition counts of the subscribed topics.
+* settings: GroupSettings.
 """
 REBALANCE_FAILED: Final = "rebalance_failed"
-"""generation, cause (that of the rebalance which begins instead), join_phase_ms (None: it had not ended), took_ms,
-members (MemberFacts of all).
+"""generation, cause (the cause of the rebalance that begins instead), members (MemberFacts of all).
+
+join_phase_ms (None: the phase had not ended), took_ms.
 """
 MEMBER_AWAY: Final = "member_away"
-"""member (MemberFacts): a static member of a consumer group has said that it will be back (epoch -2)."""
+"""member (MemberFacts): a static member of a consumer group has announced that it will return (epoch -2)."""
 EPOCH_BUMPED: Final = "epoch_bumped"
-"""epoch (the new one), cause, trigger (Trigger or None), members (how many; 0: the group is empty), state (the one
-before), topics (the first of those that have changed, if that is the cause: topic, before, now (partitions),
-made_again).
+"""epoch (the new one), cause, trigger (Trigger or None), members (how many; 0: the group is empty).
+
+state (the one before). topics: the first topics that have changed, if that is the cause. Facts of each topic: topic,
+before, now (partitions), made_again.
 """
 TARGET_ASSIGNED: Final = "target_assigned"
-"""epoch, assignor, took_ms (how long it was computed), since_epoch_ms (since the last epoch began), members, topics
-(how many), changes (member id, target before, target: of those that have another one), names (TopicsImage).
+"""epoch, assignor, took_ms (how long the computation took), since_epoch_ms (since the last epoch began), members.
+
+topics (how many), names (TopicsImage). changes (member id, target before, target), of the members with a new target.
 """
 TARGET_FAILED: Final = "target_failed"
-"""epoch, assignor, took_ms: the assignor failed; the targets that are in force stay."""
+"""epoch, assignor, took_ms: the assignor failed; the present targets stay in force."""
 MEMBER_RECONCILED: Final = "member_reconciled"
-"""A member has come to its target and had to give up or was given partitions: member (its names), epoch, revoked and
-assigned (how many partitions), gave_up (the first of them: topic, partitions), revoking_ms (how long it took to give
-them up), waited_ms (for partitions of others), waited_for (the member ids of these), took_ms (since its target was
-there).
+"""A member has reached its target, and had to give up or was given partitions. The facts:
+
+* member (its names), epoch, revoked and assigned (how many partitions).
+* gave_up: the first of the revoked partitions (topic, partitions).
+* revoking_ms: how long it took to give them up.
+* waited_ms: how long the member waited for partitions of others.
+* waited_for: the member ids of these others.
+* took_ms: since its target was in force.
 """
 EPOCH_RECONCILED: Final = "epoch_reconciled"
-"""All members have come to their targets: epoch, first_epoch, epochs (how many), cause and trigger (of the first one;
-None: not seen), causes (how many epochs by cause), assignor, took_ms (since the first epoch; None: not seen), members,
-changed (how many of them had to give up or were given partitions), revoked, assigned, partitions (that have an owner),
-paused_partition_ms (how long those that were handed over had none, added up), slowest (rows as of MEMBER_RECONCILED),
-waited_for (members that had partitions of others, with took_ms until they had given them up).
+"""All members have reached their targets. The facts:
+
+* epoch, first_epoch, epochs (how many), assignor, members.
+* cause and trigger: of the first epoch; None when it was not seen.
+* causes: how many epochs by cause.
+* took_ms: since the first epoch; None when it was not seen.
+* changed: how many members had to give up or were given partitions.
+* revoked, assigned, partitions (with an owner).
+* paused_partition_ms: the sum of the times without an owner, of the partitions that changed hands.
+* slowest: rows as of MEMBER_RECONCILED.
+* waited_for: members that had partitions of others, with took_ms until they had given them up.
 """
 GROUP_UPGRADED: Final = "group_upgraded"
-"""A classic group has become a consumer group: epoch, members (how many it had), trigger (who made it so)."""
+"""A classic group has become a consumer group: epoch, members (how many it had), trigger (the
+member that caused it).
+"""
 GROUP_DOWNGRADED: Final = "group_downgraded"
-"""A consumer group has become a classic group: epoch, members (how many stay), cause, trigger (its last member of the
-consumer protocol).
+"""A consumer group has become a classic group: epoch, members (how many stay), cause.
+
+trigger (its last member of the consumer protocol).
 """
 OFFSETS_DELETED: Final = "offsets_deleted"
 """cause (ASKED, TOPIC_DELETED), topics: partitions by topic."""
 OFFSETS_EXPIRED: Final = "offsets_expired"
 """topics: partitions by topic."""
 TRANSACTION_COMMITTED: Final = "transaction_committed"
-"""A transaction that has committed offsets of this group was committed, so they count: producer_id, producer_epoch,
-offsets (by topic and partition; without those that a later commit stands before), since_ms (wall: its last commit).
+"""A transaction that has committed offsets of this group was committed, so they count.
+
+producer_id, producer_epoch, since_ms (wall: its last commit). offsets (by topic and partition; without those that a
+later commit has replaced).
 """
 TRANSACTION_ABORTED: Final = "transaction_aborted"
-"""Its offsets never count: producer_id, producer_epoch, offsets, since_ms."""
+"""The offsets of a transaction never count: producer_id, producer_epoch, offsets, since_ms."""
 REQUEST_REFUSED: Final = "request_refused"
 """api, error (Kafka's code), client_id, host, member, instance. The server counts them."""
 
@@ -153,8 +179,10 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class MemberFacts(NamedTuple):
-    """One member at the time of an event; `heard_ms` is when its last request came (JoinGroup, SyncGroup, Heartbeat or
-    OffsetCommit), None when none did before.
+    """One member at the time of an event.
+
+    `heard_ms` is the time of its last request (JoinGroup, SyncGroup, Heartbeat or OffsetCommit); None before the first
+    one.
     """
 
     member: str
@@ -165,15 +193,15 @@ class MemberFacts(NamedTuple):
     rebalance_timeout_ms: int
     protocols: Protocols
     joined_ms: int | None
-    """When its last JoinGroup came; None when that was before this core was loaded."""
+    """The time of its last JoinGroup. None when that was before this core was loaded."""
     synced_ms: int | None
-    """When its SyncGroup of this generation came; None: not yet."""
+    """The time of its SyncGroup in this generation. None before that."""
     heard_ms: int | None
     assignment: bytes
 
 
 class Trigger(NamedTuple):
-    """The member that brought a rebalance about; `reason`: as the client gave it (KIP-800), or None."""
+    """The member that caused a rebalance. `reason`: as the client gave it (KIP-800), or None."""
 
     member: str
     instance: str | None
@@ -185,8 +213,9 @@ class Trigger(NamedTuple):
 def request_refused(
     request: Message, client: Client, group_id: str, error: int, member_id: str, instance_id: str | None
 ) -> Event:
-    """A member's request was refused. An answer that only says what to do next (MEMBER_ID_REQUIRED, a heartbeat's
-    REBALANCE_IN_PROGRESS) is no refusal.
+    """A member's request was refused.
+
+    An answer that only says what to do next is no refusal: MEMBER_ID_REQUIRED, a heartbeat's REBALANCE_IN_PROGRESS.
     """
     facts: dict[str, object] = {
         "api": type(request).__name__.removesuffix("Request"),

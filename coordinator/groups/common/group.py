@@ -1,4 +1,4 @@
-"""What a group of every type has: a name, a state to show, and answers to what offsets, retention and deletion ask."""
+"""The interface of groups of every type: a name, a state, and checks for offsets, retention and deletion."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from muster.protocol.message import Message
 
 SINCE_COMMIT: Final = -1
 NOT_NOW: Final = 2**63 - 1
-"""What `Group.unused_since_ms` says besides a time."""
+"""A special result of `Group.unused_since_ms` in place of a time."""
 
 
 MEMBER_EPOCHS_SINCE: Final = 9
-"""The first version of OffsetCommit and OffsetFetch that knows of member epochs (KIP-848)."""
+"""The first version of OffsetCommit and OffsetFetch with member epochs (KIP-848)."""
 NEWEST_COMMIT: Final = 10
 """The newest version of OffsetCommit."""
 Partitions = Callable[[], Iterable[tuple[bytes, int]]]
@@ -22,24 +22,24 @@ Partitions = Callable[[], Iterable[tuple[bytes, int]]]
 
 
 class Group(Protocol):
-    """One group. Its class is its type: `dispatch` has what is done with groups of each class."""
+    """One group. Its class is its type: `dispatch` has the functions for groups of each class."""
 
     group_id: str
 
     @property
     def protocol_type(self) -> str | None:
-        """As ListGroups says it."""
+        """The protocol type, as in ListGroups."""
 
     @property
     def state(self) -> str:
-        """As ListGroups says it."""
+        """The state, as in ListGroups."""
 
     @property
     def kind(self) -> str:
-        """The type as ListGroups says it."""
+        """The type, as in ListGroups."""
 
     def record_keys(self) -> list[Message]:
-        """The keys of all its records that are in force, but for its offsets'."""
+        """The keys of all its records that are in force, without those of its offsets."""
 
     def validate_commit(
         self,
@@ -50,35 +50,41 @@ class Group(Protocol):
         partitions: Partitions | None = None,
     ) -> int:
         """May this member commit offsets in this epoch (a classic group's generation), by a request of that version?
-        `partitions`: what for; None: that cannot be asked now, so a past epoch is refused. 0, or Kafka's error code.
+
+        `partitions`: the partitions of the commit; None: they are not known now, so a past epoch is refused. Returns 0,
+        or Kafka's error code.
         """
 
     def validate_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
     ) -> int:
-        """May offsets be committed in a transaction for this member and epoch (KIP-447), or for nobody in particular
-        (-1, no member, no instance)? 0, or Kafka's error code.
+        """May offsets be committed in a transaction for this member and epoch (KIP-447)?
+
+        A commit for no particular member has epoch -1, no member id and no instance id. Returns 0, or Kafka's error
+        code.
         """
 
     def validate_fetch(self, member_id: str | None, epoch: int) -> int:
-        """May this member read offsets in this epoch? 0, or Kafka's error code."""
+        """May this member read offsets in this epoch? Returns 0, or Kafka's error code."""
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """A commit that passed `validate_commit` has come: where it counts as a heartbeat, the session begins anew."""
+        """A commit has passed `validate_commit`. Where a commit counts as a heartbeat, the session begins anew."""
 
     def validate_offset_delete(self) -> int:
-        """May offsets of this group be deleted at all? 0, or Kafka's error code."""
+        """May offsets of this group be deleted at all? Returns 0, or Kafka's error code."""
 
     def validate_delete(self) -> int:
-        """May this group be deleted? 0, or Kafka's error code."""
+        """May this group be deleted? Returns 0, or Kafka's error code."""
 
     def is_unused(self) -> bool:
-        """Has it neither members nor ids that were handed out to future ones?"""
+        """Does the group have no members, and no ids that were handed out to future members?"""
 
     def unused_since_ms(self) -> int:
-        """Wall ms since when retention counts for all offsets of topics that no member subscribes to; SINCE_COMMIT: for
-        each since it was committed; NOT_NOW: nothing expires (Kafka's offsetExpirationCondition).
+        """Wall ms since when retention counts for all offsets of topics that no member subscribes to.
+
+        SINCE_COMMIT: for each offset since it was committed. NOT_NOW: nothing expires (Kafka's
+        offsetExpirationCondition).
         """
 
     def subscribes_to(self, topic: str) -> bool:
-        """True when a member subscribes to the topic, or might."""
+        """Whether a member subscribes to the topic, or may subscribe to it."""

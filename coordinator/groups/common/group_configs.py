@@ -1,6 +1,6 @@
-"""What single groups are told about their times (KIP-848's dynamic group configuration), over what the broker says.
+"""The times of single groups (KIP-848's dynamic group configuration), which override the broker's properties.
 
-Nothing of it stands in the groups' own records: the runtime gives it to each new core, and tells changes.
+They are not in the records of the groups. The runtime gives them to each new core, and reports changes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from muster.coordinator.groups.common.settings import GroupSettings
 
 
 class OwnConfig(NamedTuple):
-    """What was set for one group, within the broker's bounds; None where nothing was."""
+    """The values that are set for one group, within the broker's bounds. None stands for a value that is not set."""
 
     session_timeout_ms: int | None = None
     heartbeat_interval_ms: int | None = None
@@ -19,25 +19,25 @@ class OwnConfig(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What counts for one group."""
+    """The times that apply to one group."""
 
     session_timeout_ms: int
     """How long a member may be silent."""
     heartbeat_interval_ms: int
-    """How often a member is told to send a heartbeat."""
+    """How often a member is to send a heartbeat."""
     assignment_interval_ms: int
-    """How long a target assignment stays at least."""
+    """The minimum time for which a target assignment stays."""
 
 
 class GroupConfigured(NamedTuple):
-    """The core is told what a group is configured with now; None: nothing of its own any more."""
+    """The new configuration of a group. None: the group has no configuration of its own any more."""
 
     group_id: str
     own: OwnConfig | None
 
 
 class IntervalConfigured(NamedTuple):
-    """The core is told the broker's own `group.consumer.assignment.interval.ms`, which may change while it runs."""
+    """The new value of the broker's `group.consumer.assignment.interval.ms`, which may change while it runs."""
 
     assignment_interval_ms: int
 
@@ -57,13 +57,13 @@ class GroupConfigs:
         self.version = 0
 
     def copy(self) -> GroupConfigs:
-        """The same again, for a new core."""
+        """A copy, for a new core."""
         other = GroupConfigs.__new__(GroupConfigs)
         other._default, other._own, other.version = self._default, dict(self._own), self.version
         return other
 
     def of(self, group_id: str) -> Times:
-        """What counts for a group."""
+        """The times that apply to a group."""
         own = self._own.get(group_id)
         if own is None:
             return self._default
@@ -75,7 +75,7 @@ class GroupConfigs:
         )
 
     def take(self, told: GroupConfigured | IntervalConfigured) -> None:
-        """From now on it is so."""
+        """Apply a change."""
         self.version += 1
         if isinstance(told, IntervalConfigured):
             self._default = self._default._replace(assignment_interval_ms=told.assignment_interval_ms)

@@ -8,14 +8,15 @@ from weakref import ref
 
 
 class TopicImage:
-    """One topic: its name, id (16 bytes) and partition count. Immutable by convention; `metadata_hash` is kept here
-    when somebody has computed it (`consumer.topic_hashes`).
+    """One topic: its name, id (16 bytes) and partition count. Immutable by convention.
+
+    `consumer.topic_hashes` keeps `metadata_hash` here once it was computed.
     """
 
     __slots__ = ("leader_epochs", "metadata_hash", "name", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, partitions: int, leader_epochs: tuple[int, ...] = ()) -> None:
-        """`leader_epochs`: one per partition; empty means all 0."""
+        """`leader_epochs`: one per partition. An empty tuple means that all are 0."""
         self.name = name
         self.topic_id = topic_id
         self.partitions = partitions
@@ -26,7 +27,7 @@ class TopicImage:
 class TopicsImage:
     """All topics at one moment, by name and by id. `version` grows with each change (the metadata log's end offset).
 
-    `deleted`: the names, by id, of topics that were deleted, as far as the metadata log goes back.
+    `deleted`: the names of deleted topics by id, as far as the metadata log goes back.
     """
 
     __slots__ = ("__weakref__", "_before", "_gone", "by_id", "by_name", "deleted", "version")
@@ -38,7 +39,7 @@ class TopicsImage:
         deleted: Mapping[bytes, str] = MappingProxyType({}),
         by_id: Mapping[bytes, TopicImage] | None = None,
     ) -> None:
-        """`by_id`: the same topics, if the caller has them so; they are copied, as `topics` are."""
+        """`by_id`: the same topics by id, if the caller has them. Both maps are copied."""
         self.deleted = deleted
         self.by_name: Mapping[str, TopicImage] = MappingProxyType(dict(topics))
         copied = {t.topic_id: t for t in topics.values()} if by_id is None else dict(by_id)
@@ -48,7 +49,7 @@ class TopicsImage:
         self._gone: Mapping[bytes, str] = {}
 
     def gone_since(self, before: TopicsImage) -> Mapping[bytes, str]:
-        """The topics of `before` that were deleted since: name by id. Looked up once for all shards."""
+        """The topics of `before` that were deleted since then: name by id. The result is kept for all shards."""
         if self._before() is not before:
             ids = self.by_id
             self._gone = {topic_id: one.name for topic_id, one in before.by_id.items() if topic_id not in ids}
@@ -64,7 +65,9 @@ NO_TOPICS = TopicsImage({}, 0)
 
 
 class TopicsChanged:
-    """The command that gives a core its next image; it is answered with records only (offsets of deleted topics)."""
+    """The command that gives a core its next image. Its output has records only (tombstones for offsets of deleted
+    topics).
+    """
 
     __slots__ = ("image",)
 

@@ -8,7 +8,10 @@ from muster.protocol.messages.list_groups import ListedGroup, ListGroupsRequest,
 
 
 def handle(step: Step, command: Command, request: ListGroupsRequest) -> None:
-    """Answer a ListGroups: those whose state and type are among the filters (case does not matter, none means all)."""
+    """Answer a ListGroups: the groups whose state and type match the filters.
+
+    Case does not matter. An empty filter matches all groups.
+    """
     states = {name.strip().lower() for name in request.states_filter}
     kinds = {name.lower() for name in request.types_filter}
     rows = [

@@ -1,8 +1,8 @@
-"""The offsets of transactions that have not ended (Kafka's pendingTransactionalOffsets). They count once their
-transaction is committed; until then the offset of such a partition is not stable (KIP-447). Changed only by records.
+"""The offsets of open transactions (Kafka's pendingTransactionalOffsets). Only records change them.
 
-The order of the records decides, not that of the ends: an offset that was committed later, in a transaction or outside
-of any, is never replaced by an earlier one.
+They count once their transaction is committed. Until then the offset of such a partition is not stable (KIP-447). The
+order of the records decides, not the order of the ends. An earlier offset never replaces an offset that was committed
+later, in a transaction or outside of any.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 Partition = tuple[str, int]
 """Topic and partition."""
 Place = tuple[str, Partition]
-"""Group, and what it has committed an offset of."""
+"""A group, and the partition for which it has committed an offset."""
 
 
 class OpenTransaction:
@@ -24,7 +24,10 @@ class OpenTransaction:
         self.producer_id = producer_id
         self.producer_epoch = self.newest_ms = -1
         self.offsets: dict[Place, tuple[int, bytes | None]] = {}
-        """Number of the record among those of all transactions, and the value; None: a later commit stands instead."""
+        """For each place: the number of the record among those of all transactions, and the value.
+
+        The value is None when a later commit has replaced it.
+        """
 
 
 class PendingOffsets:
@@ -34,16 +37,18 @@ class PendingOffsets:
 
     def __init__(self) -> None:
         self.producers: dict[str, dict[Partition, set[int]]] = {}
-        """Group -> partition -> ids of the producers with an open transaction that has committed an offset of it."""
+        """Group -> partition -> ids of the producers whose open transaction has committed an offset
+        of the partition.
+        """
         self._transactions: dict[int, OpenTransaction] = {}
         self._records = 0
 
     def transactions(self) -> Collection[OpenTransaction]:
-        """Those that are open, in the order of their beginning."""
+        """The open transactions, in the order of their beginning."""
         return self._transactions.values()
 
     def begin(self, producer_id: int, producer_epoch: int, timestamp_ms: int) -> None:
-        """Records of a transaction follow, which is open from now on if it was not."""
+        """Records of a transaction follow. It is open from now on if it was not open before."""
         transaction = self._transactions.setdefault(producer_id, OpenTransaction(producer_id))
         transaction.producer_epoch, transaction.newest_ms = producer_epoch, timestamp_ms
 
@@ -55,8 +60,9 @@ class PendingOffsets:
         self.producers.setdefault(group_id, {}).setdefault(partition, set()).add(producer_id)
 
     def replace(self, place: Place, before: int | None = None) -> None:
-        """An offset counts from now on: it is never replaced by what open transactions have committed so far (`before`:
-        only by records of lower numbers).
+        """An offset counts from now on. What open transactions have committed so far never replaces it.
+
+        `before`: only records with lower numbers are affected.
         """
         for producer_id in self._of(place):
             offsets = self._transactions[producer_id].offsets
@@ -65,30 +71,30 @@ class PendingOffsets:
                 offsets[place] = number, None
 
     def discard(self, place: Place) -> None:
-        """A tombstone: what open transactions have committed there is gone."""
+        """A tombstone: the offsets that open transactions have committed there are dropped."""
         for producer_id in list(self._of(place)):
             del self._transactions[producer_id].offsets[place]
             self._leave(place, producer_id)
 
     def of(self, producer_id: int) -> Mapping[Place, tuple[int, bytes | None]]:
-        """What the transaction of this producer has committed so far."""
+        """The offsets that the transaction of this producer has committed so far."""
         transaction = self._transactions.get(producer_id)
         return {} if transaction is None else transaction.offsets
 
     def at(self, place: Place) -> Iterator[bytes]:
-        """What open transactions have committed there, but for what a later commit stands instead of."""
+        """The values that open transactions have committed there, without those that a later commit has replaced."""
         for producer_id in self._of(place):
             packed = self._transactions[producer_id].offsets[place][1]
             if packed is not None:
                 yield packed
 
     def newest_ms(self, producer_id: int) -> int:
-        """When (wall) the transaction of this producer has committed last; -1: it has none here."""
+        """The time (wall) of the last commit in the transaction of this producer. -1: it has no transaction here."""
         transaction = self._transactions.get(producer_id)
         return -1 if transaction is None else transaction.newest_ms
 
     def end(self, producer_id: int) -> dict[Place, tuple[int, bytes | None]]:
-        """The transaction of this producer has ended: what it had committed."""
+        """The transaction of this producer has ended. Returns the offsets that it had committed."""
         transaction = self._transactions.pop(producer_id, None)
         if transaction is None:
             return {}

@@ -13,17 +13,17 @@ from muster.protocol.records import OFFSETS
 
 _OFFSET_VERSION: Final = 4
 _EXPIRING_OFFSET_VERSION: Final = 1
-"""The only version that has an expire timestamp."""
+"""The only version with an expire timestamp."""
 
 
 class PackedRecord(Record):
-    """A record whose bytes are known, for who decides on it had all that it takes. `row`: as `pack` has it."""
+    """A record with known bytes, for code that decided on it and had all that it needs. `row`: the result of `pack`."""
 
     row: bytes
 
 
 def pack(record: Record) -> bytes:
-    """A record of `__consumer_offsets` as it stands in a batch, see `record_bytes.pack`."""
+    """A record of `__consumer_offsets` as its bytes in a batch, see `record_bytes.pack`."""
     if type(record) is PackedRecord:
         return record.row
     return record_bytes.pack(OFFSETS, record)
@@ -35,7 +35,7 @@ def tombstone(key: Message) -> Record:
 
 
 def tombstones(group: Group) -> list[Record]:
-    """The group is deleted; its offsets have tombstones of their own."""
+    """The tombstones that delete a group. The tombstones of its offsets are not included."""
     return [tombstone(key) for key in group.record_keys()]
 
 
@@ -50,8 +50,10 @@ def offset_commit(
     expire_timestamp_ms: int,
     topic_id: bytes,
 ) -> Record:
-    """One committed offset. With an expire timestamp (not -1; OffsetCommit v2-4) it is written in version 1, which has
-    neither leader epoch nor topic id.
+    """One committed offset.
+
+    With an expire timestamp (not -1; OffsetCommit v2-4) it is written in version 1. That version has neither leader
+    epoch nor topic id.
     """
     key = OffsetCommitKey(group_id, topic, partition)
     if expire_timestamp_ms == -1:

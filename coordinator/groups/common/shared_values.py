@@ -1,4 +1,4 @@
-"""Equal values that many members have in common, kept once: names, addresses, timeouts, metadata. Decides nothing."""
+"""Equal values of many members, kept once: names, addresses, timeouts, metadata. Decides nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ Protocols = tuple[tuple[str, bytes], ...]
 """The protocols that a member offers, most wanted first: (name, metadata)."""
 
 KEPT: Final = 10_000
-"""Values kept at most; then all are dropped, and members that come later share new ones."""
+"""Values kept at most. Then all are dropped, and members that join later share new ones."""
 LONGEST: Final = 1_024
-"""Longer metadata and names are not shared: here they would stay after their last member is gone."""
+"""Longer metadata and names are not shared: they would stay here after their last member is gone."""
 
 
 class SharedValues:
-    """`of(x)` is the first value that was equal to `x`."""
+    """`of(x)` returns the first value that was equal to `x`."""
 
     __slots__ = ("_known", "_moment")
 
@@ -25,7 +25,7 @@ class SharedValues:
         self._known: dict[Any, Any] = {}
 
     def of(self, value: _T) -> _T:
-        """An equal value (of the same type: there are no booleans and floats here)."""
+        """An equal value of the same type. There are no booleans and floats here."""
         known = self._known
         found: _T | None = known.get(value)
         if found is not None:
@@ -38,25 +38,27 @@ class SharedValues:
         return value
 
     def known(self, value: _T) -> _T | None:
-        """An equal value that is there; None: there is none."""
+        """An equal value that is kept. None when no such value is kept."""
         found: _T | None = self._known.get(value)
         return found
 
     def moment(self, wall_ms: int) -> int:
-        """The present time: the same for all that comes in one millisecond."""
+        """The present time: the same object for everything within one millisecond."""
         if wall_ms != self._moment:
             self._moment = wall_ms
         return self._moment
 
     def one_protocol(self, name: str, metadata: bytes) -> Protocols:
-        """`protocols` of a member of which only the chosen one is known: that of all members of most groups."""
+        """The `protocols` of a member with only its chosen protocol known. Most groups have one such value for all
+        members.
+        """
         offered = ((name, metadata),)
-        # to hash long metadata is to read all of it
+        # A hash of long metadata has to read all of it.
         known: Protocols | None = self._known.get(offered) if len(metadata) <= LONGEST else None
         return self.protocols(offered) if known is None else known
 
     def protocols(self, offered: Iterable[tuple[str, bytes]]) -> Protocols:
-        """What a member offers, in values that are shared with other members and between its protocols."""
+        """The protocols that a member offers, in values that other members and its own protocols share."""
         of = self.of
         one_by_one = tuple((of(name), of(data) if len(data) <= LONGEST else data) for name, data in offered)
         return of(one_by_one) if sum(len(data) for _, data in one_by_one) <= LONGEST else one_by_one

@@ -1,4 +1,4 @@
-"""What one core remembers, and the one way in which records change it: the same live and in replay. Decides nothing."""
+"""The state of one core, and the one way in which records change it: the same live and in replay. Decides nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from muster.protocol.message import Message
 Replay = Callable[["State", Any, Any], None]
 """Changes the state by one record: its key and its value."""
 ReplayTransactional = Callable[["State", TransactionalBatch], int]
-"""Changes the state by records of a transaction that is open: how many there were."""
+"""Changes the state by records of an open transaction. Returns their number."""
 
 
 class State:
@@ -41,10 +41,11 @@ class State:
         downgrade: Any = None,
         configs: GroupConfigs | None = None,
     ) -> None:
-        """`replay`: by the type of the record's key; `replay_other`: for keys of other types. `helpers`: what does work
-        elsewhere (`consumer.commands.Helpers`); None: what can be done at once is done at once. `downgrade`: how
-        consumer groups become classic ones (`consumer.commands.Downgrade`); None: never. `configs`: of single groups;
-        None: there are none.
+        """`replay`: by the type of the record's key; `replay_other`: for keys of other types.
+
+        `helpers`: do large work elsewhere (`consumer.commands.Helpers`); None: work that can be done at once is done at
+        once. `downgrade`: how consumer groups become classic groups (`consumer.commands.Downgrade`); None: they never
+        do. `configs`: of single groups; with None, groups have no configuration of their own.
         """
         self._replay, self._replay_other, self._replay_transactional = replay, replay_other, replay_transactional
         self.settings = settings
@@ -57,20 +58,24 @@ class State:
         self.deadlines = Deadlines()
         self.shared = SharedValues()
         self.topic_deletion: Any = None
-        """The walk over all groups for offsets of deleted topics (`offsets.topic_deletion`); None: there is none."""
+        """The iteration over all groups for offsets of deleted topics (`offsets.topic_deletion`). None when it is not
+        running.
+        """
         self.orphans: dict[Due, Reply] = {}
-        """Parked requests that no client waits for: when each is answered, and what (`classic.parked_requests`)."""
+        """Parked requests that no client waits for: the time of each answer, and the answer
+        (`classic.parked_requests`).
+        """
 
     def evolve(self, key: Message, value: Message | None) -> None:
-        """Take over one record. One of an unknown type (a later Kafka's) changes nothing."""
+        """Replay one record. A record of an unknown type (a later Kafka's) changes nothing."""
         self._replay.get(type(key), self._replay_other)(self, key, value)
 
     def evolve_transactional(self, batch: TransactionalBatch) -> int:
-        """Take over records of a transaction that is open: how many there were."""
+        """Replay records of an open transaction. Returns their number."""
         return self._replay_transactional(self, batch)
 
     def evolve_all(self, records: Iterable[tuple[Message, Message | None]]) -> int:
-        """`evolve` for millions of records: how many there were."""
+        """`evolve` for millions of records. Returns their number."""
         replay, other = self._replay.get, self._replay_other
         count = 0
         for key, value in records:

@@ -1,4 +1,4 @@
-"""One step of the core, for one command or for time that passes: it collects what comes out. Decides nothing."""
+"""One step of the core, for one command or for time that passes. It collects the output and decides nothing."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ NO_LIMIT: Final = 2**63 - 1
 
 
 class Step(Output):
-    """The output while it grows, with what it is made from: the state, the time, how long answers waited, and how many
-    bytes a batch of records may have.
+    """The output while it grows, with its input: the state, the time, and how long answers waited.
+
+    It also has the number of bytes that a batch of records may have.
     """
 
     __slots__ = ("late_answers", "most_bytes", "now", "state")
@@ -50,7 +51,7 @@ class Step(Output):
         self.replies.append((respond, response))
 
     def record(self, record: Record) -> None:
-        """Decide on a record: it goes to the log, and is part of the state from now on."""
+        """Decide on a record: it is written to the log, and is part of the state from now on."""
         self.records.append(record)
         self.state.evolve(record.key, record.value)
 
@@ -62,7 +63,7 @@ class Step(Output):
             evolve(key, value)
 
     def record_in_transaction(self, records: list[Record], producer: Producer) -> None:
-        """`record` of each, in the transaction of this producer: they count once it is committed."""
+        """`record` of each, in the transaction of this producer. The records count once it is committed."""
         self.records += records
         pairs = [(key, value) for key, value, _ in records]
         self.state.evolve_transactional(TransactionalBatch(*producer, self.now.wall_ms, pairs))

@@ -1,1 +1,1 @@
-"""Groups of the consumer protocol (KIP-848): who assigns is the server."""
+"""Groups of the consumer protocol (KIP-848): the server assigns the partitions."""

@@ -1,5 +1,5 @@
-"""Partitions by topic id, as members own them and as they are to own them. Immutable values: they are compared, shared
-and replaced as wholes.
+"""Target and current assignments: partitions by topic id. They are immutable values, compared, shared and replaced
+whole.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from typing import Final
 TargetAssignment = tuple[tuple[bytes, tuple[int, ...]], ...]
 """(topic id, its partitions ascending), ascending by topic id: a target assignment."""
 Row = tuple[bytes, tuple[int, ...], tuple[int, ...]]
-"""One topic of a `Held`."""
+"""One topic of a `CurrentAssignment`: topic id, partitions, epochs."""
 CurrentAssignment = tuple[Row, ...]
-"""As `Share`, with the epoch of the group at which each partition was assigned (KIP-1251)."""
+"""As `TargetAssignment`, with the epoch of the group at which each partition was assigned (KIP-1251)."""
 Epochs = dict[int, int]
-"""Partition -> that epoch."""
+"""Partition -> the epoch at which it was assigned."""
 NOTHING: Final[tuple[()]] = ()
 FEW: Final = 100
-"""Epochs of so many partitions are shared; longer tuples would stay after their last member is gone."""
+"""Tuples of at most this many epochs are shared. Longer tuples would stay after their last member is gone."""
 NOT_KNOWN: Final = 0
-"""The epoch of a partition in a record that does not say it (before Kafka 4.3)."""
+"""The epoch of a partition in a record without epochs (before Kafka 4.3)."""
 
 
 def target_assignment(rows: Mapping[bytes, Collection[int]]) -> TargetAssignment:
-    """Partitions by topic id as a value; topics without partitions are left out."""
+    """Partitions by topic id as a value. Topics without partitions are left out."""
     return tuple([(topic_id, tuple(sorted(rows[topic_id]))) for topic_id in sorted(rows) if rows[topic_id]])
 
 
 def current_assignment(rows: Mapping[bytes, Mapping[int, int]]) -> CurrentAssignment:
-    """Partitions with their epochs as a value; topics without partitions are left out."""
+    """Partitions with their epochs as a value. Topics without partitions are left out."""
     return tuple([row_of(topic_id, sorted(epochs.items())) for topic_id, epochs in sorted(rows.items()) if epochs])
 
 
@@ -44,12 +44,12 @@ def _few_since(epoch: int, count: int) -> tuple[int, ...]:
 
 
 def all_since(epoch: int, count: int) -> tuple[int, ...]:
-    """The epochs of so many partitions that were assigned at the same time."""
+    """The epochs of `count` partitions that were assigned at the same time."""
     return _few_since(epoch, count) if count <= FEW else (epoch,) * count
 
 
 def assigned_since(share: TargetAssignment, epoch: int) -> CurrentAssignment:
-    """Who has all of its target since this epoch."""
+    """The current assignment of a member that has all of its target since this epoch."""
     since = {count: all_since(epoch, count) for count in {len(row[1]) for row in share}}
     return tuple([(topic_id, partitions, since[len(partitions)]) for topic_id, partitions in share])
 
@@ -57,8 +57,10 @@ def assigned_since(share: TargetAssignment, epoch: int) -> CurrentAssignment:
 def with_shared_tuples(
     held: CurrentAssignment, target: TargetAssignment, shared: Callable[[tuple[int, ...]], tuple[int, ...]]
 ) -> CurrentAssignment:
-    """The same value in less memory: nearly always a member has the partitions of its target, and all since one epoch.
-    `shared`: the tuple that others have in common.
+    """The same value in less memory.
+
+    Nearly always a member has the partitions of its target, and all of them since one epoch. `shared` returns the tuple
+    that others have in common.
     """
     of_target = dict(target)
     made = []
@@ -71,18 +73,18 @@ def with_shared_tuples(
 
 
 def epochs_of(held: Iterable[Row]) -> dict[bytes, Epochs]:
-    """What `held_of` was made from."""
+    """The reverse of `current_assignment`."""
     return {topic_id: dict(zip(partitions, epochs, strict=True)) for topic_id, partitions, epochs in held}
 
 
 def without_epochs(held: CurrentAssignment) -> CurrentAssignment:
-    """The same partitions, all of an epoch that is not known."""
+    """The same partitions, all with an unknown epoch."""
     return tuple([(topic_id, partitions, (NOT_KNOWN,) * len(partitions)) for topic_id, partitions, _ in held])
 
 
 def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
-    """Whether both are the same partitions, whatever their epochs."""
-    if one is other or one == other:  # nearly always; rows that are the same objects are not looked into
+    """Whether both have the same partitions, whatever their epochs."""
+    if one is other or one == other:  # nearly always; rows that are the same objects are not compared further
         return True
     return len(one) == len(other) and all(
         mine is its or (mine[0] == its[0] and mine[1] == its[1]) for mine, its in zip(one, other, strict=True)
@@ -90,5 +92,5 @@ def same_partitions(one: CurrentAssignment, other: CurrentAssignment) -> bool:
 
 
 def partition_sets(held: CurrentAssignment) -> dict[bytes, frozenset[int]]:
-    """The partitions of each topic, to look many of them up: a client may name as many as it likes."""
+    """The partitions of each topic as sets, for many look-ups: a client may name as many partitions as it likes."""
     return {topic_id: frozenset(partitions) for topic_id, partitions, _ in held}

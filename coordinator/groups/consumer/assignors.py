@@ -1,5 +1,7 @@
-"""The strategies of the server that groups may be assigned by: those of `group.consumer.assignors`, named shortly or by
-Kafka's classes. The user's own are known by their names alone: the runtime has the classes.
+"""The strategies of the server for consumer groups: those of `group.consumer.assignors`.
+
+They are given by short names or by Kafka's classes. A user's own are known by their names alone: the runtime has the
+classes.
 """
 
 from __future__ import annotations

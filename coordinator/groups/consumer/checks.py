@@ -1,5 +1,6 @@
-"""What is refused, in Kafka's order and words (they are sent to clients): the shape of a ConsumerGroupHeartbeat, and
-who its sender is. Changes nothing.
+"""Requests that are refused, in Kafka's order and with Kafka's messages, which clients receive.
+
+The checks are for the shape of a ConsumerGroupHeartbeat, and for its sender. This module changes nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 )
 
 ID_BY_MEMBER: int = 1
-"""Since this version of ConsumerGroupHeartbeat members bring their own ids."""
+"""From this version of ConsumerGroupHeartbeat on, members choose their own ids."""
 
 
-class Refused(Exception):  # no mistake of the program: it is caught where the answer is made
+class Refused(Exception):  # not a program error: it is caught where the answer is made
     """A request is refused with this error code and message."""
 
     def __init__(self, error: int, message: str | None) -> None:
@@ -41,11 +42,11 @@ def _check_text(text: str | None, message: str) -> None:
 
 
 _BLANKS = "".join(map(chr, range(33)))
-"""What Java's String.trim cuts off."""
+"""The characters that Java's String.trim removes."""
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, settings: GroupSettings) -> None:
-    """What a heartbeat must carry. Raises Refused."""
+    """Check the fields of a heartbeat. Raises Refused."""
     epoch = request.member_epoch
     if version >= ID_BY_MEMBER or epoch > 0 or epoch == LEAVING:
         _check_text(request.member_id, "MemberId can't be empty.")
@@ -78,7 +79,7 @@ def _check_first(request: ConsumerGroupHeartbeatRequest) -> None:
 
 
 def check_size(group: ConsumerGroup, member_id: str, most: int) -> None:
-    """A full group takes only those in that are members. Raises Refused."""
+    """A full group accepts only its members. Raises Refused."""
     if len(group.members) >= most and (not member_id or member_id not in group.members):
         raise Refused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -109,7 +110,7 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 
 def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """A static member is replaced only when it has said that it goes. Raises Refused."""
+    """A static member is replaced only when it has announced that it leaves. Raises Refused."""
     if member.at.epoch != AWAY:
         raise Refused(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -121,8 +122,10 @@ def check_released(member: ConsumerMember, member_id: str, instance_id: str) -> 
 def check_epoch(
     member: ConsumerMember, epoch: int, owned: Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
 ) -> None:
-    """A member says its present epoch; or 0, to begin anew; or the one before, when the answer with the present one was
-    lost: then it owns nothing that it was not given. Raises Refused.
+    """Check the epoch that a member sends. Raises Refused.
+
+    It may be its present epoch, or 0 to begin anew. It may be the epoch before, when the answer with the present one
+    was lost. Then the member must own nothing that it was not given.
     """
     at = member.at
     if epoch in (0, at.epoch):

@@ -1,6 +1,7 @@
-"""Members of a consumer group that use the classic protocol: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup. To
-them the epoch of the member is the generation; the server assigns, so nobody leads, and each is told to join again when
-there is something new for it.
+"""Members of a consumer group that use the classic protocol: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+Their generation is the epoch of the member. The server assigns, so no member leads. Each member is asked to join again
+when it has something new to learn.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from muster.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRespo
 
 
 class _Join(Protocol):
-    """A JoinGroup as the core is given it (`classic.join_command`)."""
+    """A JoinGroup as the core gets it (`classic.join_command`)."""
 
     request: JoinGroupRequest
     respond: Respond
@@ -148,7 +149,7 @@ def _join(
 
 
 def _supports(group: ConsumerGroup, protocol_type: str, names: Sequence[str]) -> bool:
-    """Consumers may join whose protocols have one that all classic members offer."""
+    """Consumers may join when they offer a protocol that all classic members offer."""
     if protocol_type != CONSUMER or not names:
         return False
     offered = [one.said.classic.protocols for one in group.members.values() if one.said.classic is not None]
@@ -175,7 +176,7 @@ def _owned(
 
 
 def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerGroup) -> None:
-    """Answer a SyncGroup: the member gets what it may own now."""
+    """Answer a SyncGroup: the member gets the partitions that it may own now."""
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id)
         classic = member.said.classic
@@ -198,13 +199,13 @@ def sync(step: Step, command: _Join, request: SyncGroupRequest, group: ConsumerG
 
 
 def assignment_of(member: ConsumerMember, image: TopicsImage) -> bytes:
-    """What a classic member owns, in the version of its subscription."""
+    """The partitions that a classic member owns, in the version of its subscription."""
     assert member.said.classic is not None
     return encoded(member.said.classic.protocols[0][1], member.at.assigned, image)
 
 
 def encoded(metadata: bytes, held: CurrentAssignment, image: TopicsImage) -> bytes:
-    """Partitions for a classic member with this subscription, as a leader would have written them."""
+    """Partitions for a classic member with this subscription, encoded as a leader would have done it."""
     version = decode_subscription(metadata)[0]
     rows = [
         ConsumerProtocolAssignmentTopicPartition(image.by_id[topic_id].name, list(partitions))
@@ -215,7 +216,7 @@ def encoded(metadata: bytes, held: CurrentAssignment, image: TopicsImage) -> byt
 
 
 def beat(state: State, request: HeartbeatRequest, mono_ms: int, group: ConsumerGroup) -> HeartbeatResponse:
-    """Answer a Heartbeat: REBALANCE_IN_PROGRESS when joining again would bring something new."""
+    """Answer a Heartbeat: REBALANCE_IN_PROGRESS when another JoinGroup would have a new result."""
     try:
         member = _classic_member(group, request.member_id, request.group_instance_id)
     except Refused as refused:
@@ -232,7 +233,7 @@ def beat(state: State, request: HeartbeatRequest, mono_ms: int, group: ConsumerG
 
 
 def _is_released(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether nobody else has any partition of its target."""
+    """Whether no other member has any partition of its target."""
     return all(
         is_free(group, topic_id, partition, member.member_id)
         for topic_id, partitions in group.targets.get(member.member_id, NOTHING)
@@ -241,7 +242,7 @@ def _is_released(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def leave_group(step: Step, command: _Join, request: LeaveGroupRequest, group: ConsumerGroup) -> None:
-    """Answer a LeaveGroup: members of both protocols may be removed by it, as on Kafka 4.3."""
+    """Answer a LeaveGroup. It may remove members of both protocols, as on Kafka 4.3."""
     rows: list[MemberResponse] = []
     leaving: dict[str, ConsumerMember] = {}
     for one in request.members:
@@ -279,11 +280,11 @@ def _classic_member(group: ConsumerGroup, member_id: str, instance_id: str | Non
 
 
 def restart_session(state: State, member: ConsumerMember, mono_ms: int) -> None:
-    """A sign of life of a classic member: it has brought its own session timeout."""
+    """A classic member has sent a request: its session begins anew, with its own session timeout."""
     assert member.said.classic is not None
     state.deadlines.set(member, mono_ms + member.said.classic.session_timeout_ms)
 
 
 def _expect_join(state: State, member: ConsumerMember, mono_ms: int) -> None:
-    """A classic member is told to join again: it has its rebalance timeout for it, from the first time on."""
+    """A classic member is asked to join again. It has its rebalance timeout for that, counted from the first time."""
     timers.start_if_absent(state.deadlines, member, JOIN, mono_ms + member.said.rebalance_timeout_ms)

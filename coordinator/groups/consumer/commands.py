@@ -1,4 +1,4 @@
-"""What the core is given for consumer groups, and what it wants done elsewhere, besides requests and replies."""
+"""The commands of consumer groups besides plain requests, and the work that the core wants done elsewhere."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from muster.protocol.message import Message
 
 
 class ConsumerHeartbeatCommand(Command):
-    """A ConsumerGroupHeartbeat. `drawn_id`: a fresh UUID, for a member without an id; `pattern_error`: what is wrong
-    with its regular expression, as RE2 says it; None when nothing is; `version`: of the request. `prepared`: what was
-    read of a large classic group that it upgrades (`migration`); None: nothing was.
+    """A ConsumerGroupHeartbeat.
+
+    `drawn_id`: a fresh UUID, for a member without an id. `pattern_error`: RE2's message about its regular expression;
+    None when the expression is valid. `version`: of the request. `prepared`: the data of a large classic group that
+    this heartbeat upgrades (`migration`); None when nothing was read.
     """
 
     __slots__ = ("drawn_id", "pattern_error", "prepared", "version")
@@ -40,14 +42,14 @@ class ConsumerHeartbeatCommand(Command):
 
 
 class AssignmentWanted(Message):
-    """A target assignment to be computed, by this assignor. It goes out as replies do, when all is durable.
+    """A target assignment that this assignor is to compute. It leaves the core as replies do, when all is durable.
 
-    It has the group as it was, in values that do not change; what an assignor is given is made of them where it works
-    (`members`, `topics`), for that takes longer than to take them down. `said`: the members in the order in which Kafka
-    comes to them. `names`: of the topics that the group subscribes to. `targets`: those in force, by member id.
-    `resolved`: the topics of patterns. `waiting`: the heartbeats that wait for it, of members that have no epoch yet.
-    `is_general`: "uniform" is to go the way for differing subscriptions. `since_ms`: when the first targets were asked
-    for at first (monotonic).
+    It has the group as it was, in values that do not change. The input of an assignor is made of them where it works
+    (`members`, `topics`). That takes longer than to copy the values. `said`: the members in the order in which Kafka
+    iterates over them. `names`: of the topics that the group subscribes to. `targets`: those in force, by member id.
+    `resolved`: the topics of patterns. `waiting`: the heartbeats that wait for it, of members without an epoch.
+    `is_general`: "uniform" is to use the algorithm for differing subscriptions. `since_ms`: when the first targets were
+    requested first (monotonic).
     """
 
     __slots__ = (
@@ -86,7 +88,7 @@ class AssignmentWanted(Message):
 
     @property
     def topics(self) -> Mapping[str, Topic]:
-        """The topics that there are, by name, for the assignor."""
+        """The existing topics, by name, for the assignor."""
         made = self._topics
         if made is None:
             by_name = self.image.by_name
@@ -109,7 +111,7 @@ class AssignmentWanted(Message):
     def _member(
         self, member_id: str, said: Description, known: dict[tuple[int, str | None], tuple[str, ...]]
     ) -> Member:
-        """`known`: the names that were made of the same ones, and of the same pattern, for another member."""
+        """`known`: the names that were made for another member with the same names and the same pattern."""
         by_id, key = self.image.by_id, (id(said.topics), said.pattern)
         topics = known.get(key)
         if topics is None:
@@ -122,15 +124,17 @@ class AssignmentWanted(Message):
         return Member(member_id, topics, owned, -1, said.instance_id, said.rack_id)
 
     def assign(self, assignor: Any) -> Assignment:
-        """Have it computed by the assignor of that name."""
+        """Let the assignor compute it."""
         way = assignor.assign_generally if self.is_general else assignor.assign
         made: Assignment = way(self.members, self.topics)
         return made
 
 
 class AnswersDue(Message):
-    """Members of a group that have waited for targets have no answer yet, so many of them: they are to get it in turns
-    of the event loop of their own. It goes out as replies do, and is told to the core as it is.
+    """Waiting members of a group whose answers are still due. They get them in later iterations of the event loop.
+
+    There were too many of them for one iteration. It leaves the core as replies do, and returns to the core as a
+    command.
     """
 
     __slots__ = ("count", "group_id", "waiting")
@@ -142,8 +146,9 @@ class AnswersDue(Message):
 
 
 class UpgradeWanted(Message):
-    """A large classic group is to be read apart from the event loop before this heartbeat upgrades it: `read`, a pure
-    function. It goes out as replies do.
+    """A large classic group is to be read outside the event loop before this heartbeat upgrades it.
+
+    `read` is a pure function. It leaves the core as replies do.
     """
 
     __slots__ = ("command", "read")
@@ -154,15 +159,16 @@ class UpgradeWanted(Message):
 
 
 class UpgradePrepared(NamedTuple):
-    """What the core is told then: the heartbeat is to be answered now, with what was read."""
+    """The command that answers an UpgradeWanted: the heartbeat is to be answered now, with the data that were read."""
 
     command: ConsumerHeartbeatCommand
     prepared: Any
 
 
 class AssignmentComputed(NamedTuple):
-    """What the core is told then. `assignment` is None when the assignor failed; `prepared_target` holds what a thread
-    has prepared of it (`prepared_target.PreparedTarget`).
+    """The command that answers an AssignmentWanted. `assignment` is None when the assignor failed.
+
+    `prepared_target` holds what a thread has prepared of it (`prepared_target.PreparedTarget`).
     """
 
     wanted: AssignmentWanted
@@ -171,8 +177,9 @@ class AssignmentComputed(NamedTuple):
 
 
 class TopicsWanted(Message):
-    """The topics of these regular expressions are to be found, as far as the client may see them. It goes out as
-    replies do.
+    """The topics of these regular expressions are to be found, as far as the client may see them.
+
+    It leaves the core as replies do.
     """
 
     __slots__ = ("client", "group_id", "image", "patterns")
@@ -185,42 +192,43 @@ class TopicsWanted(Message):
 
 
 class TopicsFound(NamedTuple):
-    """What the core is told then: names by pattern. None when that was not possible."""
+    """The command that answers a TopicsWanted: names by pattern. None when the search failed."""
 
     wanted: TopicsWanted
     topics: Mapping[str, Sequence[str]] | None
 
 
 class Helpers(NamedTuple):
-    """What does such work elsewhere, and tells the core the result. The core never calls them: like what takes a
-    response, they stand in its output.
+    """The functions that do such work elsewhere, and give the core the result.
+
+    The core never calls them: they stand in its output, as functions that take a response do.
     """
 
     compute: Callable[[Message], object]
     search: Callable[[Message], object]
     later: Callable[[Message], object] | None = None
-    """Tells the core the same in the next turn of the event loop; None: it is to do all at once."""
+    """Gives the core the same object in the next iteration of the event loop. None: the core is to do all at once."""
     read: Callable[[Message], object] | None = None
-    """Reads a large classic group; None: it is read at once."""
+    """Reads a large classic group. None: the group is read at once."""
 
 
 class Downgrade(NamedTuple):
-    """How a consumer group becomes a classic one, when only classic members stay (`migration`)."""
+    """How a consumer group becomes a classic group, when only classic members stay (`migration`)."""
 
     is_allowed: Callable[..., bool]
-    """(step, group, those that go, how many come): whether it does."""
+    """(step, group, the members that leave, how many join): whether it becomes a classic group."""
     after_leave: Callable[..., None]
-    """(step, group, those that go): they leave; the others rebalance."""
+    """(step, group, the members that leave): they leave; the others rebalance."""
     after_join: Callable[..., None]
-    """(step, group, `Joined`): a classic member has taken the place of the last other one."""
+    """(step, group, `Joined`): a classic member has replaced the last member of the other protocol."""
 
 
 class Joined(NamedTuple):
-    """Who takes whose place, and the group as it was before: its epoch is the generation."""
+    """Which member replaces which, and the group before that: its epoch is the generation."""
 
     member_id: str
     replaced_id: str
     member_ids: Sequence[str]
     epoch: int
     is_stale: bool
-    """The targets are older than the subscriptions."""
+    """Whether the targets are older than the subscriptions."""

@@ -24,19 +24,20 @@ from muster.protocol.messages.consumer_group_describe import (
 
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
-"""A member's type, by the protocol that it uses."""
+"""The type of a member, by its protocol."""
 
 
 class DescribeCommand(Command):
-    """A ConsumerGroupDescribe that is answered with `Snapshot`s in place of members. `member_row` makes members of
-    them, where that may take long.
+    """A ConsumerGroupDescribe whose answer has `Snapshot`s in place of members.
+
+    `member_row` makes members of them, outside the core, for that may take long.
     """
 
     __slots__ = ()
 
 
 class Snapshot(NamedTuple):
-    """A member as it was, in values that do not change."""
+    """A member at one moment, in values that do not change."""
 
     member_id: str
     said: Description
@@ -45,7 +46,7 @@ class Snapshot(NamedTuple):
     image: TopicsImage
 
     def size(self) -> int:
-        """Bytes of the member in an answer, or somewhat more: what is long in it is counted."""
+        """Bytes of the member in an answer, or somewhat more: only its long parts are counted."""
         rows = (*self.at.assigned, *self.at.revoking, *self.target)
         names = sum(map(len, self.said.topics)) + 2 * len(self.said.topics)
         return A_MEMBER + names + sum([A_TOPIC + 4 * len(row[1]) for row in rows])
@@ -53,9 +54,9 @@ class Snapshot(NamedTuple):
 
 A_MEMBER: Final = 200
 A_TOPIC: Final = 60
-"""Bytes of a member and of one of its topics in an answer, as they usually are."""
+"""Usual bytes of a member and of one of its topics in an answer."""
 TOPICS_AT_ONCE: Final = 500
-"""Topics of a member's assignment that are written down between two steps."""
+"""Topics of a member's assignment that are encoded between two steps."""
 
 
 def handle(step: Step, command: Command, request: ConsumerGroupDescribeRequest) -> None:
@@ -84,7 +85,7 @@ def _describe(step: Step, group_id: str) -> DescribedGroup:
 
 
 def member_row(one: Snapshot) -> Generator[None, None, Member]:
-    """A member as the answer has it. Yields between steps."""
+    """A member as a row of the answer. Yields between steps."""
     said, at = one.said, one.at
     assigned = yield from _assignment(_has(at), one.image)
     target = yield from _assignment(one.target, one.image)
@@ -95,7 +96,7 @@ def member_row(one: Snapshot) -> Generator[None, None, Member]:
         at.epoch,
         said.client_id,
         said.client_host,
-        said.topics,  # many members have the same ones: they stand in memory once
+        said.topics,  # many members have the same names: they are in memory once
         said.pattern,
         assigned,
         target,
@@ -113,7 +114,7 @@ def _at_once(steps: Generator[None, None, Member]) -> Member:
 
 
 def _has(at: Position) -> Sequence[tuple[bytes, tuple[int, ...]]]:
-    """What a member owns, and behind it what it is giving up."""
+    """The partitions that a member owns, then those that it gives up."""
     if not at.revoking:
         return [(row[0], row[1]) for row in at.assigned]
     rows: dict[bytes, tuple[int, ...]] = {}
@@ -123,7 +124,7 @@ def _has(at: Position) -> Sequence[tuple[bytes, tuple[int, ...]]]:
 
 
 def _assignment(rows: Sequence[tuple[bytes, tuple[int, ...]]], image: TopicsImage) -> Generator[None, None, Assignment]:
-    """With the names of the topics; those that were deleted are left out."""
+    """The partitions with the names of their topics. Deleted topics are left out."""
     by_id, made = image.by_id, []
     for start in range(0, len(rows), TOPICS_AT_ONCE):
         made += [

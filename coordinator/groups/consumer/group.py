@@ -1,7 +1,7 @@
-"""A consumer group: its members, epochs, targets and who has which partition, kept consistent. Decides nothing.
+"""A consumer group: its members, epochs, targets and owners of partitions, kept consistent. Decides nothing.
 
-All that is persisted is set by the functions of `records`, live and in replay alike, by way of these methods, which
-keep the counts true (subscribed topics, patterns, assignors, reconciled members).
+The functions of `records` set all persistent fields, live and in replay alike. They use these methods, which keep the
+counts correct (subscribed topics, patterns, assignors, reconciled members).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from muster.protocol.message import Message
 CONSUMER: Final = "consumer"
 FIRST_EPOCH: Final = 1
 FIRST_TARGET: Final = 1
-"""The epoch of the targets of a group that never had any: then nobody gets anything."""
+"""The epoch of the targets of a group that never had targets: nobody gets anything then."""
 NO_ASSIGNMENT: Final = 0
-"""In place of an epoch for which targets are being computed."""
+"""The value in place of an epoch when no targets are being computed."""
 NEVER_HASHED: Final = -1
 NOT_THERE: Final[Mapping[int, int]] = MappingProxyType({})
 
@@ -38,26 +38,27 @@ class Resolved(NamedTuple):
 
     topics: tuple[str, ...]
     version: int
-    """Of the image of the topics."""
+    """The version of the image of the topics."""
     timestamp_ms: int
 
 
 class ConsumerGroup:
     """One consumer group.
 
-    `epoch` grows when members, subscriptions or topics change, `assignment_epoch` is the one that `targets` are of.
-    `metadata_hash`: of the subscribed topics as they were when `epoch` was reached. `names` counts the subscribers of
-    each topic: once for each different list of names, and once for each resolved pattern. `subscriptions` counts the
-    members with each list of names, `named` is how many names these lists have together. `patterns` counts the members
-    with each, `assignors` those that wish for each. `holders`: who has a partition, or has not given it up yet.
+    `epoch` grows when members, subscriptions or topics change. `assignment_epoch` is the epoch of `targets`.
+    `metadata_hash`: of the subscribed topics when `epoch` was reached. `names` counts the subscribers of each topic:
+    once for each different list of names, and once for each resolved pattern. `subscriptions` counts the members with
+    each list of names. `named` is the total number of names in these lists. `patterns` counts the members with each
+    pattern, `assignors` the members that ask for each assignor. `holders`: the members that have a partition, or have
+    not given it up yet.
 
-    Not persisted: `hashed_version`, the version of the topics that the hash was compared with; `is_searching`, patterns
-    are being resolved; `computing_epoch`, the one for which targets are being computed elsewhere; `failed_epoch`, the
-    one for which they could not be; `waiting`, the heartbeats that wait for them; `hashed_topics`, the topics of that
-    version by name; `reconciliation`, what is kept for the history until all members have come to their targets;
-    `slots`, of the table in which Kafka has the members. `is_alike`: what `counts_alike` said when a member was last
-    described or removed; so Kafka keeps it, also in replay. `existing`: its topics that exist, as last looked up;
-    `names_version` grows with each change of `names`.
+    Not persisted: `hashed_version`, the version of the topics that the hash was compared with. `is_searching`: patterns
+    are being resolved. `computing_epoch`: the epoch whose targets are being computed elsewhere. `failed_epoch`: the
+    epoch whose targets could not be computed. `waiting`: the heartbeats that wait for targets. `hashed_topics`: the
+    topics of `hashed_version` by name. `reconciliation`: the facts for the history until all members have reached their
+    targets. `slots`: of the table in which Kafka has the members. `is_alike`: the result of `counts_alike` when a
+    member was last described or removed; Kafka keeps it so, also in replay. `existing`: its existing topics, as last
+    found. `names_version` grows with each change of `names`.
     """
 
     __slots__ = (
@@ -128,17 +129,17 @@ class ConsumerGroup:
 
     @property
     def state(self) -> str:
-        """As ListGroups says it."""
+        """The state, as in ListGroups."""
         return states.state_of(len(self.members), self.epoch, self.assignment_epoch, self._reconciled)
 
     def state_before(self, newcomers: int) -> str:
-        """Its state without so many members that have no epoch yet."""
+        """Its state without `newcomers` members that have no epoch yet."""
         return states.state_of(len(self.members) - newcomers, self.epoch, self.assignment_epoch, self._reconciled)
 
     # ---- changes, by the functions of `records`
 
     def describe_member(self, member: ConsumerMember, said: Description) -> None:
-        """A member says this of itself now."""
+        """A member has this description now."""
         self._count_out(member.said)
         before = member.said.instance_id
         if before is not None and before != said.instance_id and self.static_ids.get(before) == member.member_id:
@@ -151,40 +152,40 @@ class ConsumerGroup:
         self.is_alike = self.counts_alike()
 
     def note_put(self) -> None:
-        """Kafka puts a member into its table now, be it new or not."""
+        """Kafka puts a member into its table now, new or not."""
         self.slots = kafka_order.slots_after(self.slots, len(self.members))
 
     def add_member(self, member_id: str) -> ConsumerMember:
-        """Take in a member that has said nothing yet."""
+        """Add a member without a description."""
         member = self.members[member_id] = ConsumerMember(self.group_id, member_id)
         self._reconciled += member.is_reconciled_to(self.assignment_epoch)
         return member
 
     def remove_member(self, member_id: str) -> ConsumerMember | None:
-        """Forget a member, if it is one: what it has is free."""
+        """Remove a member, if it is one. Its partitions are free."""
         member = self.members.get(member_id)
         if member is None:
             return None
         self.move_member(member, Position(0, 0, states.STABLE, NOTHING, NOTHING))
         del self.members[member_id]
         if not self.members:
-            self.hashed_topics = None  # nobody asks for it soon
+            self.hashed_topics = None  # the value is seldom needed soon
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         self._count_out(member.said)
         self.is_alike = self.counts_alike()
         instance_id = member.said.instance_id
-        # the successor of a static member comes before the one that it replaces goes, when Kafka wrote so
+        # Kafka's records may add the successor of a static member before they remove the old member.
         if instance_id is not None and self.static_ids.get(instance_id) == member_id:
             del self.static_ids[instance_id]
         return member
 
     def move_member(self, member: ConsumerMember, at: Position) -> None:
-        """A member is here now on the way to its target: it has what it is assigned, and what it is giving up."""
+        """A member is at this position now: it has its assigned partitions, and those that it gives up."""
         member_id, holders = member.member_id, self.holders
         self._reconciled -= member.is_reconciled_to(self.assignment_epoch)
         if at.assigned != member.at.assigned or at.revoking != member.at.revoking:
             before, after = (*member.at.assigned, *member.at.revoking), (*at.assigned, *at.revoking)
-            # a live step takes over, as they are, the rows of topics of which nothing has changed
+            # A live step reuses the rows of topics without changes.
             known = set(map(id, before))
             stays = known.intersection(map(id, after)) if known else known
             gone = [row for row in before if id(row) not in stays] if stays else before
@@ -192,7 +193,7 @@ class ConsumerGroup:
             for topic_id, partitions, _ in gone:
                 of_topic = holders.get(topic_id)
                 if of_topic is not None and len(partitions) == len(of_topic) == 1 and partitions[0] in of_topic:
-                    # most topics that a member has by the thousand have one partition
+                    # Most members with thousands of topics have one partition of each.
                     if of_topic[partitions[0]] == member_id:
                         del holders[topic_id]
                 else:
@@ -209,7 +210,7 @@ class ConsumerGroup:
     def _let_go(self, member_id: str, topic_id: bytes, partitions: Iterable[int]) -> None:
         of_topic = self.holders.get(topic_id, {})
         for partition in partitions:
-            # a log that is compacted may say who got a partition before it says who gave it up
+            # A compacted log may say which member got a partition before it says which member gave it up.
             if of_topic.get(partition) == member_id:
                 del of_topic[partition]
         if not of_topic:
@@ -222,7 +223,7 @@ class ConsumerGroup:
         self._reconciled = sum([member.is_reconciled_to(epoch) for member in self.members.values()])
 
     def resolve(self, pattern: str, resolved: Resolved | None) -> None:
-        """A pattern stands for these topics now; None: it is forgotten."""
+        """A pattern stands for these topics now. None: the pattern is forgotten."""
         before = self.resolved.pop(pattern, None)
         topics, topics_before = () if resolved is None else resolved.topics, () if before is None else before.topics
         if resolved is not None:
@@ -233,7 +234,7 @@ class ConsumerGroup:
             _subtract(self.names, topics_before)
 
     def shared_topics(self, topics: tuple[str, ...]) -> tuple[str, ...]:
-        """The same names: as another member has them, if there is one."""
+        """The same names, as the tuple of another member if one has it."""
         known = self.subscriptions.get(topics)
         return topics if known is None else known[0]
 
@@ -263,15 +264,17 @@ class ConsumerGroup:
         _subtract(self.assignors, (said.assignor,) if said.assignor is not None else ())
         self.classic_count -= said.classic is not None
 
-    # ---- what others ask
+    # ---- questions of other modules
 
     def topics_of(self, said: Description) -> Iterable[str]:
         """The names of all topics that a member with this description subscribes to."""
         return topics_of(said, self.resolved)
 
     def counts_alike(self) -> bool:
-        """Whether Kafka counts that all members of a group with patterns subscribe alike: all have the same one, and
-        nobody names a topic. A group without patterns is looked at by the assignor.
+        """Whether Kafka counts that all members of a group with patterns have equal subscriptions.
+
+        That is so when all have the same pattern and no member names a topic. In a group without patterns the assignor
+        compares the subscriptions.
         """
         patterns, names = self.patterns, self.names
         if not patterns:
@@ -282,21 +285,22 @@ class ConsumerGroup:
         return not self.named and len(names) == resolved
 
     def lacks_targets(self) -> bool:
-        """Whether the first targets are still to be computed."""
+        """Whether the first targets are not computed yet."""
         return self.epoch > self.assignment_epoch and not self.assignment_ms
 
     def member_ids(self) -> list[str]:
-        """The ids of all members, in the order in which Kafka goes through them."""
+        """The ids of all members, in the order in which Kafka iterates over them."""
         return kafka_order.timeline(self.members, self.slots)
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
-        """Who has this instance id."""
+        """The member with this instance id."""
         member_id = self.static_ids.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
 
     def record_keys(self, members: Iterable[str] | None = None) -> list[Message]:
-        """See `Group`: in the order in which Kafka deletes them, so that a replay of a part is consistent. `members`:
-        their ids in another order.
+        """See `Group`. The keys are in the order in which Kafka deletes them, so that a partial replay is consistent.
+
+        `members`: their ids in another order.
         """
         ids = list(self.member_ids() if members is None else members)
         return record_keys(self.group_id, ids, self.resolved)
@@ -311,9 +315,10 @@ class ConsumerGroup:
         version: int = NEWEST_COMMIT,
         partitions: Partitions | None = None,
     ) -> int:
-        """See `Group`. A member may commit in an epoch before its present one for partitions that were assigned to it
-        then, and that it has, or has not given up yet (KIP-1251); else it is STALE_MEMBER_EPOCH (or
-        ILLEGAL_GENERATION).
+        """See `Group`. A member may also commit in an epoch before its present one (KIP-1251).
+
+        The partitions must have been assigned to it then. It must still have them, or not have given them up yet.
+        Otherwise the error is STALE_MEMBER_EPOCH (or ILLEGAL_GENERATION).
         """
         member = self.members.get(member_id)
         if member is None:
@@ -342,7 +347,9 @@ class ConsumerGroup:
     def validate_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int, partitions: Partitions
     ) -> int:
-        """Also for nobody in particular; an epoch that is too old is ILLEGAL_GENERATION to a producer."""
+        """See `Group`. Producers may also commit for no particular member. For an old epoch they get
+        ILLEGAL_GENERATION.
+        """
         if epoch == -1 and not member_id and instance_id is None:
             return 0
         error = self.validate_commit(member_id, instance_id, epoch, partitions=partitions)
@@ -353,17 +360,17 @@ class ConsumerGroup:
         if member_id is None and epoch < 0:
             return 0
         if member_id is None:
-            return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka: it looks the null id up
+            return ErrorCode.UNKNOWN_SERVER_ERROR  # as Kafka, which looks up the null id
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return 0 if epoch == member.at.epoch else _stale(member)
 
     def has_committed(self, member_id: str, deadlines: Deadlines, mono_ms: int) -> None:
-        """A commit is no sign of life here."""
+        """A commit does not renew the session here."""
 
     def validate_offset_delete(self) -> int:
-        """Always, but for topics that are subscribed to."""
+        """Offsets may always be deleted, but not those of subscribed topics."""
         return 0
 
     def validate_delete(self) -> int:
@@ -371,15 +378,15 @@ class ConsumerGroup:
         return 0 if not self.members else ErrorCode.NON_EMPTY_GROUP
 
     def is_unused(self) -> bool:
-        """No members."""
+        """Whether the group has no members."""
         return not self.members
 
     def unused_since_ms(self) -> int:
-        """For each offset since it was committed, in every state."""
+        """Retention counts for each offset since it was committed, in every state."""
         return SINCE_COMMIT
 
     def subscribes_to(self, topic: str) -> bool:
-        """By name, or by a pattern that was resolved."""
+        """Whether a member subscribes to the topic by name, or by a resolved pattern."""
         return topic in self.names
 
 
@@ -402,19 +409,22 @@ def _subtract(counts: dict[str, int], names: Iterable[str]) -> None:
 
 
 def consumer_group(state: State, group_id: str) -> ConsumerGroup | None:
-    """The consumer group of that name; None when there is none."""
+    """The consumer group of that name. None when no such group exists."""
     group = state.groups.get(group_id)
     return group if isinstance(group, ConsumerGroup) else None
 
 
 def topics_of(said: Description, resolved: Mapping[str, Resolved]) -> Iterable[str]:
-    """The names of all topics that a member with this description subscribes to; `resolved`: those of patterns."""
+    """The names of all topics that a member with this description subscribes to.
+
+    `resolved`: the topics of patterns.
+    """
     its = resolved.get(said.pattern) if said.pattern else None
     return said.topics if its is None else {*said.topics, *its.topics}
 
 
 def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[int], member_id: str) -> Sequence[int]:
-    """Those of these partitions that nobody else has, or is giving up."""
+    """Those of these partitions that no other member has or gives up."""
     of_topic = group.holders.get(topic_id)
     if of_topic is None:
         return partitions
@@ -422,6 +432,6 @@ def free_partitions(group: ConsumerGroup, topic_id: bytes, partitions: Sequence[
 
 
 def is_free(group: ConsumerGroup, topic_id: bytes, partition: int, member_id: str) -> bool:
-    """Whether nobody else has this partition."""
+    """Whether no other member has this partition."""
     of_topic = group.holders.get(topic_id)
     return of_topic is None or of_topic.get(partition, member_id) == member_id

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, stays, changes its mind, follows its target, or leaves."""
+"""ConsumerGroupHeartbeat: a member joins, stays, changes its subscription, follows its target, or leaves."""
 
 from __future__ import annotations
 
@@ -69,8 +69,10 @@ def handle(
 
 
 def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
-    """So many names, or so long ones, that they have no room (`check_fits`) are refused before anything is made of
-    them, and more than a member may subscribe to. `besides`: bytes that stand in the record with them. Raises Refused.
+    """Refuse names that are too many for a subscription, or too long for a batch (`check_fits`).
+
+    This is checked before anything is made of the names. `besides`: bytes of the record without the names. Raises
+    Refused.
     """
     if len(names) > FEW_NAMES or sum(map(len, names)) > step.most_bytes:
         distinct = distinct_names(names)
@@ -79,7 +81,7 @@ def check_names(step: Step, names: Collection[str], besides: int = 0) -> None:
 
 
 def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
-    """Each name once, in their order. None: a member may not subscribe to so many, and not all were looked at."""
+    """Each name once, in their order. None when a member may not subscribe to so many; then not all were read."""
     found: dict[str, None] = {}
     rest = iter(names)
     while piece := dict.fromkeys(islice(rest, MOST_NAMES)):
@@ -90,12 +92,14 @@ def distinct_names(names: Iterable[str]) -> dict[str, None] | None:
 
 
 def ascending_names(names: Iterable[str]) -> list[str]:
-    """Each name once, ascending, as a member's description has them; no more than one too many."""
+    """Each name once, ascending, as in a member's description. At most one name more than allowed is returned."""
     return sorted(islice(distinct_names(names) or dict.fromkeys(names), MOST_NAMES + 1))
 
 
 def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
-    """As `check_names`, of the metadata that a classic member brings, before it is read; how many bytes it has."""
+    """As `check_names`, for the metadata of a classic member, before the metadata is read. Returns the number of its
+    bytes.
+    """
     count = sum([len(metadata) for _, metadata in protocols])
     if 3 * count > step.most_bytes:
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
@@ -103,19 +107,19 @@ def check_bytes(step: Step, protocols: Iterable[tuple[str, bytes]]) -> int:
 
 
 def check_fits(step: Step, made: Record) -> None:
-    """What a member says of itself must have room in a batch, and the records with it. Raises Refused."""
+    """The description of a member must fit into a batch with its other records. Raises Refused."""
     if records.is_more_than_fits(step, [made], 3):
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
 
 FEW_NAMES: Final = 10_000
-"""So many topics of usual names are written in some milliseconds."""
+"""Up to this many topics with usual names are encoded in some milliseconds."""
 MOST_NAMES: Final = 20_000
 """Topics that a member may subscribe to by name. By the size of a record, names of 16 characters allow no more."""
 
 
 class _Sender(NamedTuple):
-    """Who sends it: a member, None for one that joins; and the static member that it replaces."""
+    """The sender: a member, or None for a new one, and the static member that it replaces."""
 
     member_id: str
     member: ConsumerMember | None
@@ -123,7 +127,7 @@ class _Sender(NamedTuple):
 
     @property
     def said(self) -> Description:
-        """What it has said before, or its predecessor has."""
+        """Its description before this request, or that of its predecessor."""
         one = self.member or self.replaced
         return NOBODY if one is None else one.said
 
@@ -143,9 +147,9 @@ def _beat(
     reconcile.check_known_state(at, owned)
     if said is not before:
         check_fits(step, records.member_metadata(request.group_id, sender.member_id, said))
-    # from here on nothing is refused
+    # From here on nothing is refused.
     if present is not group:
-        if present is not None:  # an empty classic group gives way
+        if present is not None:  # an empty classic group is replaced
             step.record_all(tombstones(present))
         step.event(events.GROUP_CREATED, request.group_id)
     if sender.replaced is not None:
@@ -171,11 +175,11 @@ def _beat(
     state = step.state
     state.deadlines.set(member, step.now.mono_ms + state.configs.of(group.group_id).session_timeout_ms)
     if group.failed_epoch == group.epoch > group.assignment_epoch and member.at.epoch:
-        # the assignor has failed; it was asked again just now, if it is time
+        # The assignor has failed. It was asked again just now, if it was time.
         return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
     follow(step, group, member, request, is_subscription_new=is_subscription_new or is_pattern_new)
     if not member.at.epoch:
-        if not group.computing_epoch:  # the first targets have no room in a batch
+        if not group.computing_epoch:  # The first targets do not fit into a batch.
             return leave.left_out(step, group, member)
         group.waiting.append(command)
         return None
@@ -185,7 +189,7 @@ def _beat(
 def response_to(
     step: Step, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, had: CurrentAssignment
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer to a member that is in the group: with what it owns if it cannot know it."""
+    """The answer to a member of the group. It has the owned partitions if the member cannot know them."""
     at = member.at
     is_full = (
         request.rebalance_timeout_ms != -1
@@ -210,7 +214,7 @@ def _row(topic_id: bytes, partitions: Sequence[int], _: object) -> ConsumerGroup
 
 
 def _group(present: Group | None, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroup:
-    """The group, or a new one that is not recorded yet. Raises Refused."""
+    """The group, or a new one without records. Raises Refused."""
     if isinstance(present, ConsumerGroup):
         return present
     is_joining = request.member_epoch == 0
@@ -250,7 +254,9 @@ def _sender(
 
 
 def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client: Client) -> Description:
-    """What the member says of itself now; `before` itself when that is the same. What is not given stays."""
+    """The new description of the member, or `before` itself when nothing has changed. A field that
+    is not sent stays.
+    """
     names = request.subscribed_topic_names
     pattern, timeout_ms = request.subscribed_topic_regex, request.rebalance_timeout_ms
     if (
@@ -262,7 +268,7 @@ def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client
         and before.client_host == client.host
         and before.classic is None
     ):
-        return before  # nearly every heartbeat says nothing new
+        return before  # nearly every heartbeat has no changes
     said = Description(
         before.instance_id if request.instance_id is None else request.instance_id,
         before.rack_id if request.rack_id is None else request.rack_id,
@@ -278,7 +284,7 @@ def describe(before: Description, request: ConsumerGroupHeartbeatRequest, client
 
 
 def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: str) -> None:
-    """A static member goes on under another id, from the beginning, with what it had."""
+    """A static member gets a new id. It begins anew with its old partitions."""
     group_id, share = group.group_id, group.targets.get(old.member_id, NOTHING)
     said, at = old.said, old.at._replace(epoch=0, previous_epoch=0)
     step.record_all(records.member_removed(group_id, old.member_id))
@@ -289,8 +295,9 @@ def replace(step: Step, group: ConsumerGroup, old: ConsumerMember, member_id: st
 
 
 def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> bool:
-    """Whether a topic has changed that the group subscribes to, or did before this request changed what `before` says;
-    or nobody has looked yet. To be asked before patterns are forgotten.
+    """Whether a topic of the group has changed, now or before this request changed the description `before`.
+
+    It is also true when the topics were not compared yet. Call this before patterns are forgotten.
     """
     image, known = step.state.image, group.hashed_topics
     if group.hashed_version == image.version:
@@ -309,9 +316,10 @@ def are_topics_others(step: Step, group: ConsumerGroup, before: Description) -> 
 def refresh(
     step: Step, group: ConsumerGroup, *, bump: bool, has_news: bool, cause: str, member: ConsumerMember
 ) -> None:
-    """A new epoch for the group, if its subscriptions have changed (why, and by whom), or its topics have. As on Kafka
-    the hash is compared only if there is news of its topics (`are_topics_others`): a pattern that is forgotten leaves
-    it behind, and topics that are nothing to the group do not bring that to light.
+    """Give the group a new epoch, if its subscriptions have changed (with cause and member), or its topics have.
+
+    As on Kafka the hash is compared only if its topics may have changed (`are_topics_others`). So a forgotten pattern
+    leaves its part of the hash behind. A change of topics of other groups does not reveal that.
     """
     if not bump and not has_news:
         return
@@ -337,10 +345,10 @@ def follow(
     *,
     is_subscription_new: bool,
 ) -> None:
-    """Bring a member one step nearer to its target."""
+    """Move a member one step nearer to its target."""
     at, epoch = member.at, group.assignment_epoch
     if not at.epoch and group.lacks_targets() and member.said.classic is None:
-        return  # it waits for the first ones
+        return  # the member waits for the first targets
     if not is_subscription_new and member.is_reconciled_to(epoch):
         return
     subscribed = existing(group, step.state.image).ids_of(group, member.said)
@@ -360,7 +368,7 @@ def follow(
 
 
 def watch(step: Step, member: ConsumerMember) -> None:
-    """Give a member its rebalance timeout to give up what it was told to; or let go of that."""
+    """Start a member's rebalance timeout for its pending revocation, or stop the timeout."""
     deadlines = step.state.deadlines
     if member.at.state == UNREVOKED_PARTITIONS:
         timers.start(deadlines, member, REVOCATION, step.now.mono_ms + member.said.rebalance_timeout_ms)

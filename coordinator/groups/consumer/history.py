@@ -1,6 +1,7 @@
-"""The events of a consumer group for the history: one function for each thing that happens. Decides nothing; what is
-reported later is kept in the group's `ReconciliationFacts`. Where thousands of members and partitions move, the first
-rows are told, and the others are counted.
+"""The events of a consumer group for the history: one function for each kind of event. Decides nothing.
+
+Facts for later events are kept in the group's `ReconciliationFacts`. Where thousands of members and partitions move,
+the first rows are reported, and the others are counted.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from muster.coordinator.groups.consumer.reconciliation_facts import (
 from muster.coordinator.groups.consumer.states import STABLE, UNREVOKED_PARTITIONS
 
 MOST_TOLD: Final = 20
-"""Members whose way to the target is told each by an event of its own, of one reconciliation; changed topics."""
+"""Members of one reconciliation with an event of their own about their way to the target. Also: changed topics."""
 MOST_PARTITIONS: Final = 100
-"""That a member gave up, told one by one; and topics that it subscribes to."""
+"""Partitions that a member gave up, reported one by one. Also: topics that it subscribes to."""
 
 Change = tuple[str, TargetAssignment, TargetAssignment]
-"""A member whose target is another now: its id, the one before, the new one."""
+"""A member with a new target: its id, the target before, the new one."""
 
 
 # ---- members
@@ -64,7 +65,7 @@ def joined(step: Step, group: ConsumerGroup, member: ConsumerMember, reason: str
 
 
 def replaced(step: Step, group: ConsumerGroup, old: ConsumerMember, member: ConsumerMember) -> None:
-    """A static member goes on under another id."""
+    """A static member has a new id."""
     if group.reconciliation is not None:
         group.reconciliation.members.pop(old.member_id, None)
     facts = _facts(step, member)
@@ -72,7 +73,7 @@ def replaced(step: Step, group: ConsumerGroup, old: ConsumerMember, member: Cons
 
 
 def gone_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A static member has said that it will be back."""
+    """A static member has announced that it will return."""
     step.event(events.MEMBER_AWAY, group.group_id, member=_facts(step, member))
     if group.reconciliation is not None:
         group.reconciliation.released(member.member_id, step.now.mono_ms)
@@ -81,7 +82,7 @@ def gone_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def gone(step: Step, group: ConsumerGroup, members: Iterable[ConsumerMember], cause: str, reasons: Any = None) -> None:
-    """These members are about to be removed; `reasons`: as the clients gave them, by member id."""
+    """These members are about to be removed. `reasons`: as the clients gave them, by member id."""
     reconciliation = _reconciliation(step, group)
     for member in members:
         facts = _facts(step, member)
@@ -108,7 +109,7 @@ def bumped(
     before: Mapping[str, TopicImage] | None = None,
     state: str | None = None,
 ) -> None:
-    """The group has a new epoch. `before`: the topics as they were, if that is the cause and they are known."""
+    """The group has a new epoch. `before`: the topics before, if that is the cause and they are known."""
     now_ms = step.now.mono_ms
     reconciliation = group.reconciliation
     if not group.members:
@@ -116,7 +117,7 @@ def bumped(
     elif reconciliation is None:
         reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, now_ms, cause, by)
     if reconciliation is not None:
-        if not reconciliation.epochs:  # the members that went stood before it
+        if not reconciliation.epochs:  # the members that left stood before it
             reconciliation.first_epoch, reconciliation.cause, reconciliation.trigger = group.epoch, cause, by
         reconciliation.bumped_ms = now_ms
         reconciliation.epochs += 1
@@ -157,7 +158,7 @@ def wanted(step: Step, group: ConsumerGroup) -> None:
 
 
 def assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Sequence[Change]) -> None:
-    """The targets are there."""
+    """The targets are in force."""
     reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
     took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
     reconciliation.wanted_ms, reconciliation.target_ms, reconciliation.assignor = None, now_ms, assignor
@@ -176,7 +177,7 @@ def assigned(step: Step, group: ConsumerGroup, assignor: str, changes: Sequence[
 
 
 def failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -> None:
-    """The assignor could not say who is to own what."""
+    """The assignor could not compute the targets."""
     reconciliation, now_ms = _reconciliation(step, group), step.now.mono_ms
     took_ms = 0 if reconciliation.wanted_ms is None else now_ms - reconciliation.wanted_ms
     reconciliation.wanted_ms = None
@@ -184,7 +185,7 @@ def failed(step: Step, group: ConsumerGroup, epoch: int, assignor: str) -> None:
 
 
 def _reconciliation(step: Step, group: ConsumerGroup) -> ReconciliationFacts:
-    """It has begun before this core was loaded if it is not there."""
+    """The facts of the reconciliation. Without facts, the reconciliation began before this core was loaded."""
     reconciliation: ReconciliationFacts | None = group.reconciliation
     if reconciliation is None:
         reconciliation = group.reconciliation = ReconciliationFacts(group.epoch, step.now.mono_ms, None, None)
@@ -195,7 +196,7 @@ def _reconciliation(step: Step, group: ConsumerGroup) -> ReconciliationFacts:
 
 
 def moved(step: Step, group: ConsumerGroup, member: ConsumerMember, before: Position) -> None:
-    """A member has come a step nearer to its target."""
+    """A member has moved a step nearer to its target."""
     reconciliation, now_ms, after, member_id = (
         _reconciliation(step, group),
         step.now.mono_ms,
@@ -261,7 +262,7 @@ def _arrived(
 def _finished(step: Step, group: ConsumerGroup, reconciliation: ReconciliationFacts) -> None:
     group.reconciliation = None
     if not (reconciliation.epochs or reconciliation.revoked or reconciliation.assigned):
-        return  # a static member came back to what it had
+        return  # a static member has returned to its partitions
     now_ms = step.now.mono_ms
     slow = sorted(
         reconciliation.holders.values(), key=lambda one: (one.until_ms or now_ms) - one.since_ms, reverse=True
@@ -318,12 +319,12 @@ def _listed(gave_up: Sequence[CurrentAssignment], image: TopicsImage) -> list[di
 
 
 def upgraded(step: Step, group: ConsumerGroup, by: Trigger) -> None:
-    """A classic group has become this one."""
+    """A classic group has become this group."""
     step.event(events.GROUP_UPGRADED, group.group_id, epoch=group.epoch, members=len(group.members), trigger=by)
 
 
 def downgraded(step: Step, group: ConsumerGroup, members: int, cause: str, by: Trigger | None) -> None:
-    """This group becomes a classic one, of so many members."""
+    """This group becomes a classic group with so many members."""
     step.event(
         events.GROUP_DOWNGRADED, group.group_id, epoch=group.epoch, members=members, cause=cause, trigger=by
     )  # fmt: skip

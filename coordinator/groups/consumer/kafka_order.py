@@ -1,9 +1,9 @@
-"""The order in which Kafka names topics, partitions and members in the records of a consumer group: that of its hash
-tables. It counts for nothing but the bytes of the log.
+"""The order in which Kafka writes topics, partitions and members in the records of a consumer group.
 
-Java's HashMap and HashSet (`muster.assignors.java_order`) hold topics and partitions. How large such a table is depends
-on how it came about: copied, grown, or made for a number. Members and patterns stand in Kafka's own TimelineHashMap.
-Not reproduced: two topics in one bucket, which stand as they came; the topics of a member that has thousands.
+It is the order of Kafka's hash tables, and matters only for the bytes of the log. Java's HashMap and HashSet
+(`muster.assignors.java_order`) hold topics and partitions. The size of such a table depends on its history: copied,
+grown, or made for a number. Members and patterns are in Kafka's own TimelineHashMap. Two orders are not reproduced. Two
+topics in one bucket keep their order of insertion. The topics of a member with thousands ascend by id.
 """
 
 from __future__ import annotations
@@ -27,26 +27,29 @@ from muster.coordinator.groups.consumer.assignments import CurrentAssignment, Ta
 from muster.protocol.hashing import java_string_hash
 
 MOST: Final = 200
-"""Names that are put in the order of a TimelineHashMap: some ms when all have to be hashed. Of more the order is that
-in which they came.
+"""Names that are put in the order of a TimelineHashMap: some ms when all have to be hashed.
+
+More names stay in their order of insertion.
 """
 FEW_TOPICS: Final = 4_000
-"""Topics of a record that are put in the order of Kafka's tables: some 5 ms. More of them ascend by their ids."""
+"""Topics of a record that are put in the order of Kafka's tables: some 5 ms. More topics ascend by their ids."""
 KEPT: Final = 20_000
-"""Topic ids whose hash is kept, for all groups: that takes some 4 MB."""
+"""Topic ids whose hashes are kept, for all groups: some 4 MB."""
 FEW_IDS: Final = 500
 """Topic ids of one record whose hashes are kept."""
 LEAST_SLOTS: Final = 2
 _FACTOR: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
 _four_words: Final = Struct(">4I").iter_unpack
-"""Topic ids behind each other, each as four numbers."""
+"""Consecutive topic ids, each as four numbers."""
 
 
 class Tables(NamedTuple):
-    """The tables from which a record is written. `of_topics`, `of_partitions`: how large those of topics and, by topic,
-    of partitions were made; `of_others` where a topic is not named. `computes`: only topics of `there` were put into
-    it, the others came by computeIfAbsent.
+    """The tables from which a record is written, by their initial capacities.
+
+    `of_topics`: the capacity of the table of topics. `of_partitions`: the capacities of the tables of partitions, by
+    topic; `of_others` for a topic that is not named. `computes`: only topics of `there` were put into it; the others
+    were added by computeIfAbsent.
     """
 
     of_topics: int = DEFAULT_CAPACITY
@@ -60,7 +63,7 @@ NEW: Final = Tables()
 """Tables that were made empty, and filled."""
 _FROM_NOTHING: Final = Tables(computes=True)
 ASCENDING: Final = 1 << 31
-"""A table with room for each partition: they ascend."""
+"""A table with a bucket for each partition: they ascend."""
 
 
 @lru_cache(1_024)
@@ -78,12 +81,12 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
         return _filled(hashes, tables)
     row_of = dict(zip(topic_ids, range(len(topic_ids)), strict=True))
     capacity, walk = tables.of_topics, [row for one in tables.there if (row := row_of.get(one)) is not None]
-    # a table grows when more than three quarters are taken
+    # A table grows when more than three quarters are taken.
     while len(tables.there) > capacity * 3 // 4:
         capacity *= 2
     there = frozenset(tables.there)
     new = [row for row, topic_id in enumerate(topic_ids) if topic_id not in there]
-    # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
+    # computeIfAbsent grows the table before it inserts, and inserts at the head of the bucket.
     while new and len(walk) + len(new) - 1 > capacity * 3 // 4:
         capacity *= 2
     walk = [*_heads(new, [hashes[row] for row in new], capacity), *walk]
@@ -91,10 +94,10 @@ def topics(topic_ids: Sequence[bytes], tables: Tables = NEW) -> list[int]:
 
 
 def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
-    """`topics`, of a table in which nothing was before."""
+    """`topics`, for a table that was empty before."""
     capacity, rows = tables.of_topics, list(range(len(hashes)))
     if tables.computes:
-        # computeIfAbsent looks whether there is room before it puts, and puts at the head of the bucket
+        # computeIfAbsent grows the table before it inserts, and inserts at the head of the bucket.
         while len(hashes) - 1 > capacity * 3 // 4:
             capacity *= 2
         return _by_bucket(_heads(rows, hashes, capacity), hashes, capacity)
@@ -104,8 +107,10 @@ def _filled(hashes: Sequence[int], tables: Tables) -> list[int]:
 
 
 def _heads(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> list[int]:
-    """Rows of a new table in its order, the other way round. Each is put at the head of its bucket. They go into a
-    table of this capacity. Where that is no smaller, the rows of one bucket stood in one bucket of the new table too.
+    """Rows of a new table in its order, reversed. Each row is inserted at the head of its bucket.
+
+    The rows go into a table of this capacity. If that is not smaller, rows in one bucket were in one bucket of the new
+    table too.
     """
     if capacity >= grown(hashes, DEFAULT_CAPACITY):
         return [*reversed(rows)]
@@ -118,7 +123,10 @@ def _by_bucket(rows: Sequence[int], hashes: Sequence[int], capacity: int) -> lis
 
 
 def _hashes_of(topic_ids: Sequence[bytes]) -> list[int]:
-    """The spread hashes of topic ids. Those of many topics are made anew: to keep them would cost others theirs."""
+    """The spread hashes of topic ids.
+
+    Those of many topics are computed anew: to keep them would remove those of other groups.
+    """
     if len(topic_ids) <= FEW_IDS:
         return [_hash_of(one) for one in topic_ids]
     return [(h := a ^ b ^ c ^ d) ^ h >> 16 for a, b, c, d in _four_words(b"".join(topic_ids))]
@@ -135,19 +143,21 @@ def partitions(ascending: Sequence[int], capacity: int = DEFAULT_CAPACITY) -> li
 
 
 def is_ascending(partitions: Sequence[int], capacity: int) -> bool:
-    """Whether partitions that ascend are walked so: one, or the table has room for each, or they are all there are.
-    Nearly always it is so.
+    """Whether ascending partitions are iterated in this order.
+
+    It is so for one partition, for a table with a bucket for each, and when all partitions are included. Nearly always
+    the result is true.
     """
     return len(partitions) < 2 or partitions[-1] < capacity or partitions[-1] < len(partitions)
 
 
 def copied(share: TargetAssignment) -> Tables:
-    """A target assignment whose sets of partitions were copied: from a record, or from what a leader had assigned."""
+    """A target assignment whose sets of partitions were copied: from a record, or from a leader's assignment."""
     return Tables(of_partitions={topic_id: capacity_of_copy(len(its)) for topic_id, its in share})
 
 
 def changed(before: TargetAssignment) -> Tables:
-    """A target assignment that was made of the one before, as the uniform assignor does it."""
+    """A target assignment that was made from the one before, as the uniform assignor does it."""
     if len(before) > FEW_TOPICS:
         return NEW
     sizes = {topic_id: capacity_of_copy(len(its)) for topic_id, its in before}
@@ -161,7 +171,10 @@ def ranges(subscribed: int) -> Tables:
 
 
 def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
-    """What a member has after a step to its target: made of what it had, where anything of a topic is left."""
+    """The tables of a member's assignment after a step to its target.
+
+    They are made from the tables before, where partitions of a topic are left.
+    """
     if not before or not after or len(after) > FEW_TOPICS:
         return _FROM_NOTHING
     had = {row[0]: row[1] for row in before}
@@ -174,17 +187,17 @@ def stepped(before: CurrentAssignment, after: CurrentAssignment) -> Tables:
 
 
 def without_topics(before: CurrentAssignment) -> Tables:
-    """What a member has when whole topics of it were dropped."""
+    """The tables of a member's assignment after whole topics of it were dropped."""
     return Tables(map_capacity_of_copy(len(before)))
 
 
 def slots_after(slots: int, size: int) -> int:
-    """Slots of a TimelineHashMap of this size after something was put in, be it new or not."""
+    """Slots of a TimelineHashMap of this size after a put, of a new key or not."""
     return slots * 2 if (size + 1) * 3 > slots * 4 else slots
 
 
 def slots_for(size: int) -> int:
-    """Slots of a TimelineHashMap after so many were put in, once each."""
+    """Slots of a TimelineHashMap after `size` different keys were put."""
     slots = LEAST_SLOTS
     for present in range(size):
         slots = slots_after(slots, present)
@@ -192,8 +205,9 @@ def slots_for(size: int) -> int:
 
 
 def timeline(names: Iterable[str], slots: int) -> list[str]:
-    """Names that came in this order, as a TimelineHashMap with so many slots is walked: of two in one slot the later
-    one is first.
+    """The order in which a TimelineHashMap with so many slots is iterated. `names` are in the order of insertion.
+
+    Of two names in one slot the later one is first.
     """
     found = list(names)
     if len(found) > MOST:

@@ -1,6 +1,6 @@
 """Records of members with thousands of topics.
 
-Their bytes are made with a few instructions for each topic. Rows become messages only when somebody looks at them.
+Their bytes are made with a few instructions for each topic. Rows become messages only when they are read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from muster.protocol.records import OFFSETS
 from muster.protocol.wire import put_many, uv
 
 FEW_TOPICS: Final = 500
-"""Topics of a record that is made as any other."""
+"""A record with at most this many topics is made as any other."""
 NO_TAGS: Final = b"\0"
 _EPOCHS_TAG: Final = b"\x01\0"
 """One tagged field follows: the first one, the epochs."""
@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Message)
 
 
 class LaterRows(Sequence[M]):
-    """The rows of a message, each made when it is looked at. `make`: makes one of the values of a row."""
+    """The rows of a message. Each row is made when it is read, by `make` from the values of a row."""
 
     __slots__ = ("_make", "_values")
 
@@ -51,7 +51,7 @@ class LaterRows(Sequence[M]):
 
 
 def packed(key: Message, value: Message, parts: Iterable[bytes]) -> PackedRecord:
-    """The record of a value of version 0, whose bytes are these parts."""
+    """The record of a value of version 0 that consists of these parts."""
     record = PackedRecord(key, value, 0)
     record.row = record_bytes.pack_pair(OFFSETS.encode_key(key), b"".join((b"\0\0", *parts)))
     return record

@@ -1,5 +1,6 @@
-"""Members that go: they say so (-1), or that they will be back (-2), or their time is over. The group gets a new epoch;
-the new targets are computed by the next heartbeat.
+"""Members that leave: for good (-1), for a return (-2), or because their time is over.
+
+The group gets a new epoch. The next heartbeat computes the new targets.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 )
 
 NO_TARGET: Final = "there was no target assignment for it"
-"""Why a member is gone, in the history."""
+"""The reason in the history why a member was removed."""
 
 
 def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | None) -> ConsumerGroupHeartbeatResponse:
@@ -47,7 +48,7 @@ def answer(step: Step, request: ConsumerGroupHeartbeatRequest, group: Group | No
 
 
 def _go_away(step: Step, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A static member keeps what it has, but for what it was giving up; its session goes on."""
+    """A static member keeps its partitions, but not its pending revocation. Its session continues."""
     at = member.at._replace(epoch=AWAY, assigned=without_epochs(member.at.assigned), revoking=NOTHING)
     step.record(records.current(group.group_id, member.member_id, at))
     timers.stop(step.state.deadlines, member, REVOCATION)
@@ -61,8 +62,10 @@ def remove(
     cause: str,
     reasons: Mapping[str, str | None] | None = None,
 ) -> None:
-    """Remove members, with the patterns that only they had; one new epoch for all of them. If only classic members
-    stay, it may become a classic group instead (`migration`). `cause` and `reasons`, by member id: for the history.
+    """Remove members, with the patterns that no other member has. All of them together cause one new epoch.
+
+    If only classic members stay, the group may become a classic group instead (`migration`). `cause` and `reasons`, by
+    member id: for the history.
     """
     history.gone(step, group, members, cause, reasons)
     downgrade = step.state.downgrade
@@ -84,18 +87,18 @@ def remove(
 
 
 def forget(step: Step, group: ConsumerGroup, members: list[ConsumerMember]) -> None:
-    """Members for which there were no targets are refused: the group has never had them."""
+    """Refuse members without targets: the group has never had them."""
     remove(step, group, members, events.LEFT, dict.fromkeys([one.member_id for one in members], NO_TARGET))
 
 
 def left_out(step: Step, group: ConsumerGroup, member: ConsumerMember) -> ConsumerGroupHeartbeatResponse:
-    """A member for which there are no targets is refused: the answer."""
+    """The answer to a member that is refused because it has no target."""
     forget(step, group, [member])
     return no_targets()
 
 
 def no_targets() -> ConsumerGroupHeartbeatResponse:
-    """The answer to a member for which there are no targets: Kafka says no more."""
+    """The answer to a member without a target. Kafka gives no more details."""
     return ConsumerGroupHeartbeatResponse(0, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -107,7 +110,7 @@ def on_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
 
 
 def _put_off(step: Step, member: ConsumerMember) -> bool:
-    """Give a member more time if an answer that it may have waited for was late; whether it was so."""
+    """Give a member more time if an answer that it may have waited for was late. Returns whether that was done."""
     classic, state, now_ms = member.said.classic, step.state, step.now.mono_ms
     timeout_ms = state.configs.of(member.group_id).session_timeout_ms if classic is None else classic.session_timeout_ms
     until_ms = step.late_answers.until(state.deadlines.rang_ms - timeout_ms, timeout_ms, now_ms)
@@ -123,6 +126,6 @@ _CAUSES: Final = MappingProxyType(
 
 
 def on_rebalance_deadline(step: Step, group: ConsumerGroup, deadline: Due) -> None:
-    """A member has not done in time what it was told to: given partitions up, joined again, synced."""
+    """A member has not done in time what was asked: give partitions up, join again, or sync."""
     assert isinstance(deadline, Deadline)
     remove(step, group, [group.members[deadline.subject]], _CAUSES[deadline.kind])

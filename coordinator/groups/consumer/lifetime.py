@@ -1,6 +1,4 @@
-"""What happens to consumer groups besides requests and deadlines: they are loaded, given up, and get the targets that
-were computed elsewhere.
-"""
+"""Consumer groups besides requests and deadlines: load, unload, and targets that were computed elsewhere."""
 
 from __future__ import annotations
 
@@ -22,8 +20,9 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 
 
 def loaded(step: Step, group: ConsumerGroup) -> None:
-    """All records are replayed: each member has a fresh session, and its time to give up partitions anew; as on Kafka
-    both are the group's also for classic members, until they send something.
+    """All records are replayed: each member gets a fresh session, and its full time to give up partitions.
+
+    As on Kafka, classic members too have both timeouts of the group, until they send a request.
     """
     due_ms = step.now.mono_ms + step.state.configs.of(group.group_id).session_timeout_ms
     for member in group.members.values():
@@ -32,7 +31,7 @@ def loaded(step: Step, group: ConsumerGroup) -> None:
 
 
 def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
-    """The replies that it still owes."""
+    """The replies that the group still owes."""
     replies: list[Reply] = [
         (command.respond, ConsumerGroupHeartbeatResponse(0, error_code)) for command in group.waiting
     ]
@@ -41,15 +40,17 @@ def unload(group: ConsumerGroup, error_code: int) -> list[Reply]:
 
 
 TOPICS_AT_ONCE: Final = 1_000
-"""Topics in targets that are put in force, and in what members are told then, in one turn of the event loop: 10 ms.
-Further members are answered in the next turns.
+"""Topics that are handled in one iteration of the event loop: 10 ms.
+
+They are topics of targets that are put in force, and of the answers to members. Further members get their answers in
+later iterations.
 """
 NAMES_AS_A_TOPIC: Final = 20
-"""Names that a member subscribes to, which are looked up for its answer, and count for one of these."""
+"""Names in a member's subscription that count as one of these topics: they are looked up for its answer."""
 
 
 def computed(step: Step, command: AssignmentComputed) -> None:
-    """The targets are there: they are in force, and who has waited for them is answered."""
+    """The targets are computed: put them in force, and answer the members that waited."""
     wanted = command.wanted
     group, topics = _waited_for(step, wanted.group_id, wanted.waiting), 0
     if group is not None and group.computing_epoch == wanted.epoch:
@@ -60,27 +61,27 @@ def computed(step: Step, command: AssignmentComputed) -> None:
         elif target.is_too_early(step, group, wanted):
             target.bring_up_to_date(step, group, since_ms=wanted.since_ms)
             if group.computing_epoch:
-                return  # they wait for the next ones
+                return  # they wait for the next targets
         else:
             topics = target.apply(step, group, wanted, command.assignment, prepared_target=command.prepared_target)
-            # the group may have gone on meanwhile
+            # The group may have changed meanwhile.
             target.bring_up_to_date(step, group)
     _answer_some(step, AnswersDue(wanted.group_id, wanted.waiting, len(wanted.waiting)), TOPICS_AT_ONCE - topics)
 
 
 def answer(step: Step, due: AnswersDue) -> None:
-    """Answer members that wait: at least one of them."""
+    """Answer waiting members, at least one."""
     _answer_some(step, due, TOPICS_AT_ONCE)
 
 
 def _waited_for(step: Step, group_id: str, waiting: list[Command]) -> ConsumerGroup | None:
-    """The group for which they wait; None when it is gone."""
+    """The group that they wait for. None when it is gone."""
     group = consumer_group(step.state, group_id)
     return group if group is not None and group.waiting is waiting else None
 
 
 def _answer_some(step: Step, due: AnswersDue, topics: int) -> None:
-    """Answer those that came first, with so many topics in all; let the others be answered later."""
+    """Answer the first ones, with so many topics in total. The others are answered later."""
     waiting, left_out = due.waiting, []
     later = None if step.state.helpers is None else step.state.helpers.later
     group, count = _waited_for(step, due.group_id, waiting), min(due.count, len(waiting))

@@ -1,4 +1,4 @@
-"""One member of a consumer group. Holds what Kafka remembers of it; decides nothing."""
+"""One member of a consumer group, with the fields that Kafka keeps of it. Decides nothing."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from muster.coordinator.state_machine.deadlines import Deadline, Due
 SESSION: Final = "consumer session"
 """Kind of the deadline at which a silent member is fenced."""
 REVOCATION: Final = "revocation"
-"""Kind of the deadline at which a member is fenced that has not given up what it was told to."""
+"""Kind of the deadline by which a member must finish its pending revocation, or be fenced."""
 JOIN: Final = "join of a classic member"
-"""Kind of the deadline of a classic member that was told to join again."""
+"""Kind of the deadline by which a classic member that was asked to join again must do so."""
 SYNC: Final = "sync of a classic member"
-"""Kind of the deadline of a classic member that has joined and is to sync."""
+"""Kind of the deadline by which a classic member that has joined must sync."""
 LEAVING: Final = -1
-"""The epoch by which a member says that it leaves; it also stands for one that has left."""
+"""The epoch by which a member says that it leaves. It also stands for a member that has left."""
 AWAY: Final = -2
-"""The epoch of a static member that will be back within its session timeout."""
+"""The epoch of a static member that will return within its session timeout."""
 ANY_TIMEOUT: Final = -1
-"""The rebalance timeout of a member that never said one."""
+"""The rebalance timeout of a member that never sent one."""
 
 
 class Classic(NamedTuple):
-    """What a member that uses the classic protocol has said."""
+    """The fields that a member of the classic protocol has sent."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class Description(NamedTuple):
-    """What a member says of itself: all that its record has (ConsumerGroupMemberMetadataValue)."""
+    """The fields that a member sends about itself: all fields of its record (ConsumerGroupMemberMetadataValue)."""
 
     instance_id: str | None
     rack_id: str | None
@@ -43,27 +43,27 @@ class Description(NamedTuple):
     topics: tuple[str, ...]
     """Names that it subscribes to: distinct, ascending."""
     pattern: str | None
-    """A regular expression, for topics besides; "" for none. Older Kafkas wrote None."""
+    """A regular expression for further topics. "" stands for none; older Kafkas wrote None."""
     rebalance_timeout_ms: int
     assignor: str | None
     classic: Classic | None
 
 
 NO_PATTERN: Final = ""
-"""The regular expression of a member that has given none, as Kafka writes it."""
+"""The regular expression of a member that has sent none, as Kafka writes it."""
 NOBODY: Final = Description(None, None, "", "", (), NO_PATTERN, ANY_TIMEOUT, None, None)
-"""What a member is before it has said anything."""
+"""The description of a member that has sent nothing yet."""
 
 
 class Position(NamedTuple):
-    """Where a member is on its way to its target: what its ConsumerGroupCurrentMemberAssignmentValue has."""
+    """The progress of a member towards its target: the fields of its ConsumerGroupCurrentMemberAssignmentValue."""
 
     epoch: int
     previous_epoch: int
     state: int
     assigned: CurrentAssignment
     revoking: CurrentAssignment
-    """What it was told to give up, and may still have."""
+    """Its pending revocation: partitions that it was asked to give up, and may still have."""
 
 
 START: Final = Position(0, 0, STABLE, NOTHING, NOTHING)
@@ -72,7 +72,7 @@ START: Final = Position(0, 0, STABLE, NOTHING, NOTHING)
 class ConsumerMember(Due):
     """One member. It is the deadline of its own session.
 
-    `is_persisted`: its description was recorded. `timers`: its other deadlines by their kind, None while it has none.
+    `is_persisted`: its description was recorded. `timers`: its other deadlines by their kind; None when it has none.
     """
 
     __slots__ = ("at", "is_persisted", "member_id", "said", "timers")
@@ -93,7 +93,7 @@ class ConsumerMember(Due):
 
 
 def bare_id(drawn_id: str) -> str:
-    """The id of a new member, made of a UUID: as Kafka's Uuid writes it, without a client's id before it."""
+    """The id of a new member, made of a UUID, as Kafka's Uuid writes it. The client id is no prefix."""
     try:
         drawn = bytes.fromhex(drawn_id.replace("-", ""))
     except ValueError:
@@ -102,6 +102,6 @@ def bare_id(drawn_id: str) -> str:
 
 
 def trigger_of(member_id: str, member: ConsumerMember, reason: str | None = None) -> Trigger:
-    """A member as the one that brought something about."""
+    """A member as the cause of something."""
     said = member.said
     return Trigger(member_id, said.instance_id, said.client_id, said.client_host, reason)

@@ -1,5 +1,7 @@
-"""Regular expressions by which members subscribe: which topics each stands for is found out elsewhere, and comes back
-as a command. Kafka: maybeUpdateRegularExpressions, handleRegularExpressionsResult.
+"""Regular expressions by which members subscribe.
+
+The topics of each are found elsewhere, and the result is a command. Kafka: maybeUpdateRegularExpressions,
+handleRegularExpressionsResult.
 """
 
 from __future__ import annotations
@@ -18,12 +20,12 @@ from muster.coordinator.state_machine.interface import Client
 from muster.protocol.errors import ErrorCode
 
 AGAIN_MS: Final = 10_000
-"""A group's patterns are searched for at most so often."""
+"""The minimum time between two searches for the patterns of a group."""
 NEVER_SEARCHED: Final = -(2**63)
 
 
 def check(group: ConsumerGroup, before: Description, said: Description, command: ConsumerHeartbeatCommand) -> None:
-    """A pattern that is new to the group must be one. Raises Refused."""
+    """A pattern that is new to the group must be a valid expression. Raises Refused."""
     pattern = said.pattern
     if pattern and pattern != before.pattern and pattern not in group.patterns and command.pattern_error is not None:
         raise Refused(
@@ -35,8 +37,10 @@ def check(group: ConsumerGroup, before: Description, said: Description, command:
 def update(
     step: Step, group: ConsumerGroup, before: Description, said: Description, client: Client
 ) -> tuple[bool, bool]:
-    """A member's description is recorded: forget the pattern that nobody has any more, and have all searched for when
-    that is due. Whether the member's pattern has changed, and whether its topics are known then.
+    """Update the patterns after a member's description was recorded.
+
+    A pattern without members is forgotten. When it is due, all patterns are searched for. Returns whether the member's
+    pattern has changed, and whether its topics are known then.
     """
     resolved_before = len(group.resolved)
     searched = next(iter(group.resolved.values()), Resolved((), 0, NEVER_SEARCHED))
@@ -73,7 +77,7 @@ def _search(step: Step, group: ConsumerGroup, client: Client) -> None:
 
 
 def found(step: Step, command: TopicsFound) -> None:
-    """The topics of a group's patterns are there: record them, with a new epoch when they are others."""
+    """The topics of a group's patterns are found: record them, with a new epoch when they have changed."""
     group = consumer_group(step.state, command.wanted.group_id)
     if group is None:
         return

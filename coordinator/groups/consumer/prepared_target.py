@@ -1,6 +1,7 @@
-"""What of a large target is worked out apart from the event loop, beside the assignor's work: who comes in which order,
-each member's share by topic id, and the record of it. For 1,000 members that is most of what it takes to put a target
-in force.
+"""The part of a large target that a thread prepares, together with the assignor's work.
+
+It has the order of the members, each member's target by topic id, and its record. For 1,000 members that is most of the
+work to put a target in force.
 """
 
 from __future__ import annotations
@@ -23,19 +24,17 @@ RANGE: Final = "range"
 
 
 class PreparedTarget(NamedTuple):
-    """It holds while the group has the members that were asked about, and the topics are the same."""
+    """It is valid while the group has the same members, and the topics are the same."""
 
     image_version: int
     order: Sequence[str]
     """Member ids in the order of the records."""
     shares: Mapping[str, TargetAssignment]
     records: Mapping[str, tuple[TargetAssignment | None, Description, Record]]
-    """Of the members whose target is another: the one that was in force then, what they said, and the record of the
-    new one.
-    """
+    """For each member with a new target: the old target, the description, and the record of the new target."""
 
     def holds(self, group: ConsumerGroup, image: TopicsImage) -> bool:
-        """Whether nothing has changed since."""
+        """Whether nothing has changed since it was made."""
         members = group.members
         return (
             image.version == self.image_version
@@ -45,7 +44,7 @@ class PreparedTarget(NamedTuple):
 
 
 class Ranges:
-    """In what Kafka's "range" makes a member's new target: it depends on the topics that the member subscribes to."""
+    """The tables in which Kafka's "range" makes a member's new target. They depend on the member's topics."""
 
     __slots__ = ("_known", "_resolved", "_wanted")
 
@@ -56,7 +55,7 @@ class Ranges:
         self._known: dict[tuple[int, str | None], Tables] = {}
 
     def of(self, said: Description) -> Tables:
-        """The tables of a member with this description, which must stay meanwhile."""
+        """The tables of a member with this description. The description must stay alive meanwhile."""
         key = id(said.topics), said.pattern
         found = self._known.get(key)
         if found is None:
@@ -67,7 +66,7 @@ class Ranges:
 
 
 def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> AssignmentComputed:
-    """To be called in a thread."""
+    """Prepare the target. Call it in a thread."""
     topics, targets = wanted.topics, wanted.targets
     nothing: dict[str, list[int]] = {}
     shares: dict[str, TargetAssignment] = {}
@@ -79,7 +78,7 @@ def prepare_target(wanted: AssignmentWanted, assignment: Assignment) -> Assignme
         )
         before = targets.get(member_id)
         if before is not None and share == before:
-            share = before  # it stays the same object: that is soon seen
+            share = before  # it stays the same object: that makes comparisons fast
         else:
             tables = ranges.of(said) if wanted.assignor == RANGE else kafka_order.changed(before or NOTHING)
             made[member_id] = before, said, records.target(wanted.group_id, member_id, share, tables)

@@ -1,6 +1,7 @@
 """One step of a member towards its target: what it gives up first, what it gets then. Decides; changes nothing.
 
-The rule that no partition has two owners stands here: a member only gets what nobody else has or is giving up.
+This module has the rule that no partition has two owners. A member only gets partitions that no other member has or
+gives up.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from muster.protocol.errors import ErrorCode
 from muster.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequestTopicPartitions
 
 Owned = Iterable[ConsumerGroupHeartbeatRequestTopicPartitions] | None
-"""What a member says that it owns; None when it does not say it."""
+"""The partitions that a member says it owns. None when it does not send them."""
 
 
 class Target(NamedTuple):
-    """Where a member is to come: the target of an epoch, of which only topics count that it subscribes to now."""
+    """The target of an epoch. Only topics count that the member subscribes to now."""
 
     member_id: str
     epoch: int
@@ -52,7 +53,7 @@ class Target(NamedTuple):
 def next_position(
     group: ConsumerGroup, at: Position, aim: Target, owned: Owned, *, is_subscription_new: bool
 ) -> Position:
-    """Where a member is after this heartbeat; `at` itself when nothing has changed. Raises Refused."""
+    """The position of a member after this heartbeat, or `at` itself when nothing has changed. Raises Refused."""
     if is_waiting(at, aim, owned):
         return _without_unsubscribed(at, aim, owned) if is_subscription_new else at
     if at.state in (STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS):
@@ -62,8 +63,9 @@ def next_position(
 
 
 def is_waiting(at: Position, aim: Target, owned: Owned) -> bool:
-    """Whether a member makes no step: it is at its target, or has still to give up what it was told to. Then only what
-    it does not subscribe to any more is taken away.
+    """Whether a member makes no step: it is at its target, or has a pending revocation.
+
+    Then it loses only topics that it does not subscribe to any more.
     """
     if at.state == STABLE:
         return at.epoch == aim.epoch
@@ -71,7 +73,7 @@ def is_waiting(at: Position, aim: Target, owned: Owned) -> bool:
 
 
 def check_known_state(at: Position, owned: Owned) -> None:
-    """A member whose state is not known must have nothing. Raises Refused."""
+    """A member with an unknown state must have no partitions. Raises Refused."""
     if at.state not in (STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS) and (owned is None or list(owned)):
         raise Refused(
             ErrorCode.FENCED_MEMBER_EPOCH,
@@ -80,7 +82,7 @@ def check_known_state(at: Position, owned: Owned) -> None:
 
 
 def still_owns(owned: Owned, revoking: CurrentAssignment) -> bool:
-    """Whether a member has, for all that it says, any of these partitions; one that says nothing may."""
+    """Whether a member may still have any of these partitions. A member that does not send its partitions may."""
     if owned is None:
         return True
     given_up = {topic_id: partitions for topic_id, partitions, _ in revoking} if owned else {}
@@ -103,7 +105,7 @@ def still_owns(owned: Owned, revoking: CurrentAssignment) -> bool:
 
 def _step(group: ConsumerGroup, at: Position, aim: Target, owned: Owned) -> Position:
     """Compare what a member has with its target. Kafka: computeNextAssignment."""
-    # a member may have 10,000 topics: a row that stays the same is taken over as it is
+    # A member may have 10,000 topics: a row without changes is reused.
     subscribed = aim.subscribed
     targets = {topic_id: its for topic_id, its in aim.target if topic_id in subscribed}
     if not at.assigned and group.holders.keys().isdisjoint(targets):  # most members begin so
@@ -128,7 +130,7 @@ def _step(group: ConsumerGroup, at: Position, aim: Target, owned: Owned) -> Posi
     for topic_id, target in targets.items():
         had = assigned.get(topic_id)
         if had is not None and had[1] == target:
-            # one tuple for both, as far as that is so: it is kept as long as the member
+            # One tuple for both, where they are equal: the tuple stays as long as the member.
             made.append(had if had[1] is target else (topic_id, target, had[2]))
             continue
         if had is None and topic_id not in holders:
@@ -148,7 +150,7 @@ def _step(group: ConsumerGroup, at: Position, aim: Target, owned: Owned) -> Posi
 
 
 def _share_out(row: Row, target: Sequence[int], assigned: dict[bytes, Row], revoking: list[Row]) -> None:
-    """What a member has of a topic: what it keeps, and what it is to give up."""
+    """Divide a member's partitions of a topic into those that it keeps, and those that it has to give up."""
     topic_id, partitions, epochs = row
     wanted = frozenset(target)
     kept = [one for one in zip(partitions, epochs, strict=True) if one[0] in wanted]
@@ -167,7 +169,7 @@ def _lacking(target: tuple[int, ...], had: Row | None) -> Sequence[int]:
 
 
 def _with(topic_id: bytes, had: Row | None, new: Sequence[int], epoch: int) -> Row:
-    """What a member has of a topic, and these partitions since this epoch."""
+    """The row of a member's topic with these further partitions, assigned at this epoch."""
     pairs = [(one, epoch) for one in new]
     if had is not None:
         pairs = sorted([*zip(had[1], had[2], strict=True), *pairs])
@@ -180,7 +182,8 @@ def _at(at: Position, aim: Target, found: str, assigned: CurrentAssignment, revo
 
 
 def _without_unsubscribed(at: Position, aim: Target, owned: Owned) -> Position:
-    """The subscription has changed, and no new target is there: what it does not cover any more is given up at once.
+    """The subscription has changed without a new target: topics that it does not cover are given up at once.
+
     Kafka: updateCurrentAssignment.
     """
     dropped = tuple([row for row in at.assigned if row[0] not in aim.subscribed])

@@ -1,7 +1,7 @@
-"""What is kept of a consumer group for its history, from the first new epoch until every member has come to the target.
+"""Facts of a consumer group for its history, from the first new epoch until every member has reached its target.
 
-It is there only meanwhile, and it is bounded, also where thousands of members and partitions move. It tells nothing
-itself: that is `history`.
+They exist only in this time. Their size is bounded, also where thousands of members and partitions move. They report
+nothing: `history` does that.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from muster.coordinator.groups.consumer.member import AWAY, ConsumerMember, Posi
 from muster.coordinator.groups.consumer.states import STABLE_GROUP, UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 
 MOST_SLOW: Final = 10
-"""Of those that took longest, in the event at the end; as many that others waited for."""
+"""Slowest members in the event at the end. The same limit holds for members that others waited for."""
 MOST_HOLDERS: Final = 100
-"""Of those that others waited for, while it lasts."""
+"""Members that others wait for, kept during the reconciliation."""
 MOST_FREED: Final = 20_000
-"""Partitions without an owner whose time is taken; of others it is not told how long nobody had them."""
+"""Partitions without an owner whose time is measured. For further partitions this time is not reported."""
 
 
 class MemberProgress:
-    """Of one member that is on its way to its target."""
+    """The progress of one member towards its target."""
 
     __slots__ = ("assigned", "began_ms", "lacking_ms", "revoked", "revoking_ms", "told_ms", "waited_ms", "waits_for")
 
@@ -38,7 +38,7 @@ class MemberProgress:
 
 
 class Holder:
-    """A member that has partitions for which others wait."""
+    """A member with partitions that others wait for."""
 
     __slots__ = ("partitions", "since_ms", "until_ms", "who")
 
@@ -50,10 +50,12 @@ class Holder:
 
 
 class ReconciliationFacts:
-    """See the module. Times are monotonic ms. `cause` and `trigger`: of its first epoch; None: that was not seen.
-    `causes`: how many epochs each had. `wanted_ms`: when targets began to be computed elsewhere; `target_ms`: when the
-    last were there. `freed`: since when partitions are on their way from one member to another; `paused_ms`: how long
-    those were that have arrived, added up.
+    """See the module. Times are monotonic ms.
+
+    `cause` and `trigger`: of its first epoch; None: it was not seen. `causes`: the number of epochs of each cause.
+    `wanted_ms`: when the computation of targets elsewhere began; `target_ms`: when the last targets were in force.
+    `freed`: since when partitions are between two members; `paused_ms`: the sum of these times for partitions with a
+    new owner.
     """
 
     __slots__ = (
@@ -76,12 +78,12 @@ class ReconciliationFacts:
         self.freed: dict[tuple[bytes, int], int] = {}
 
     def hand_over(self, before: CurrentAssignment, after: CurrentAssignment, now_ms: int) -> None:
-        """A member does not have any more what is not in `after`, and has what was not in `before`."""
+        """A member has lost what is not in `after`, and has got what was not in `before`."""
         if (not before and not self.freed) or same_partitions(before, after):
             return
         freed = self.freed
         known = set(map(id, before)).intersection(map(id, after))
-        if known:  # nothing has changed of these
+        if known:  # these rows have not changed
             before = tuple([row for row in before if id(row) not in known])
             after = tuple([row for row in after if id(row) not in known])
         had = {topic_id: partitions for topic_id, partitions, _ in before}
@@ -103,7 +105,7 @@ class ReconciliationFacts:
     def note(
         self, group: ConsumerGroup, progress: MemberProgress, member: ConsumerMember, before: Position, now_ms: int
     ) -> None:
-        """A member has come a step nearer to its target; `before`: where it was."""
+        """A member has moved a step nearer to its target; `before`: its position before that."""
         after = member.at
         if before.state == UNREVOKED_PARTITIONS and progress.told_ms is not None:
             progress.revoking_ms += now_ms - progress.told_ms
@@ -120,7 +122,7 @@ class ReconciliationFacts:
         if has > had:
             progress.assigned += has - had
         elif has < had and before.state != UNREVOKED_PARTITIONS:
-            # it had given them up before it was told
+            # The member had given them up before it was asked.
             progress.revoked.append(_lost(before.assigned, after.assigned))
         if after.state == UNRELEASED_PARTITIONS:
             progress.lacking_ms = now_ms
@@ -144,7 +146,7 @@ class ReconciliationFacts:
                 holder.partitions = max(holder.partitions, count)
 
     def released(self, member_id: str, now_ms: int) -> None:
-        """A member has no partitions any more for which others wait."""
+        """A member has no more partitions that others wait for."""
         holder = self.holders.get(member_id)
         if holder is not None and holder.until_ms is None:
             holder.until_ms = now_ms
@@ -157,7 +159,7 @@ def _free(freed: dict[tuple[bytes, int], int], topic_id: bytes, partitions: Iter
 
 
 def is_settled(group: ConsumerGroup) -> bool:
-    """Whether all members have come to their targets. Nobody waits for static members that are away."""
+    """Whether all members have reached their targets. Static members that will return do not count."""
     if group.state == STABLE_GROUP:
         return True
     epoch = group.assignment_epoch
@@ -169,7 +171,7 @@ def is_settled(group: ConsumerGroup) -> bool:
 
 
 def size(held: CurrentAssignment) -> int:
-    """How many partitions they are."""
+    """The number of partitions."""
     return sum([len(row[1]) for row in held])
 
 

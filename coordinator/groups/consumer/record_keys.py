@@ -22,13 +22,13 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 
 
 def record_keys(group_id: str, member_ids: Sequence[str], patterns: Collection[str]) -> list[Message]:
-    """In the order in which Kafka deletes them. `patterns`: those that were resolved."""
+    """The keys in the order in which Kafka deletes them. `patterns`: the resolved ones."""
     keys: list[Message] = [ConsumerGroupCurrentMemberAssignmentKey(group_id, one) for one in member_ids]
     keys += [ConsumerGroupTargetAssignmentMemberKey(group_id, one) for one in member_ids]
     keys.append(ConsumerGroupTargetAssignmentMetadataKey(group_id))
     keys += [ConsumerGroupMemberMetadataKey(group_id, one) for one in member_ids]
     in_order = kafka_order.timeline(patterns, kafka_order.slots_for(len(patterns)))
     keys += [ConsumerGroupRegularExpressionKey(group_id, one) for one in in_order]
-    # also when it is not there, as Kafka does
+    # This key is included even without such a record, as on Kafka.
     keys += [ConsumerGroupPartitionMetadataKey(group_id), ConsumerGroupMetadataKey(group_id)]
     return keys

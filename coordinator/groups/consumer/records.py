@@ -1,5 +1,5 @@
-"""The records of a consumer group as Kafka 4.3 writes them to `__consumer_offsets`. How each changes the state is
-`replay`.
+"""The records of a consumer group as Kafka 4.3 writes them to `__consumer_offsets`. `replay`
+applies them to the state.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 _put_head: Final = Struct(">iib").pack
 """The epoch of a member, the one before, and its state."""
 _VERSION: Final = 0
-"""Of each of these values."""
+"""The version of each of these values."""
 A_TOPIC: Final = 22
-"""Most bytes of a topic in a target besides its partitions: its id, their number, no tags."""
+"""Most bytes of a topic in a target without its partitions: its id, their number, no tags."""
 ONE_BYTE: Final = 127
 """The length of a shorter text is written as one byte."""
 A_TOPIC_WITH_EPOCHS: Final = 34
-"""The same of what a member has: the epochs stand in a tag."""
+"""The same for a topic of a current assignment: the epochs are in a tag."""
 
-# ---- what is written
+# ---- the records
 
 
 def member_metadata(group_id: str, member_id: str, said: Description) -> Record:
-    """What a member says of itself."""
+    """The description of a member."""
     classic = said.classic
     value = ConsumerGroupMemberMetadataValue(
         said.instance_id,
@@ -96,7 +96,7 @@ def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
 
 
 def target(group_id: str, member_id: str, share: TargetAssignment, tables: Tables | None = None) -> Record:
-    """What a member is to own. `tables`: what Kafka would have it in; None: sets that were copied."""
+    """The target of a member. `tables`: the tables in which Kafka has the target; None: sets that were copied."""
     tables = tables or kafka_order.copied(share)
     sizes, others = tables.of_partitions, tables.of_others
     rows = [share[row] for row in kafka_order.topics([one[0] for one in share], tables)]
@@ -123,7 +123,7 @@ def target_epoch(group_id: str, epoch: int, timestamp_ms: int) -> Record:
 def current(
     group_id: str, member_id: str, at: Position, assigned: Tables = kafka_order.NEW, revoking: Tables = kafka_order.NEW
 ) -> Record:
-    """Where a member is on its way to its target. `assigned` and `revoking`: what Kafka would have these in."""
+    """The position of a member. `assigned` and `revoking`: the tables in which Kafka has its partitions."""
     has, gives_up = _rows(at.assigned, assigned), _rows(at.revoking, revoking)
     key = ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id)
     if len(has) + len(gives_up) > FEW_TOPICS:
@@ -144,7 +144,7 @@ def current(
 
 
 def _rows(held: CurrentAssignment, tables: Tables) -> list[Row]:
-    """In the order of these tables, with the partitions of each."""
+    """The topics in the order of these tables, with the partitions of each."""
     sizes, others = tables.of_partitions, tables.of_others
     rows = [held[row] for row in kafka_order.topics([one[0] for one in held], tables)]
     for number, (topic_id, partitions, epochs) in enumerate(rows):
@@ -172,12 +172,12 @@ def pattern_forgotten(group_id: str, pattern: str) -> Record:
 
 
 def no_partition_metadata(group_id: str) -> Record:
-    """The record by which a Kafka before 4.1 knew the topics; the hash stands for it now."""
+    """The record of the topics that Kafka before 4.1 used. The hash has replaced it."""
     return tombstone(ConsumerGroupPartitionMetadataKey(group_id))
 
 
 def member_removed(group_id: str, member_id: str) -> list[Record]:
-    """Tombstones of a member, in an order in which each part of them is consistent."""
+    """Tombstones of a member, in an order in which each prefix is consistent."""
     return [
         tombstone(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id)),
         tombstone(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)),
@@ -186,13 +186,13 @@ def member_removed(group_id: str, member_id: str) -> list[Record]:
 
 
 def is_more_than_fits(step: Step, made: list[Record], times: int = 1) -> bool:
-    """Whether these records, so many times, are more than one batch may have, with those that the step has already."""
+    """Whether these records, so many times, exceed one batch together with the records of the step."""
     most = sum([_most_bytes(one) for one in made])
     return is_too_large(step, step.records, -(-most // 4), made, times)
 
 
 def _most_bytes(record: Record) -> int:
-    """Bytes of what a record of a member says, or some more: packing 10,000 topics only to count them takes 15 ms."""
+    """Bytes of a member's record, or somewhat more: packing 10,000 topics only to count them takes 15 ms."""
     if type(record) is PackedRecord:
         return len(record.row)
     key, value = record.key, record.value
@@ -215,18 +215,23 @@ def _most_bytes(record: Record) -> int:
 
 
 def _most_of_texts(texts: Collection[str]) -> int:
-    """Their lengths stand before them; names of topics are ASCII, others may take four bytes for a character."""
+    """Each text has its length before it. Names of topics are ASCII; other texts may take four
+    bytes for a character.
+    """
     count, longest = sum(map(len, texts)), max(map(len, texts), default=0)
     if all(map(str.isascii, texts)):
         return count + (1 if longest < ONE_BYTE else 3) * len(texts)
     return 4 * count + 3 * len(texts)
 
 
-# ---- what is decided as a value: recorded, and taken over as it is. Tests hold it equal to a replay of the records
+# ---- decisions as values: recorded, and applied to the state as they are. Tests compare them with a replay of the
+# records.
 
 
 def record_member(step: Step, group_id: str, member_id: str, said: Description) -> None:
-    """A member says this of itself. As `step.record` of its record, but what was said is not read from that again."""
+    """Record the description of a member, as `step.record` does. The description is applied without decoding the
+    record.
+    """
     step.records.append(member_metadata(group_id, member_id, said))
     replay.take_member(step.state, group_id, member_id, said)
 
@@ -239,7 +244,7 @@ def record_current(
     assigned: Tables = kafka_order.NEW,
     revoking: Tables = kafka_order.NEW,
 ) -> None:
-    """A member is here now (see `current`). As `step.record` of its record."""
+    """Record the position of a member (see `current`), as `step.record` does."""
     step.records.append(current(group.group_id, member.member_id, at, assigned, revoking))
     replay.take_current(group, member, at)
 
@@ -247,7 +252,7 @@ def record_current(
 def record_targets(
     step: Step, group: ConsumerGroup, made: Sequence[Record], shares: Iterable[tuple[str, TargetAssignment]]
 ) -> None:
-    """Members have these targets now, of which these are the records (see `target`). As `step.record_all` of them."""
+    """Record the new targets of members (see `target`), as `step.record_all` does."""
     step.records += made
     members, targets = group.members, group.targets
     for member_id, share in shares:

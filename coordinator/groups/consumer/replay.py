@@ -50,11 +50,11 @@ from muster.protocol.messages.group_records.consumer_group_target_assignment_met
 )
 
 MOST_SHARED: Final = 1_000
-"""Names of a member that are shared with members of other groups. More of them would stay when the member is gone."""
+"""Names of a member that are shared with other groups. More names would stay when the member is gone."""
 
 
 def take_member(state: State, group_id: str, member_id: str, said: Description) -> None:
-    """What the record of that does."""
+    """Apply the description of a member."""
     group = _present(state, group_id)
     if len(said.topics) > MOST_SHARED:
         said = said._replace(topics=group.shared_topics(said.topics))
@@ -64,7 +64,7 @@ def take_member(state: State, group_id: str, member_id: str, said: Description) 
 
 
 def take_current(group: ConsumerGroup, member: ConsumerMember, at: Position) -> None:
-    """What the record of that does."""
+    """Apply the position of a member."""
     group.note_put()
     group.move_member(member, at)
 
@@ -72,7 +72,7 @@ def take_current(group: ConsumerGroup, member: ConsumerMember, at: Position) -> 
 def replay_member(
     state: State, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
-    """A member says something of itself, or is removed."""
+    """A member has a new description, or is removed."""
     if value is None:
         group = consumer_group(state, key.group_id)
         member = None if group is None else group.remove_member(key.member_id)
@@ -103,7 +103,7 @@ def _said(value: ConsumerGroupMemberMetadataValue) -> Description:
 
 
 def _shared_said(said: Description, shared: SharedValues) -> Description:
-    """The same in values that members have in common: dynamic members of one client say the same."""
+    """The same description in shared values: dynamic members of one client have equal descriptions."""
     of, classic = shared.of, said.classic
     if said.instance_id is None and classic is None:
         known = shared.known(said)
@@ -127,7 +127,7 @@ def _shared(text: str | None, shared: SharedValues) -> str | None:
 
 
 def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
-    """A group has another epoch, or is deleted."""
+    """A group has a new epoch, or is deleted."""
     if value is not None:
         group = _present(state, key.group_id)
         group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
@@ -135,7 +135,7 @@ def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGro
     found = consumer_group(state, key.group_id)
     if found is None:
         return
-    for member_id in list(found.members):  # none, if the records before are whole
+    for member_id in list(found.members):  # empty, if the records before are complete
         replay_member(state, ConsumerGroupMemberMetadataKey(key.group_id, member_id), None)
     del state.groups[found.group_id]
 
@@ -143,7 +143,7 @@ def replay_epoch(state: State, key: ConsumerGroupMetadataKey, value: ConsumerGro
 def replay_partition_metadata(
     state: State, key: ConsumerGroupPartitionMetadataKey, value: ConsumerGroupPartitionMetadataValue | None
 ) -> None:
-    """Only whether it is there counts: it is removed when the hash is written."""
+    """Only the existence of this record counts: it is removed when the hash is written."""
     if value is not None:
         _present(state, key.group_id).has_partition_metadata = True
     elif (group := consumer_group(state, key.group_id)) is not None:
@@ -153,7 +153,7 @@ def replay_partition_metadata(
 def replay_target(
     state: State, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
 ) -> None:
-    """A member has another target, or none."""
+    """A member has a new target, or none."""
     if value is None:
         group = consumer_group(state, key.group_id)
         if group is not None:
@@ -163,7 +163,7 @@ def replay_target(
     share = target_assignment({of(row.topic_id): row.partitions for row in value.topic_partitions})
     group = _present(state, key.group_id)
     member = group.members.get(key.member_id)
-    # the same string as its member's, also where a log has the target first
+    # The same string as its member's, also where a log has the target first.
     group.targets[intern(key.member_id) if member is None else member.member_id] = share
 
 
@@ -182,7 +182,7 @@ def replay_target_epoch(
 def replay_current(
     state: State, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
 ) -> None:
-    """A member has come further, or is about to be removed: then it has nothing."""
+    """A member has a new position. If the record is a tombstone, the member is about to be removed and has nothing."""
     if value is None:
         group = consumer_group(state, key.group_id)
         member = None if group is None else group.members.get(key.member_id)
@@ -202,7 +202,7 @@ def _held(rows: Sequence[TopicPartitions], epoch: int, shared: SharedValues) -> 
     made: dict[bytes, dict[int, int]] = {}
     for row in rows:
         epochs = row.assignment_epochs
-        if epochs is None or len(epochs) != len(row.partitions):  # a Kafka before 4.3 does not say them
+        if epochs is None or len(epochs) != len(row.partitions):  # Kafka before 4.3 does not write them
             epochs = (max(epoch, 0),) * len(row.partitions)
         made[shared.of(row.topic_id)] = dict(zip(row.partitions, epochs, strict=True))
     return current_assignment(made)
@@ -225,7 +225,9 @@ def replay_pattern(
 
 
 def _present(state: State, name: str) -> ConsumerGroup:
-    """The group of that name. A group of another type gives way: a simple one may have been made for its offsets."""
+    """The group of that name. A group of another type is replaced: a simple group may have been
+    made for its offsets.
+    """
     group = state.groups.get(name)
     if isinstance(group, ConsumerGroup):
         return group
@@ -237,5 +239,5 @@ def _present(state: State, name: str) -> ConsumerGroup:
 def _member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     group.note_put()
     known = group.members.get(member_id)
-    # not interned if it need not be: the table of all such strings costs as much as a short one
+    # A string is interned only when needed: the table of interned strings costs as much as a short string.
     return known or group.add_member(intern(member_id) if member_id in group.targets else member_id)

@@ -1,5 +1,6 @@
-"""How far a member has come with its target assignment, and how its state follows from what is left to do; as data. The
-docs are drawn from these tables. Kafka: MemberState, CurrentAssignmentBuilder, ConsumerGroupState.
+"""The states of a member on the way to its target, as data. The next state follows from the work that is left.
+
+The docs are drawn from these tables. Kafka: MemberState, CurrentAssignmentBuilder, ConsumerGroupState.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from types import MappingProxyType
 from typing import Final
 
 STABLE: Final = 0
-"""It owns all of its target as it was when it came to its epoch."""
+"""The member owns all of its target of its epoch."""
 UNREVOKED_PARTITIONS: Final = 1
-"""It was told to give partitions up, and has not said yet that it has."""
+"""The member was asked to give partitions up, and has not confirmed that yet."""
 UNRELEASED_PARTITIONS: Final = 2
-"""Partitions of its target are still with others."""
+"""Other members still have partitions of its target."""
 UNKNOWN: Final = 127
-"""A state that only a later Kafka knows: the member has to come again without partitions."""
+"""A state that only a later Kafka knows: the member has to rejoin without partitions."""
 NAMES: Final[Mapping[int, str]] = MappingProxyType(
     {
         STABLE: "STABLE",
@@ -24,9 +25,9 @@ NAMES: Final[Mapping[int, str]] = MappingProxyType(
         UNKNOWN: "UNKNOWN",
     }
 )
-"""By the value in records."""
+"""The names of the states, by their values in records."""
 
-# ---- what a step towards the target finds
+# ---- results of a step towards the target
 TO_REVOKE: Final = "it has partitions to give up"
 ALL_FREE: Final = "what it lacks is free"
 SOME_FREE: Final = "some of what it lacks is free, some is with others"
@@ -42,7 +43,7 @@ AFTER: Final[Mapping[str, tuple[int, bool]]] = MappingProxyType(
         COMPLETE: (STABLE, True),
     }
 )
-"""The member's next state, and whether it comes to the epoch of the target."""
+"""The next state of the member, and whether it reaches the epoch of the target."""
 
 # ---- states of a group
 EMPTY: Final = "Empty"

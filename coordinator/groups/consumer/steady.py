@@ -1,4 +1,4 @@
-"""Heartbeats of members that have all they are to own, in groups where nothing happens: nearly all that ever come."""
+"""Heartbeats of members that have reached their targets, in groups without changes: nearly all heartbeats."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from muster.protocol.messages.consumer_group_heartbeat import (
 
 
 class SteadyMember:
-    """One member in one position, for heartbeats that come again and again and say nothing new: a part of
-    `heartbeat.handle` without look-ups. A test holds them equal.
+    """One member in one position, for repeated heartbeats without changes: a part of `heartbeat.handle` without
+    look-ups.
 
-    What a member says of itself and where it is are values that are replaced as wholes: while they are the same
-    objects, nothing of them has changed. A member's session runs as long as it is in its group, and its core is active.
+    A test compares both. The description and the position of a member are values that are replaced as wholes. While
+    they are the same objects, nothing in them has changed. A member's session runs while it is in its group and its
+    core is active.
     """
 
     __slots__ = ("_at", "_configs", "_epoch", "_group", "_member", "_said", "_session_ms", "_state", "response")
@@ -32,11 +33,12 @@ class SteadyMember:
         self.response = ConsumerGroupHeartbeatResponse(
             0, 0, None, member.member_id, member.at.epoch, times.heartbeat_interval_ms, None
         )
-        """The answer each time."""
+        """The answer to each such heartbeat."""
 
     def heartbeat(self, mono_ms: int) -> bool:
-        """Whether the answer would be `response`, and nothing but the deadline would change; that is done then. False:
-        nothing was done.
+        """Whether the answer is `response`, and only the deadline changes. If True, the deadline is moved.
+
+        If False, nothing was done.
         """
         member, group, state = self._member, self._group, self._state
         if (
@@ -58,7 +60,9 @@ class SteadyMember:
 
 
 def prepare(state: State, request: ConsumerGroupHeartbeatRequest, client: Client) -> SteadyMember | None:
-    """The member that sends such heartbeats, to be asked before they are handled; None when there is none now."""
+    """The sender of such heartbeats. None when no member can be prepared now. Call it before the
+    heartbeat is handled.
+    """
     group = consumer_group(state, request.group_id)
     member = None if group is None else group.members.get(request.member_id)
     if group is None or member is None:

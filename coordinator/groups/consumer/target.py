@@ -1,8 +1,8 @@
-"""The target assignment of a group: who is to own what in a new epoch. Asked for by a heartbeat, never by time.
+"""The target assignment of a group in a new epoch. Heartbeats cause its computation; time alone never does.
 
-A small one is computed at once. A large one is computed elsewhere: it goes out with the replies, and its result comes
-back as a command; meanwhile members are answered as within `group.consumer.assignment.interval.ms`, by the targets that
-are in force. Only who has no epoch yet waits for it.
+A small target is computed at once. A large target is computed elsewhere: the request leaves with the replies, and the
+result is a command. Meanwhile members are answered by the targets in force, as within
+`group.consumer.assignment.interval.ms`. Only members without an epoch wait for it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from muster.coordinator.state_machine.interface import Record
 UNIFORM: Final = "uniform"
 NOT_READY: Final = (None, None, None)
 AT_ONCE: Final = 500
-"""Members and partitions of a target that is computed on the spot: some 2 ms."""
+"""Members and partitions of a target that is computed at once: some 2 ms."""
 NAMES_AS_A_MEMBER: Final = 8
-"""Names of different subscriptions that count for one of these, be there such topics or not."""
+"""Names in different subscriptions that count as one member, whether these topics exist or not."""
 
 
 def bring_up_to_date(
@@ -43,9 +43,11 @@ def bring_up_to_date(
     is_alike: bool | None = None,
     since_ms: int | None = None,
 ) -> None:
-    """Compute the targets of the group's epoch, or have it done, if they are older and it is time. `wish`: the assignor
-    that the member wants which has just spoken; `newcomer`: who joins by this request; `is_alike`: whether all
-    subscribe alike as Kafka counts now, None: as it last counted; `since_ms`: see `AssignmentWanted`.
+    """Compute the targets of the group's epoch, or request them, if the present ones are older and it is time.
+
+    `wish`: the assignor that the member of this request asks for. `newcomer`: the member that joins by this request.
+    `is_alike`: whether Kafka counts all subscriptions as equal now; None: its last count. `since_ms`: see
+    `AssignmentWanted`.
     """
     if group.assignment_epoch >= group.epoch or group.computing_epoch or not _is_due(step, group):
         return
@@ -65,9 +67,10 @@ def bring_up_to_date(
 
 
 def is_too_early(step: Step, group: ConsumerGroup, wanted: AssignmentWanted) -> bool:
-    """Whether the first targets of a group, which are there now, are not worth being put in force: more members have
-    come meanwhile, and wait for them. Who was alone would be given all there is, and have to give it up a moment later.
-    That goes on no longer than an assignment is good for.
+    """Whether the computed first targets of a group are not worth being put in force.
+
+    That is so when more members have joined meanwhile, and wait for targets. A member that was alone would get all
+    partitions and have to give them up a moment later. This lasts no longer than the assignment interval.
     """
     return (
         group.lacks_targets()
@@ -84,7 +87,7 @@ def _is_due(step: Step, group: ConsumerGroup) -> bool:
 def wanted_assignment(
     step: Step, group: ConsumerGroup, wish: str | None = None, newcomer: str | None = None, *, is_alike: bool = True
 ) -> AssignmentWanted:
-    """All that an assignor needs; members in the order in which Kafka comes to them."""
+    """The input of an assignor. Its members are in the order in which Kafka iterates over them."""
     members = group.members
     said = [(member_id, members[member_id].said) for member_id in _in_order(group, newcomer)]
     assignor = preferred_assignor(group, step.state.settings, wish)
@@ -112,9 +115,11 @@ def _in_order(group: ConsumerGroup, newcomer: str | None) -> list[str]:
 
 
 def preferred_assignor(group: ConsumerGroup, settings: GroupSettings, wish: str | None = None) -> str:
-    """The one that most members wish for. Of several the first as Java walks its table; but for an assignment it is the
-    `wish` of the member that brings it about, if nobody else has it: Kafka takes it out of the table and puts it back
-    in front. In a log that came from elsewhere members may wish for one that is not there.
+    """The assignor that most members ask for.
+
+    Of several, it is the first in the order of Java's table. But the `wish` of the member that causes an assignment is
+    first, if no other member has it. The reason: Kafka removes it from the table and inserts it in front. A log of
+    another cluster may have members with an assignor that this server lacks.
     """
     there = names_of(settings.group_consumer_assignors)
     counts = {name: count for name, count in group.assignors.items() if name in there}
@@ -134,8 +139,10 @@ def apply(
     newcomer: str | None = None,
     prepared_target: PreparedTarget | None = None,
 ) -> int:
-    """The targets are these now: a record for each member whose target is another, then the epoch. All of them are one
-    batch: if that is too large, the targets that are in force stay. Returns of how many topics it wrote.
+    """Put these targets in force: a record for each member with a new target, then the epoch.
+
+    All of them are one batch. If the batch is too large, the present targets stay in force. Returns the number of
+    topics in the records.
     """
     image, targets = step.state.image, group.targets
     made, changes = [], []
@@ -146,7 +153,7 @@ def apply(
     if prepared_target is not None and prepared_target.holds(group, image):
         order, shares, ready = prepared_target.order, prepared_target.shares, prepared_target.records
     else:
-        # who has left while targets were computed has none any more, and who has joined has none yet
+        # A member that left during the computation has no target, and a member that joined has no target yet.
         present = [member_id for member_id, _ in wanted.said if member_id in group.members]
         order = string_order([*present, *group.members])
     for member_id in order:
@@ -155,12 +162,12 @@ def apply(
         is_another = share is not before and share != before
         if is_another:
             changes.append((member_id, before or NOTHING, share))
-        # as Kafka, which does not look at what a newcomer has from its predecessor
+        # As Kafka, which ignores what a newcomer has from its predecessor.
         if is_another or member_id == newcomer:
             then, said_then, record = ready.get(member_id, NOT_READY)
             said = group.members[member_id].said
             is_range = wanted.assignor == RANGE
-            # a range's tables depend on what the member subscribes to by now
+            # The tables of a range depend on the topics that the member subscribes to now.
             if record is None or then is not before or (is_range and (said_then is not said or said.pattern)):
                 tables = ranges.of(said) if is_range else kafka_order.changed(before or NOTHING)
                 record = records.target(group.group_id, member_id, share, tables)

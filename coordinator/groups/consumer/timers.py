@@ -1,4 +1,4 @@
-"""The deadlines of a member besides its session: each kind by itself, as Kafka has a timer for each."""
+"""The deadlines of a member besides its session: one for each kind, as Kafka has a timer for each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def start(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) 
 
 
 def start_if_absent(deadlines: Deadlines, member: ConsumerMember, kind: str, due_ms: int) -> None:
-    """`start`, unless it runs already: then it goes on as it is."""
+    """`start`, unless the deadline runs already: then it continues unchanged."""
     if member.timers is None or kind not in member.timers:
         start(deadlines, member, kind, due_ms)
 
 
 def stop(deadlines: Deadlines, member: ConsumerMember, kind: str) -> None:
-    """It will not fall due; harmless when it does not run."""
+    """The deadline will not fall due. Harmless when it does not run."""
     if member.timers is None or kind not in member.timers:
         return
     deadlines.cancel(member.timers.pop(kind))
@@ -32,7 +32,7 @@ def stop(deadlines: Deadlines, member: ConsumerMember, kind: str) -> None:
 
 
 def stop_all(deadlines: Deadlines, member: ConsumerMember) -> None:
-    """None of them will fall due."""
+    """None of the deadlines will fall due."""
     for deadline in (member.timers or {}).values():
         deadlines.cancel(deadline)
     member.timers = None

@@ -1,5 +1,6 @@
-"""The hash of the topics of a group, as Kafka 4 keeps it in the record of the group's epoch: when it is another one,
-the topics have changed. Kafka: Utils.computeTopicHash, computeGroupHash.
+"""The hash of the topics of a group, as Kafka 4 keeps it in the record of the group's epoch.
+
+A new hash means that the topics have changed. Kafka: Utils.computeTopicHash, computeGroupHash.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _VERSION: Final = b"\0"
 _SIGN: Final = 1 << 63
 _TWO: Final = Struct("<ii")
 FEW_PARTITIONS: Final = 64
-"""So many are numbered once for all topics."""
+"""The numbers of at most this many partitions are made once for all topics."""
 MOST_KEPT: Final = 4_096
 """Topics of a group whose hash is kept, for 64 groups."""
 
 
 def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -> int:
-    """The hash of those of these topics that exist. `rack`: where this node stands, and so all replicas."""
+    """The hash of those of these topics that exist. `rack`: the rack of this node, and so of all replicas."""
     by_name = image.by_name
     there = sorted([name for name in names if name in by_name])  # Java's order too: names of topics are ASCII
     if not there:
@@ -40,13 +41,13 @@ def hash_of(names: Iterable[str], image: TopicsImage, rack: str | None = None) -
 
 @lru_cache(64)
 def _of_hashes(hashes: bytes) -> int:
-    # members that join a group one after the other have it asked each time
+    # Members that join a group one after the other need it each time.
     return _signed(xxh3_64_intdigest(hashes))
 
 
 def of_topic(topic: TopicImage, rack: str | None) -> int:
-    """The hash of one topic, which is kept with it."""
-    # a topic that changes is another object, and the rack stays: this is computed once for all groups
+    """The hash of one topic, which is kept with the topic."""
+    # A topic that changes is another object, and the rack stays: this is computed once for all groups.
     if topic.metadata_hash is None:
         topic.metadata_hash = topic_hash(topic, rack)
     return topic.metadata_hash
@@ -56,12 +57,12 @@ def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
     """The hash of one topic."""
     topic_id, name, count = topic.topic_id, topic.name, topic.partitions
     units = name.encode("utf-16-le", "surrogatepass")
-    # each half of the id has its bytes the other way round
+    # The bytes of each half of the id are reversed.
     head = _VERSION + topic_id[7::-1] + topic_id[:7:-1] + units + _TWO.pack(len(units) // 2, count)
     if rack is None or count > MOST_WITH_RACKS:
         numbers = _numbers(count) if count <= FEW_PARTITIONS else pack(f"<{count}i", *range(count))
         return _signed(xxh3_64_intdigest(head + numbers))
-    # the length before it is written apart from the one that a text has behind it
+    # The length before the text is written separately from the length behind the text.
     behind = pack("<i", len(rack.encode("utf-16-le", "surrogatepass")) // 2) + _text(rack)
     hasher = xxh3_64(head)
     for one in range(count):
@@ -70,7 +71,7 @@ def topic_hash(topic: TopicImage, rack: str | None = None) -> int:
 
 
 def is_same(one: TopicImage | None, other: TopicImage | None) -> bool:
-    """Whether both have the same hash, or neither is there."""
+    """Whether both have the same hash, or neither exists."""
     if one is None or other is None:
         return one is other
     return (one.topic_id, one.partitions, one.name) == (other.topic_id, other.partitions, other.name)
@@ -78,7 +79,7 @@ def is_same(one: TopicImage | None, other: TopicImage | None) -> bool:
 
 @lru_cache(FEW_PARTITIONS + 1)
 def _numbers(count: int) -> bytes:
-    # thousands of topics that a group names at once have often as many partitions as each other
+    # The thousands of topics of one group often have the same number of partitions.
     return pack(f"<{count}i", *range(count))
 
 

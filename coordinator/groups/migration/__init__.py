@@ -1,5 +1,5 @@
 """Groups that change their protocol while they have members (`group.consumer.migration.policy`).
 
-A classic group becomes a consumer group with the first ConsumerGroupHeartbeat, and a consumer group a classic one when
-the last member goes that is not a classic one. One batch of records each.
+The first ConsumerGroupHeartbeat makes a classic group a consumer group. A consumer group becomes a classic group when
+its last member of the consumer protocol leaves. The records of each change are one batch.
 """

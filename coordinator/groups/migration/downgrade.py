@@ -1,4 +1,4 @@
-"""A consumer group becomes a classic group, when it has no members, or only classic ones stay."""
+"""A consumer group becomes a classic group, when it has no members, or only classic members stay."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _DOWNGRADES: Final = ("downgrade", "bidirectional")
 
 
 def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequest, group: ConsumerGroup) -> None:
-    """Answer a JoinGroup to a consumer group: one without members becomes a classic one."""
+    """Answer a JoinGroup to a consumer group: a group without members becomes a classic group."""
     if group.members and not join.request_error(step, request):
         classic_members.join(step, command, request, group)  # type: ignore[arg-type]
     else:
@@ -34,8 +34,9 @@ def join_consumer_group(step: Step, command: JoinCommand, request: JoinGroupRequ
 
 
 def _may_downgrade(step: Step, group: ConsumerGroup, going: Sequence[ConsumerMember], joining: int = 0) -> bool:
-    """Whether only classic members stay in a consumer group when these go and so many come, and it may be a classic
-    group then.
+    """Whether a consumer group may become a classic group when these members leave and so many join.
+
+    Only classic members may stay then.
     """
     settings, gone = step.state.settings, {one.member_id for one in going}
     staying = [one for one in group.members.values() if one.member_id not in gone]
@@ -53,7 +54,7 @@ def _downgrade_after_leave(step: Step, group: ConsumerGroup, leaving: Sequence[C
     made = _classic_group(step, group, staying, group.epoch)
     first = staying[0].said.classic
     assert first is not None
-    # for the history: what those had that the rebalance takes the place of
+    # For the history: the assignments that the rebalance replaces.
     image, metadata = step.state.image, first.protocols[0][1]
     made.departed = {one.member_id: classic_members.encoded(metadata, one.at.assigned, image) for one in leaving}
     _replace(step, made, tombstones(group))
@@ -80,7 +81,7 @@ DOWNGRADE: Final = Downgrade(_may_downgrade, _downgrade_after_leave, _downgrade_
 def _classic_group(
     step: Step, group: ConsumerGroup, members: Sequence[ConsumerMember], generation: int
 ) -> ClassicGroup:
-    """The classic group of these members; each is assigned its target."""
+    """The classic group of these members. Each has its target as its assignment."""
     made = ClassicGroup(group.group_id, step.now.wall_ms)
     made.state, made.generation, made.protocol_type = STABLE, generation, group.protocol_type
     for one in members:

@@ -1,4 +1,4 @@
-"""What the members of a classic group have brought, read for a consumer group; of large groups in a thread."""
+"""Reads the metadata of a classic group's members for a consumer group. Large groups are read in a thread."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ from muster.protocol.message import MalformedMessage
 
 CANNOT: Final = "Cannot upgrade classic group {} to consumer group because "
 READ_AT_ONCE: Final = 32 * 1024
-"""Bytes that the members of a classic group have brought that are read on the event loop: some 5 ms."""
+"""Bytes of the members of a classic group that are read on the event loop: some 5 ms."""
 Brought = tuple[str, bytes, bytes]
-"""What a member has brought: its id, its metadata of the group's protocol, and its assignment."""
+"""The data of a member: its id, its metadata of the group's protocol, and its assignment."""
 _Subscribed = tuple[str | None, tuple[str, ...]]
-"""Of a member's metadata: its rack, and the topics that it subscribes to."""
+"""From a member's metadata: its rack, and the topics that it subscribes to."""
 
 
 class Read(NamedTuple):
-    """What was read of a member: its subscription, its target, what it has, and the records of these two."""
+    """The data read of a member: its subscription, its target, its current assignment, and the
+    records of the last two.
+    """
 
     subscribed: _Subscribed
     share: TargetAssignment
@@ -46,7 +48,7 @@ class Read(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What was read of the members of a group apart from the event loop, with these topics, in this generation."""
+    """The data of a group's members, read outside the event loop, with these topics, in this generation."""
 
     image: TopicsImage
     generation: int
@@ -54,18 +56,18 @@ class Prepared(NamedTuple):
 
 
 NOTHING_READ: Final = Prepared(NO_TOPICS, -1, MappingProxyType({}))
-"""When a group could not be read: its members are read when the heartbeat is answered."""
+"""The result when a group could not be read: its members are read when the heartbeat is answered."""
 
 
 class Reader:
-    """Reads what members of a classic group have brought, and makes the records of it; changes nothing."""
+    """Reads the data of members of a classic group, and makes their records. Changes nothing."""
 
     def __init__(self, group: ClassicGroup, image: TopicsImage) -> None:
         self._group_id, self._generation, self._by_name = group.group_id, group.generation, image.by_name
         self._known: dict[bytes, _Subscribed] = {}
 
     def read(self, brought: Brought) -> Read:
-        """Raises Refused and MalformedMessage."""
+        """The data of a member. Raises Refused and MalformedMessage."""
         member_id, metadata, assigned = brought
         group_id, epoch = self._group_id, self._generation
         share = self.share(assigned)
@@ -96,7 +98,7 @@ class Reader:
         return target_assignment(share)
 
     def _subscribed(self, metadata: bytes) -> _Subscribed:
-        # most members have the same
+        # Most members have the same.
         subscribed = self._known.get(metadata)
         if subscribed is None:
             subscription = decode_subscription(metadata)[1]
@@ -110,7 +112,7 @@ class Reader:
 
 
 def is_large(step: Step, group: ClassicGroup) -> bool:
-    """Whether it takes long to read what its members have brought; not if that is too much to be read at all."""
+    """Whether the read takes long. False for data that are too large to be read at all."""
     members = group.members.values()
     offered = sum([len(metadata) for one in members for _, metadata in one.protocols])
     brought = offered + sum([len(one.assignment) for one in members])
@@ -118,13 +120,13 @@ def is_large(step: Step, group: ClassicGroup) -> bool:
 
 
 def reading_of(group: ClassicGroup, image: TopicsImage) -> Callable[[], Prepared]:
-    """Reads the group as it is now, in a thread. What its members bring meanwhile is read afterwards, at once."""
+    """A function that reads the present group in a thread. Data that members send meanwhile are read later, at once."""
     brought = [(one.member_id, one.metadata(group.protocol_name), one.assignment) for one in group.members.values()]
     reader, generation = Reader(group, image), group.generation
 
     def read() -> Prepared:
         members: dict[Brought, Read] = {}
-        with suppress(Refused, MalformedMessage):  # that is found again where it can be answered
+        with suppress(Refused, MalformedMessage):  # the same error is found again where it can be answered
             for one in brought:
                 members[one] = reader.read(one)
         return Prepared(image, generation, members)

@@ -44,7 +44,7 @@ _UPGRADES: Final = ("upgrade", "bidirectional")
 
 
 class _Row(NamedTuple):
-    """A member as one of the consumer group."""
+    """A member of the classic group as a member of the consumer group."""
 
     member_id: str
     said: Description
@@ -54,7 +54,7 @@ class _Row(NamedTuple):
 def heartbeat_to_classic_group(
     step: Step, command: ConsumerHeartbeatCommand, request: ConsumerGroupHeartbeatRequest, group: ClassicGroup
 ) -> None:
-    """Answer a ConsumerGroupHeartbeat to a classic group: who joins makes it a consumer group."""
+    """Answer a ConsumerGroupHeartbeat to a classic group: a member that joins makes it a consumer group."""
     present: Any = group
     if request.member_epoch == 0 and group.validate_delete():
         helpers = step.state.helpers
@@ -85,7 +85,7 @@ def _check_newcomer(
     group: ClassicGroup,
     settings: GroupSettings,
 ) -> None:
-    """What would be refused once the group is converted: then it must not be. Raises Refused."""
+    """Refuse now what would be refused after the conversion: the group must not be converted then. Raises Refused."""
     most = settings.group_consumer_max_size
     if len(group.members) >= most and request.member_id not in group.members:
         message = f"The consumer group has reached its maximum capacity of {most} members."
@@ -99,8 +99,9 @@ def _check_newcomer(
 
 
 def _members_of(step: Step, group: ClassicGroup, prepared: Prepared | None) -> list[_Row]:
-    """The members of a classic group as those of a consumer group. Raises Refused when they cannot be that; then
-    requests that are parked are answered all the same, as on Kafka.
+    """The members of a classic group as members of a consumer group. Raises Refused when one cannot be converted.
+
+    Parked requests are answered in both cases, as on Kafka.
     """
     settings, no = step.state.settings, CANNOT.format(group.group_id)
     if settings.group_consumer_migration_policy.lower() not in _UPGRADES:
@@ -135,8 +136,9 @@ def _tell_to_join_again(step: Step, group: ClassicGroup) -> None:
 
 
 def _check_bytes(step: Step, group: ClassicGroup) -> None:
-    """What will have no room in a batch is not read at all: each topic of a subscription stands there twice, and three
-    times with what the member has of it. Raises Refused.
+    """Refuse members whose records will not fit into a batch, before they are read. Raises Refused.
+
+    Each topic of a subscription is in the batch twice, and three times with the member's current assignment.
     """
     offered = sum([len(metadata) for one in group.members.values() for _, metadata in one.protocols])
     if offered > step.most_bytes:
@@ -144,8 +146,9 @@ def _check_bytes(step: Step, group: ClassicGroup) -> None:
 
 
 def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[Brought, Read]) -> _Row:
-    if group.protocol_name not in dict(member.protocols):  # it has joined since that was chosen; as Kafka, which trips
-        reader.share(member.assignment)  # but looks at this before
+    # it has joined since that was chosen; as Kafka, which throws an exception
+    if group.protocol_name not in dict(member.protocols):
+        reader.share(member.assignment)  # but checks this before
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, None)
     brought = member.member_id, member.metadata(group.protocol_name), member.assignment
     read = ready.get(brought) or reader.read(brought)
@@ -165,15 +168,16 @@ def _row(group: ClassicGroup, member: Member, reader: Reader, ready: Mapping[Bro
 
 
 def _in_order(rows: list[_Row]) -> list[_Row]:
-    """As Kafka goes through a classic group, and then through the new one."""
+    """The order in which Kafka iterates over a classic group, and then over the new one."""
     by_id = {row.member_id: row for row in rows}
     ids = string_order(by_id) if len(rows) <= kafka_order.MOST else by_id
     return [by_id[one] for one in kafka_order.timeline(ids, kafka_order.slots_for(len(rows)))]
 
 
 def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record) -> ConsumerGroup:
-    """The consumer group in place of a classic one: its members stay, with the generation as their epoch. Raises
-    Refused when its records have no room in a batch, with those of the `newcomer`: then nothing has changed.
+    """Replace a classic group by a consumer group: its members stay, with the generation as their epoch.
+
+    Raises Refused when its records and those of the `newcomer` do not fit into a batch. Nothing has changed then.
     """
     group_id, epoch, rows = group.group_id, group.generation, _in_order(rows)
     names = {name for row in rows for name in row.said.topics}
@@ -189,7 +193,7 @@ def _upgrade(step: Step, group: ClassicGroup, rows: list[_Row], newcomer: Record
     for row in rows:
         replay.take_member(step.state, group_id, row.member_id, row.said)
     step.record(records.group_epoch(group_id, epoch, metadata_hash))
-    made = step.state.groups[group_id]  # also without members: then somebody had begun to join
+    made = step.state.groups[group_id]  # also without members: a member had begun to join then
     assert isinstance(made, ConsumerGroup)
     records.record_targets(step, made, targets, [(row.member_id, row.read.share) for row in rows])
     step.record(records.target_epoch(group_id, epoch, 0))

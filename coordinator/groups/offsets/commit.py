@@ -1,4 +1,4 @@
-"""OffsetCommit to groups of all types: the group says whether the member may commit, then metadata and size count."""
+"""OffsetCommit to groups of all types. The group checks the member; then metadata and size are checked."""
 
 from __future__ import annotations
 
@@ -22,16 +22,19 @@ from muster.protocol.messages.offset_commit import (
 )
 
 A_RECORD: Final = 59
-"""Bytes of the record of an offset, besides the names of its group and topic and its metadata: 17 of the record and its
-key (KIP-98, OffsetCommitKey), 42 of the value with a topic id (OffsetCommitValue 4).
+"""Bytes of the record of an offset, without the names of its group and topic and its metadata.
+
+17 bytes are of the record and its key (KIP-98, OffsetCommitKey). 42 are of the value with a topic id (OffsetCommitValue
+4).
 """
 _LATEST_MS: Final = 2**63 - 1
-"""The last moment that a record can have; Java's sum would overflow, and the offset expire at once."""
+"""The latest time that a record can have. Java's sum would overflow, and the offset would expire at once."""
 
 
 def handle(step: Step, command: Command, request: OffsetCommitRequest) -> None:
-    """Answer an OffsetCommit: a row for each partition, in their order. Its handler has refused unknown topics and
-    partitions.
+    """Answer an OffsetCommit: a row for each partition, in their order.
+
+    Its handler has refused unknown topics and partitions.
     """
     state, group_id = step.state, request.group_id
     group = state.groups.get(group_id)
@@ -79,13 +82,15 @@ def _refuse(step: Step, command: Command, request: OffsetCommitRequest, error: i
 
 
 def least_bytes(group_id: str, topic: OffsetCommitRequestTopic) -> int:
-    """What the records of a topic take in the log at least, or nearly."""
+    """The least bytes of a topic's records in the log, approximately."""
     names = A_RECORD + len(group_id) + len(topic.name)
     return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
 
 def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) -> OffsetCommitResponse:
-    """OffsetCommit has no top-level error: every partition has it, or 0, or the error that a response has already."""
+    """OffsetCommit has no top-level error. Every partition gets the error, unless a response has
+    another error already.
+    """
     topics = [
         OffsetCommitResponseTopic(
             topic.name,
@@ -101,7 +106,7 @@ def same_for_all(asked: OffsetCommitRequest | OffsetCommitResponse, error: int) 
 
 
 class CommitCommand(Command):
-    """An OffsetCommit, with the version of the request: members of consumer groups may not use the older ones."""
+    """An OffsetCommit with the version of its request: members of consumer groups may not use the older versions."""
 
     __slots__ = ("version",)
 
@@ -113,7 +118,7 @@ class CommitCommand(Command):
 def _error_of(group: Group | None, command: Command, request: OffsetCommitRequest, image: TopicsImage) -> int:
     epoch = request.generation_id_or_member_epoch
     if group is None:
-        # without a generation: a consumer that assigns its partitions itself; its first commit makes a simple group
+        # Without a generation: a consumer that assigns its partitions itself. Its first commit makes a simple group.
         return 0 if epoch < 0 else ErrorCode.GROUP_ID_NOT_FOUND
     version = command.version if isinstance(command, CommitCommand) else NEWEST_COMMIT
 
@@ -127,7 +132,7 @@ def _error_of(group: Group | None, command: Command, request: OffsetCommitReques
 
 
 def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
-    """The id that is written: that of the request, or else of the topic of its name."""
+    """The id that is written: the id of the request, or else of the topic with this name."""
     if topic.topic_id != ZERO_UUID:
         return topic.topic_id
     known = image.by_name.get(topic.name)
@@ -135,6 +140,6 @@ def id_of(image: TopicsImage, topic: OffsetCommitRequestTopic) -> bytes:
 
 
 def is_longer(text: str, units: int) -> bool:
-    """Longer than so many UTF-16 units, by which Java counts characters: one or two for each of Python's."""
+    """Whether a text is longer than so many UTF-16 units, Java's characters: one or two for each of Python's."""
     length = len(text)
     return length * 2 > units and (length > units or len(text.encode("utf-16-le", "surrogatepass")) > units * 2)

@@ -1,9 +1,8 @@
-"""Commits that a member sends again and again with other offsets: the records are made beforehand, but for offsets
-and times.
+"""Commits that a member repeats with other offsets. Their records are made in advance, except for offsets and times.
 
 `commit` and `commit.handle` give the same records, state and answer (test_commit_template, test_properties). They are
-not one function: to make and encode messages is what is saved. What is out of the ordinary (no such group, an error, a
-batch that might be too large) is left to `commit.handle`; nothing has changed then.
+not one function because this one avoids the cost of making and encoding messages. Unusual cases are left to
+`commit.handle`: no such group, an error, a batch that might be too large. Nothing has changed then.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ from muster.protocol.wire import uv
 _OFFSET_AT: Final = 2
 _METADATA_AT: Final = 14
 _TIME_SIZE: Final = 8
-"""A value of version 4: version, offset and leader epoch, metadata behind its length, commit timestamp, tags."""
+"""A value of version 4: version, offset and leader epoch, metadata after its length, commit timestamp, tags."""
 
 
 Row = tuple[str, int, Callable[..., bytes], bytes, bytes, bytes, bytes, bytes]
 """One partition of such a commit: topic, partition, `pack`, `before`, `between`, `after`, topic id, metadata in UTF-8.
 
-`pack` of `before`, offset, leader epoch, `between`, commit timestamp, `after` is the record as it stands in a batch.
+`pack` of `before`, offset, leader epoch, `between`, commit timestamp, `after` is the record as its bytes in a batch.
 """
 
 
 class CommitTemplate:
-    """The records of a commit but for offsets and times, for a core with the image of the topics that it was made with.
+    """The records of a commit without offsets and times, for a core with the same image of the topics.
 
-    `response`: the answer when all is well; not to be changed. `size`: bytes of all its records;
-    `most_size`: of their batch, or more.
+    `response`: the answer when all is well; not to be changed. `size`: bytes of all its records. `most_size`: bytes of
+    their batch, or more.
     """
 
     __slots__ = ("epoch", "group_id", "instance_id", "member_id", "most_size", "response", "rows", "size")
@@ -64,12 +63,13 @@ class CommitTemplate:
 def prepare(
     state: State, request: OffsetCommitRequest, most_bytes: int, version: int = NEWEST_COMMIT
 ) -> CommitTemplate | None:
-    """The template of a request whose topics exist. None for one that only `commit.handle` can answer: its offsets have
-    an expiry of their own, its metadata is too long, or it may be too large.
+    """The template of a request whose topics exist. None for a request that only `commit.handle` can answer.
+
+    Its offsets have an expiry of their own, its metadata is too long, or it may be too large.
     """
     if request.retention_time_ms != -1 or _is_refused(state, request, version):
         return None
-    # interned, as in the state: the same objects, which are not compared letter by letter
+    # Interned, as in the state: equal strings are the same objects, whose comparison is fast.
     group_id = intern(request.group_id)
     rows: list[Row] = []
     size = 0
@@ -87,7 +87,7 @@ def prepare(
 
 
 def _is_refused(state: State, request: OffsetCommitRequest, version: int) -> bool:
-    """Whether it is a version that its member may not use: only the request says that, not the template."""
+    """Whether the member may not use this version: only the request has the version, not the template."""
     group = state.groups.get(request.group_id)
     if group is None or version >= MEMBER_EPOCHS_SINCE:
         return False
@@ -104,17 +104,17 @@ def _row(
     assert value is not None
     packed = pack_pair(key, value)
     kept = metadata.encode("utf-8", "surrogatepass")
-    value_at = len(packed) - 1 - len(value)  # no headers stand behind it
+    value_at = len(packed) - 1 - len(value)  # no headers follow
     at, time_at = value_at + _OFFSET_AT, value_at + _METADATA_AT + len(uv(len(kept) + 1)) + len(kept)
     before, between = packed[:at], packed[value_at + _METADATA_AT : time_at]
-    after = shared.of(packed[time_at + _TIME_SIZE :])  # no more than the topic's id
+    after = shared.of(packed[time_at + _TIME_SIZE :])  # only the topic's id
     pack = _pack(f">{len(before)}sqi{len(between)}sq{len(after)}s")
     return (topic, partition, pack, before, between, after, topic_id, kept), len(packed)
 
 
 @lru_cache(1_000)
 def _pack(layout: str) -> Callable[..., bytes]:
-    """Rows of one layout share theirs."""
+    """The function that packs a layout. Rows of one layout share it."""
     return Struct(layout).pack
 
 
@@ -126,9 +126,9 @@ def commit(
     now: Now,
     most_bytes: int,
 ) -> list[bytes] | None:
-    """Commit these offsets, one for each row: the records as they stand in a batch, part of the state already.
+    """Commit these offsets, one for each row. Returns the records as their bytes in a batch, already in the state.
 
-    None: nothing was done, the request is to be handled as any other.
+    Returns None when nothing was done. The request is then to be handled as any other.
     """
     group_id = template.group_id
     group = state.groups.get(group_id)
@@ -142,7 +142,7 @@ def commit(
     out: list[bytes] = []
     for row, (topic, partition, pack, before, between, after, topic_id, metadata) in enumerate(template.rows):
         offset, leader_epoch = offsets[row], leader_epochs[row]
-        # as the replay of the record puts it
+        # As the replay of the record does it.
         put(group_id, topic, partition, pack_offset(offset, leader_epoch, wall_ms, -1, topic_id) + metadata)
         out.append(pack(before, offset, leader_epoch, between, wall_ms, after))
     return out

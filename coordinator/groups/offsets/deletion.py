@@ -1,4 +1,4 @@
-"""What clients delete, of groups of all types: OffsetDelete and DeleteGroups."""
+"""Deletion by clients, for groups of all types: OffsetDelete and DeleteGroups."""
 
 from __future__ import annotations
 
@@ -63,13 +63,14 @@ def _delete_topic(
 
 
 def delete_groups(step: Step, command: Command, request: DeleteGroupsRequest) -> None:
-    """Answer a DeleteGroups: one row for each name, once. Offsets are deleted before their group, so that a replay
-    finds none without a group.
+    """Answer a DeleteGroups: one row for each name, once.
+
+    Offsets are deleted before their group, so that a replay finds no offsets without a group.
     """
     names, made = dict.fromkeys(request.groups_names), list[Record]()
     errors = [_delete_group(step, made, group_id) for group_id in names]
     if is_too_large(step, made, sum(_texts(step.state.offsets, group_id) for group_id in names)):
-        # those of one partition are one batch: all of them or none
+        # The offsets of one group are one batch: all of them are deleted or none.
         errors = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(errors)
     else:
         step.record_all(made)

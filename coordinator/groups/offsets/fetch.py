@@ -1,5 +1,5 @@
-"""OffsetFetch: the committed offsets of groups. It never fails for a group or partition that is not known: the offset
-is -1.
+"""OffsetFetch: the committed offsets of groups. For an unknown group or partition the offset is -1,
+without an error.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _fetch_topic(
 
 
 def _is_of_another_topic(value: Packed, topic_id: bytes) -> bool:
-    """Committed for a topic of the same name that was deleted since (their ids differ, if both are known)."""
+    """Whether the offset is of a deleted topic with the same name. Their ids differ then, if both are known."""
     return topic_id != ZERO_UUID and topic_id_of(value) not in (ZERO_UUID, topic_id)
 
 

@@ -1,9 +1,8 @@
-"""Retention (KIP-211): when offsets expire, unused for `offsets.retention.minutes`, and when groups without members and
-offsets are removed.
+"""Retention (KIP-211): when offsets expire after `offsets.retention.minutes` without use, and when groups are removed.
 
-Every `offsets.retention.check.interval.ms` all groups are checked, by the wall clock, as Kafka's cleanupGroupMetadata
-does; but a slice at a time, so that requests need not wait. Between two slices groups may change: what is found first
-is only proposed, and checked when it is removed.
+A group is removed when it has neither members nor offsets. Every `offsets.retention.check.interval.ms` all groups are
+checked, by the wall clock, as in Kafka's cleanupGroupMetadata. The check runs in slices, so that requests need not
+wait. Between two slices groups may change. So a candidate is only proposed first, and checked again when it is removed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from muster.coordinator.state_machine.deadlines import Due
 RETENTION: Final = "retention"
 """Kind of the deadline of a check."""
 SLICE: Final = 4_000
-"""Work of one slice, about a millisecond: each offset that is checked counts 1."""
+"""Work of one slice, about a millisecond: each checked offset counts 1."""
 CHECK: Final = 5
 """Each group, and each topic of a group, counts this much more."""
 REMOVE: Final = 20
@@ -29,14 +28,17 @@ REMOVE: Final = 20
 CHUNK: Final = 250
 """Offsets of one topic that are one proposal."""
 BELIEVABLE_MS: Final = 60_000
-"""By how much the wall clock may have been set since the last check; if by more, nothing expires before the next check
-finds it unchanged. A wrong clock would cost all offsets of all Empty groups.
+"""How far the wall clock may have been set since the last check. After a larger change, nothing expires at first.
+
+The next check must find the clock unchanged. A wrong clock would delete all offsets of all Empty groups.
 """
 SLICE_AFTER_MS: Final = 1
 
 
 class Proposal(NamedTuple):
-    """Some offsets to check; `topic` None: all of the group were proposed before, now check the group itself."""
+    """Some offsets to check. When `topic` is None, all offsets of the group were proposed before: check the group
+    itself.
+    """
 
     group_id: str
     topic: str | None
@@ -44,14 +46,14 @@ class Proposal(NamedTuple):
 
 
 class Retention(Due):
-    """How far the present check has got, and the deadline of the next one. Not persisted: a load begins anew."""
+    """The progress of the present check, and the deadline of the next one. Not persisted: a load begins anew."""
 
     __slots__ = ("ahead_ms", "every_ms", "first_ms", "proposals")
 
     kind = RETENTION
 
     def __init__(self, first_ms: int) -> None:
-        """`first_ms`: how long after loading the first check is."""
+        """`first_ms`: the time from loading to the first check."""
         super().__init__("")
         self.first_ms = first_ms
         self.every_ms = 0
@@ -73,7 +75,7 @@ def on_deadline(step: Step, _: object, retention: Retention) -> None:
     if retention.proposals is None and _is_believable(step, retention):
         retention.proposals = _propose(step.state)
     if retention.proposals is not None and not _slice(step, retention.proposals):
-        retention.every_ms = 0  # it is to go on at once
+        retention.every_ms = 0  # it continues at once
         deadlines.set(retention, mono_ms + SLICE_AFTER_MS)
         return
     retention.proposals = None
@@ -96,7 +98,7 @@ def _propose(state: State) -> Iterator[Proposal]:
 
 
 def _slice(step: Step, proposals: Iterator[Proposal]) -> bool:
-    """Check some; True when these were the last."""
+    """Check some proposals. True when these were the last."""
     budget, expired, group_id = SLICE, dict[str, list[int]](), ""
     for proposal in proposals:
         group_id, before = proposal.group_id, len(step.records)
@@ -114,7 +116,7 @@ def _slice(step: Step, proposals: Iterator[Proposal]) -> bool:
 
 
 def _expire(step: Step, group: Group, topic: str, partitions: list[int], expired: dict[str, list[int]]) -> None:
-    """Remove those of these offsets whose time is over, and note them in `expired`."""
+    """Remove the expired ones of these offsets, and add them to `expired`."""
     since_ms, group_id = group.unused_since_ms(), group.group_id
     if since_ms == NOT_NOW or group.subscribes_to(topic):
         return
@@ -127,7 +129,7 @@ def _expire(step: Step, group: Group, topic: str, partitions: list[int], expired
             continue
         commit_ms, expire_ms = times_of(value)
         if expire_ms != -1:
-            over = wall_ms >= expire_ms  # its OffsetCommit (v2-4) said how long it is to be kept
+            over = wall_ms >= expire_ms  # its OffsetCommit (v2-4) had its own retention time
         else:
             over = wall_ms - (commit_ms if since_ms == SINCE_COMMIT else since_ms) >= retention_ms
         if over and not offsets.is_unstable(group_id, topic, partition):
@@ -136,7 +138,7 @@ def _expire(step: Step, group: Group, topic: str, partitions: list[int], expired
 
 
 def _remove_group(step: Step, group: Group) -> None:
-    """A group without members and offsets is removed, also one that never had a member."""
+    """Remove a group without members and offsets, also a group that never had a member."""
     group_id, offsets = group.group_id, step.state.offsets
     if group.is_unused() and not offsets.topics(group_id) and not offsets.has_open_transaction(group_id):
         for record in records.tombstones(group):

@@ -1,9 +1,9 @@
-"""The offsets of topics that were deleted: they go with their topic, as in Kafka's `onTopicsDeleted`.
+"""Deletes the offsets of deleted topics, as in Kafka's `onTopicsDeleted`.
 
-All groups are looked at, a slice at a time, so that requests need not wait. The first slice is part of the command
-that says which topics are gone. Until a group was looked at, its old offsets are still shown, as Kafka's coordinator
-too learns of deleted topics later than its clients. A topic may have such a name again. Until a group was looked at,
-its transactional commits to that topic are refused. They have no topic id, so they would be taken for old ones.
+All groups are checked in slices, so that requests need not wait. The first slice is part of the command with the
+deleted topics. Until a group was checked, its old offsets are still shown. Kafka's coordinator too learns of deleted
+topics later than its clients. A new topic may have the same name. Until a group was checked, its transactional commits
+to that topic are refused. They have no topic id, so they would be treated as old offsets.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from muster.protocol.message import ZERO_UUID
 TOPIC_DELETION: Final = "topic deletion"
 """Kind of the deadline of the next slice."""
 SLICE: Final = 500
-"""Work of one slice, half a millisecond: each group, and each offset that is looked at, counts 1. A node has many
-shards, and each of them does one.
+"""Work of one slice, half a millisecond: each group, and each checked offset, counts 1.
+
+A node has many shards, and each of them runs one slice.
 """
 REMOVE: Final = 10
 """Each record that is written counts this much more."""
 CHUNK: Final = 50
-"""Offsets of one topic that are looked at together."""
+"""Offsets of one topic that are checked together."""
 SLICE_AFTER_MS: Final = 1
 
 
 class _Gone:
-    """Topics that were deleted: `topics`, name by id, and `names`, under which what has no id is gone too."""
+    """Deleted topics. `topics`: name by id. `names`: offsets without an id under these names are deleted too."""
 
     __slots__ = ("names", "topics", "touched")
 
@@ -44,13 +45,15 @@ class _Gone:
         self.touched = frozenset(topics.values())
 
     def has(self, topic: str, value: Packed) -> bool:
-        """Whether the offset was committed for one of them."""
+        """Whether the offset was committed for one of these topics."""
         topic_id = topic_id_of(value)
         return topic_id in self.topics if topic_id != ZERO_UUID else topic in self.names
 
 
 class _Some(NamedTuple):
-    """Some offsets to look at. `topic` None: all of the group were looked at. `is_pending`: of open transactions."""
+    """Some offsets to check. When `topic` is None, the group was checked completely. `is_pending`: of open
+    transactions.
+    """
 
     group_id: str
     topic: str | None = None
@@ -59,7 +62,7 @@ class _Some(NamedTuple):
 
 
 class TopicDeletion(Due):
-    """How far the groups were looked at, and the deadline of the next slice. Not persisted: a load begins anew."""
+    """The progress over the groups, and the deadline of the next slice. Not persisted: a load begins anew."""
 
     __slots__ = ("gone", "next", "waiting", "walk")
 
@@ -68,14 +71,14 @@ class TopicDeletion(Due):
     def __init__(self, state: State, gone: _Gone) -> None:
         super().__init__("")
         self.next: _Gone | None = None
-        """Topics that were deleted since this began: all groups are looked at again for them."""
+        """Topics that were deleted since this began. All groups are checked again for them."""
         self.begin(state, gone)
 
     def begin(self, state: State, gone: _Gone) -> None:
-        """Look for the offsets of these topics in all groups."""
+        """Search all groups for offsets of these topics."""
         self.gone = gone
         self.waiting = state.offsets.group_ids()
-        """The groups that were not looked at yet."""
+        """The groups that were not checked yet."""
         self.walk = _walk(state, gone, list(self.waiting))
 
     def refuses(self, group_id: str, topics: Iterable[str]) -> bool:
@@ -86,7 +89,7 @@ class TopicDeletion(Due):
 
 
 def change_topics(step: Step, command: TopicsChanged) -> None:
-    """Take over the next image; offsets of deleted topics are deleted, also if a new topic has the name."""
+    """Replace the image. Offsets of deleted topics are deleted, also if a new topic has the name."""
     state = step.state
     gone = command.image.gone_since(state.image)
     state.image = command.image
@@ -95,10 +98,10 @@ def change_topics(step: Step, command: TopicsChanged) -> None:
 
 
 def delete_offsets_of_deleted_topics(step: Step) -> None:
-    """The groups are loaded: delete the offsets of deleted topics if the tombstones were not written then.
+    """After loading, delete the offsets of deleted topics whose tombstones were not written before.
 
-    Only topics count that are known to be deleted. A log that was copied here from another cluster has offsets of
-    topics that this server does not know.
+    Only topics count that are known to be deleted. A log that was copied from another cluster has offsets of topics
+    that this server does not know.
     """
     image = step.state.image
     if image.deleted:
@@ -106,7 +109,7 @@ def delete_offsets_of_deleted_topics(step: Step) -> None:
 
 
 def on_deadline(step: Step, _: object, deletion: TopicDeletion) -> None:
-    """Go on."""
+    """Continue with the next slice."""
     _slice(step, deletion)
 
 
@@ -121,14 +124,15 @@ def _begin(step: Step, gone: _Gone) -> None:
 
 
 def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
-    """All that may be gone. What is pending is first: when its transaction ends, it is committed, and is
-    found there.
+    """All offsets that may have to be deleted. Pending offsets are first.
+
+    When their transaction ends meanwhile, they are committed offsets, and are found there.
     """
     offsets, touched = state.offsets, gone.touched
     for group_id in group_ids:
         places = iter(list(offsets.pending.producers.get(group_id, ())))
         while some := [*islice(places, CHUNK)]:
-            yield _Some(group_id, "")  # to look at them is work
+            yield _Some(group_id, "")  # each group counts as work
             of_topic: dict[str, list[int]] = {}
             for topic, partition in some:
                 if topic in touched:
@@ -145,7 +149,7 @@ def _walk(state: State, gone: _Gone, group_ids: list[str]) -> Iterator[_Some]:
 
 
 def _slice(step: Step, deletion: TopicDeletion) -> None:
-    """Look at some groups; the next ones follow soon."""
+    """Check some groups. The next ones follow soon."""
     budget, doomed, group_id = SLICE, dict[str, list[int]](), ""
     for some in deletion.walk:
         group_id, before = some.group_id, len(step.records)
@@ -168,7 +172,7 @@ def _slice(step: Step, deletion: TopicDeletion) -> None:
 
 
 def _delete_some(step: Step, gone: _Gone, some: _Some, doomed: dict[str, list[int]]) -> None:
-    """Delete those of these offsets that are gone, and note them in `doomed`."""
+    """Delete those of these offsets whose topic is deleted, and add them to `doomed`."""
     offsets, group_id, topic = step.state.offsets, some.group_id, some.topic or ""
     for partition in some.partitions:
         if some.is_pending:

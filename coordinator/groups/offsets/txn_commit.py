@@ -1,7 +1,7 @@
-"""TxnOffsetCommit to groups of all types (KIP-98, KIP-447): offsets that count once the transaction of their producer
-is committed. Until then nobody but who asks for stable offsets sees that they are there.
+"""TxnOffsetCommit to groups of all types (KIP-98, KIP-447): offsets that count once their transaction is committed.
 
-It is no sign of life of the member, as on Kafka.
+Until then only clients that ask for stable offsets can see that such offsets exist. As on Kafka, the request does not
+renew the session of the member.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ NO_EXPIRY: Final = -1
 
 
 class TxnCommitCommand(Command):
-    """A TxnOffsetCommit. `append_error`: why the log would refuse records of its producer now (its epoch is old, its
-    partition was not verified); 0: it would not.
+    """A TxnOffsetCommit. `append_error`: the error of the log for records of its producer now, or 0.
+
+    The producer's epoch may be old, or its partition may not be verified.
     """
 
     __slots__ = ("append_error",)
@@ -42,8 +43,10 @@ class TxnCommitCommand(Command):
 
 
 def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitRequest) -> None:
-    """Answer a TxnOffsetCommit: a row for each partition, in their order. Its handler has refused unknown topics and
-    partitions, and its producer's transaction has the partition of this group's offsets.
+    """Answer a TxnOffsetCommit: a row for each partition, in their order.
+
+    Its handler has refused unknown topics and partitions. The transaction of its producer has the partition of this
+    group's offsets.
     """
     group_id = request.group_id
     error = _error_of(step.state.groups.get(group_id), request, step.state.image)
@@ -86,7 +89,9 @@ def handle(step: Step, command: TxnCommitCommand, request: TxnOffsetCommitReques
 
 
 def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error: int) -> TxnOffsetCommitResponse:
-    """TxnOffsetCommit has no top-level error: every partition has it, or the error that a response has already."""
+    """TxnOffsetCommit has no top-level error. Every partition gets the error, unless a response has another error
+    already.
+    """
     topics = [
         TxnOffsetCommitResponseTopic(
             topic.name,
@@ -101,7 +106,7 @@ def same_for_all(asked: TxnOffsetCommitRequest | TxnOffsetCommitResponse, error:
 
 
 def least_bytes(group_id: str, topic: TxnOffsetCommitRequestTopic) -> int:
-    """What the records of a topic take in the log at least, or nearly."""
+    """The least bytes of a topic's records in the log, approximately."""
     names = A_RECORD - len(ZERO_UUID) - 2 + len(group_id) + len(topic.name)
     return sum([names + len(one.committed_metadata or "") for one in topic.partitions])
 
@@ -114,7 +119,7 @@ def _refuse(step: Step, command: Command, request: TxnOffsetCommitRequest, error
 def _error_of(group: Group | None, request: TxnOffsetCommitRequest, image: TopicsImage) -> int:
     epoch = request.generation_id
     if group is None:
-        # without a generation its first commit makes a simple group
+        # Without a generation its first commit makes a simple group.
         return 0 if epoch < 0 else ErrorCode.ILLEGAL_GENERATION
 
     def partitions() -> Iterator[tuple[bytes, int]]:

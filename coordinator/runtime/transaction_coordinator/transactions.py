@@ -228,7 +228,9 @@ class Transactions:
             self.submit(transactional_id, command)
 
     def decide(self, transactional_id: str, command: TransactionCommand) -> None:
-        """`submit` a command that may need a new producer id. The next command gets an id that this one does not use."""
+        """`submit` a command that may need a new producer id. The next command gets an id that this one does
+        not use.
+        """
         if self._spare_ids or not (self.routing.ready and self.routing.shard(transactional_id).active):
             self._decide(transactional_id, command)
         else:
