@@ -1,1 +1,1 @@
-"""Bytes in, bytes out: listeners, connections, back-pressure and limits. Knows frames, but no API and no group."""
+"""The network: listeners, connections, back-pressure and limits. It knows frames, but no API and no group."""

@@ -1,4 +1,4 @@
-"""Socket addresses as Kafka writes them. Knows only the tuples that sockets give."""
+"""Socket addresses as Kafka writes them. This module only knows the tuples of sockets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MAPPED = "::ffff:"
 
 
 def plain_host(host: str) -> str:
-    """The numeric address without a scope; an IPv4 one that came through an IPv6 socket is an IPv4 address again."""
+    """The numeric address without a scope. An IPv4 address of an IPv6 socket becomes an IPv4 address again."""
     if ":" not in host:
         return host
     host = host.partition("%")[0]
@@ -20,7 +20,9 @@ def plain_host(host: str) -> str:
 
 
 def host_and_port(address: Any) -> tuple[str, int]:
-    """Of getpeername() or getsockname(), whatever the family; ("", 0) when the socket has no such address any more."""
+    """Host and port of getpeername() or getsockname(), for every family; ("", 0) when the socket no longer has an
+    address.
+    """
     if isinstance(address, tuple) and len(address) >= 2:
         return plain_host(address[0]), address[1]
     return "", 0
@@ -35,12 +37,12 @@ def client_host(host: str) -> str:
 
 
 def with_port(host: str, port: int) -> str:
-    """HOST:PORT for people; an IPv6 host stands in brackets."""
+    """HOST:PORT for log lines; an IPv6 host stands in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def numeric(host: str) -> str | None:
-    """The address that a user has written, as Java writes it; None: it is the name of a host."""
+    """The address that a user has written, as Java writes it. None means that it is a host name."""
     try:
         found = ip_address(host.removeprefix("[").removesuffix("]").partition("%")[0])
     except ValueError:
@@ -49,5 +51,5 @@ def numeric(host: str) -> str | None:
 
 
 def network_of(host: str) -> str:
-    """What one client has of addresses: an IPv4 address, or the first 64 bits of an IPv6 one (Java's text)."""
+    """The addresses that count as one client: an IPv4 address, or 64 bits of an IPv6 address (Java's text)."""
     return ":".join(host.split(":")[:4]) if ":" in host else host

@@ -1,8 +1,8 @@
-"""What stands before the requests of a connection that has to authenticate, until it has. As on Kafka, only the
-requests of the authentication pass, and any other one closes the connection.
+"""The gate before the requests of a connection until the client has authenticated. As on Kafka, only requests of the
+authentication pass, and any other request closes the connection.
 
-What they mean is the business of the requests behind the gate. Once the authentication is complete those take over, so
-that the gate costs an authenticated connection nothing.
+The requests behind the gate handle what passes. After the authentication they take the place of the gate. So the gate
+costs an authenticated connection nothing.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ PASSES: Final[Mapping[str, frozenset[int]]] = MappingProxyType(
         AUTHENTICATE: frozenset({ApiKey.SASL_AUTHENTICATE}),
     }
 )
-"""State of the authentication -> keys of the APIs that may be asked for."""
+"""State of the authentication -> keys of the APIs that may pass."""
 
 MOST_REQUESTS: Final = 10
-"""Until the authentication is complete; a client of Kafka needs four."""
+"""The limit until the authentication is complete. A client of Kafka needs four requests."""
 MOST_MS: Final = 30_000
-"""From the beginning of the connection, or the end of its TLS handshake, to the end of the authentication."""
+"""The time limit of the authentication. It begins with the connection, or after its TLS handshake."""
 
 
 class RequestsWithSink(Requests, Protocol):
-    """What is behind the gate (`api.dispatch`); `sink`: where its answers go."""
+    """The requests behind the gate (`api.dispatch`). `sink`: where their answers go."""
 
     sink: Sink
 
@@ -44,7 +44,7 @@ class RequestsWithSink(Requests, Protocol):
 
 
 class AuthenticationGate:
-    """See the module: the `Requests` of a connection, and the sink of those behind it."""
+    """See the module. It is the `Requests` of a connection, and the sink of the requests behind it."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class AuthenticationGate:
         open_requests: Callable[[Channel, Sink], RequestsWithSink],
         clock: Clock | None = None,
     ) -> None:
-        """`clock`: for what takes time; None: nothing does."""
+        """`clock`: for the timeout. None means that no timeout exists."""
         self._channel = channel
         self._authentication = channel.authentication
         self._connection = connection
@@ -101,7 +101,7 @@ class AuthenticationGate:
     # ---- the calls of the requests behind the gate
 
     def answer(self, answer: Answer | None) -> None:
-        """Send the answer, then see what it has brought about."""
+        """Send the answer, then act on the new state of the authentication."""
         connection, requests = self._connection, self._requests
         connection.answer(answer)
         if self._authentication.is_complete:
@@ -122,7 +122,7 @@ class AuthenticationGate:
             Session(self._channel, self._connection, requests, clock)
 
     def _take_raw(self, token: bytes) -> None:
-        """A token without a request around it, of a client that chose its mechanism by SaslHandshake 0."""
+        """Handle a token without a request around it. A client sends such tokens after SaslHandshake 0."""
         from muster.coordinator.api.security.sasl import complete
         from muster.coordinator.security.sasl.exchange import AuthenticationFailed
 
@@ -157,7 +157,7 @@ class AuthenticationGate:
         self._connection.part(data)
 
     def fail(self, reason: CloseConnection) -> None:
-        """The request cannot be answered."""
+        """End the connection: the request cannot be answered."""
         self._connection.fail(reason)
 
     def mute(self, throttle_ms: int) -> None:

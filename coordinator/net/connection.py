@@ -1,5 +1,5 @@
-"""One connection on an asyncio transport. What it may do and when is decided by its `ConnectionCore`; what is in a
-frame is the business of its `Requests`.
+"""One connection on an asyncio transport. Its `ConnectionCore` decides what the connection may do. Its `Requests`
+handle the content of frames.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ log = structlog.get_logger("muster.net")
 MAX_AUTHENTICATION_BYTES: Final = 524_288
 """Kafka's default of sasl.server.max.receive.size."""
 WRITTEN_AT_ONCE: Final = 1 << 20
-"""Bytes of large answers that are given to the transport in one turn of the loop: it copies or encrypts them."""
+"""At most so many bytes of large answers are given to the transport in one iteration of the event loop. The transport
+copies or encrypts them.
+"""
 _LENGTH_BYTES: Final = 4
 _TLS_HANDSHAKE: Final = b"\x16\x03"
 _SPEAKS_TLS: Final = "the client speaks TLS, and this listener does not: its security.protocol is another one"
@@ -52,21 +54,21 @@ class Shared(NamedTuple):
     limits: Limits
     max_request_bytes: int
     open_channel: Callable[[Any], Channel]
-    """Says who is at the other end of a transport."""
+    """Makes the channel of a transport, which has the peer's address."""
     open_requests: Callable[[Channel, Connection], Requests]
-    """Makes the other side of a connection that was admitted."""
+    """Makes the requests of a connection that was admitted."""
     set_options: Callable[[Any], object]
     """Sets the options of a transport's socket."""
     identify: Callable[[Channel, Any], object] | None = None
-    """Says who the client of an established transport is, when its certificate can tell; raises `CloseConnection`."""
+    """Sets the client of a transport with TLS, when its certificate identifies it. Raises `CloseConnection`."""
     is_tls: bool = False
     max_authentication_bytes: int = MAX_AUTHENTICATION_BYTES
     guard: Callable[[Any, Callable[[], object]], Any] | None = None
-    """Gives a transport that is used in the place of one, and may end the connection instead of writing."""
+    """Returns a transport to use instead of the given one. It may end the connection instead of writing."""
 
 
 class Connection(asyncio.Protocol):
-    """See the module. `alive` is set at each sign of life; `host` is the peer's numeric address."""
+    """See the module. `alive` is set at each sign of life. `host` is the peer's numeric address."""
 
     __slots__ = (
         "_is_going_on",
@@ -97,8 +99,8 @@ class Connection(asyncio.Protocol):
     # ---- the transport's calls ----
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection; when there are too many let it wait, or close it. With TLS this is called twice: for the
-        plain socket (`tls.handshake.PlainSocket`), and with the transport that TLS is established on.
+        """Accept the connection; if the limits are reached, let it wait or close it. With TLS this is called twice. The
+        first call has the plain socket (`tls.handshake.PlainSocket`), the second has the TLS transport.
         """
         guard = self._shared.guard
         self._transport = transport if guard is None else guard(transport, self.abort)
@@ -110,11 +112,11 @@ class Connection(asyncio.Protocol):
         if self._limits.refusal(self.host, channel.listener) is None:
             self._admit()
         else:
-            # ends of other connections may be waiting in the same turn of the loop: they make room
+            # other connections may end in the same iteration of the event loop and make space
             asyncio.get_running_loop().call_soon(self.admit_or_wait)
 
     def admit_or_wait(self) -> None:
-        """Another connection may have ended: this one, which waits, is admitted, waits on, or is refused."""
+        """Another connection may have ended. Admit this waiting one, let it wait on, or refuse it."""
         if self.core.state is not WAITING:
             return
         refusal = self._limits.refusal(self.host, self.channel.listener)
@@ -133,10 +135,10 @@ class Connection(asyncio.Protocol):
             self._begin()
 
     def _begin(self) -> None:
-        """Requests may come now, or those of an authentication."""
+        """From now on requests may arrive, or those of an authentication."""
         core, channel = self.core, self.channel
         if core.has_ended:
-            self._transport.abort()  # it was ended while TLS was being established
+            self._transport.abort()  # the connection was ended during its TLS handshake
             return
         self._transport.set_write_buffer_limits(high=OUTPUT_HIGH_BYTES)
         self._shared.set_options(self._transport)
@@ -157,7 +159,7 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def data_received(self, data: bytes) -> None:
-        """Handle what is whole, keep the rest."""
+        """Handle whole requests and keep the rest."""
         self.alive = True
         core = self.core
         size = len(data)
@@ -167,7 +169,7 @@ class Connection(asyncio.Protocol):
             and size > _LENGTH_BYTES
             and _length(data)[0] == size - _LENGTH_BYTES <= core.max_request_bytes
         ):
-            # nearly always: nothing waits in either direction, and one chunk is one request
+            # the usual case: nothing waits in either direction, and one chunk is one request
             core.state = ANSWERING
             try:
                 answer = self._requests.handle(data, _LENGTH_BYTES, size)
@@ -183,12 +185,12 @@ class Connection(asyncio.Protocol):
             self._receive(data)
 
     def _receive(self, data: bytes) -> None:
-        """`data_received` without its short way."""
+        """`data_received` without its fast path."""
         core = self.core
         try:
             core.receive_data(data)
         except InvalidFrameSize as error:
-            # requests that came before it are still answered as far as they can be at once
+            # earlier requests are still answered, if their answers are ready at once
             self._pump()
             self.fail(CloseConnection(_SPEAKS_TLS if data.startswith(_TLS_HANDSHAKE) else str(error)))
             return
@@ -197,11 +199,13 @@ class Connection(asyncio.Protocol):
         self._pump()
 
     def eof_received(self) -> bool:
-        """The peer has gone (no client of Kafka closes one direction only): what is parked is dropped, as by Kafka."""
+        """The peer has disconnected (no client of Kafka closes one direction only). Parked requests are dropped, as by
+        Kafka.
+        """
         if not self.core.has_ended:
             self.core.close()
             self._write_all()
-        return False  # the transport sends what was written, then closes
+        return False  # the transport sends what was written, and then closes
 
     def pause_writing(self) -> None:
         """The peer reads too slowly: its further requests wait."""
@@ -210,7 +214,7 @@ class Connection(asyncio.Protocol):
         self._settle()
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """The peer has read enough: its requests continue."""
         self.alive = True
         self.core.peer_caught_up()
         self._pump()
@@ -224,7 +228,7 @@ class Connection(asyncio.Protocol):
         if self._requests is not None:
             self._requests.closed()
             self.channel.close()
-        # no cycle stays: the memory of a connection is free at once, and not when a collector finds it
+        # no reference cycle remains: the memory is freed at once, without the garbage collector
         self._requests = None
         _take_out_of_cycle(self._transport)
 
@@ -232,8 +236,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def descriptor(self) -> int:
-        """Of the socket, as long as it is read; negative otherwise. With TLS too: whatever has come of it is taken out
-        of the socket and decrypted at once, so none lies in between.
+        """The descriptor of the socket while it is read, otherwise negative. TLS needs no exception: all received bytes
+        are read and decrypted at once, so none wait in between.
         """
         if self.core.has_ended or not self._is_reading:
             return -1
@@ -241,65 +245,67 @@ class Connection(asyncio.Protocol):
 
     @property
     def socket_descriptor(self) -> int:
-        """Of the socket, whether it is read or not; negative when it is gone."""
+        """The descriptor of the socket, whether it is read or not. It is negative when the socket is closed."""
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        # a transport of TLS whose socket is gone tells it in a later turn of the loop, and here it has none already
+        # a TLS transport reports a closed socket in a later iteration of the event loop; here it has none already
         return -1 if sock is None else int(sock.fileno())
 
     def close_idle(self) -> None:
-        """Silent for connections.max.idle.ms."""
+        """Close the connection, which was silent for connections.max.idle.ms."""
         log.debug("closed an idle connection", peer=self.channel.peer)
         self.abort()
 
     @property
     def unsent_bytes(self) -> int:
-        """What the peer has not taken."""
+        """The bytes that the peer has not read."""
         return int(self._transport.get_write_buffer_size()) + self.core.output_bytes
 
     @property
     def unread_bytes(self) -> int:
-        """What the peer has not taken, and what its system has not confirmed."""
+        """The bytes that the peer has not read, and those that its system has not confirmed."""
         return self.unsent_bytes + undelivered_bytes(self.socket_descriptor)
 
     def close_stalled(self) -> None:
-        """The peer sends no more of a large request, or reads nothing of an answer, and others need the memory."""
+        """Close the connection: others need its memory. The peer sends no more of a large request, or reads none of an
+        answer.
+        """
         if not self.core.has_ended:
             log.warning("closed a connection", peer=self.channel.peer, why=_STALLED)
-        self.abort()  # what it does not read is not given to the system first: that would take long
+        self.abort()  # what the peer does not read is not given to the system first: that would take long
 
     def stand_still(self) -> None:
-        """The node does nothing for now: nothing is read, handled or sent."""
+        """The node is paused: nothing is read, handled or sent."""
         self.core.stand_still()
         self._settle()
 
     def go_on(self) -> None:
-        """The node goes on, and so does this in a turn of its own."""
+        """The node continues. This connection continues in a separate iteration of the event loop."""
         self.core.go_on()
         asyncio.get_running_loop().call_soon(self._pump)
 
     def unmute(self) -> None:
-        """The time that its client had to wait is over."""
+        """The throttle time of the client is over."""
         if self.core.state is MUTED:
             self.core.happens(UNMUTE)
             self._pump()
 
     def wrap(self, wrap: Wrap) -> None:
-        """From now on `wrap(requests, sink)` stands before the requests of the API."""
+        """From now on `wrap(requests, sink)` handles requests before the API does."""
         if self._requests is not None:
             self._requests = self._requests.wrapped(wrap)
 
     def memory_granted(self) -> None:
-        """There is memory for more of the unfinished request."""
+        """Memory for more of the unfinished request is available."""
         self.core.memory_granted()
         self._settle()
 
     # ---- the requests' calls ----
 
     def answer(self, answer: Answer | None) -> None:
-        """The answer to the request at hand (None: none is owed). The next request may come."""
+        """Send the answer to the present request (None: it gets no answer). Then the next request may be handled."""
         core = self.core
         if core.state is ANSWERING and not core.waits_for:
-            # the short way of `data_received`, when the answer was not there at once
+            # the fast path of `data_received`, for an answer that was not ready at once
             if answer is None or isinstance(answer, bytes):
                 core.state = READY
                 if answer is not None:
@@ -314,7 +320,8 @@ class Connection(asyncio.Protocol):
             return
         self._write_out()
         if core.has_requests:
-            # not from here: one parked answer could lead to the next request, that to other answers, without end
+            # This is not done here: one parked answer could start the
+            # next request, and that could release more answers.
             asyncio.get_running_loop().call_soon(self._pump)
         else:
             self._settle()
@@ -326,20 +333,22 @@ class Connection(asyncio.Protocol):
             self._write_out()
 
     def was_read(self) -> None:
-        """The bytes of the large request at hand are of no more use."""
+        """The bytes of the present large request are not needed any more."""
         self.core.being_read(0)
         if self.core.counted_bytes:
             self._account()
             self._settle()
 
     def authenticated(self, requests: Requests) -> None:
-        """The client has proven who it is: `requests` handles what it sends from now on."""
+        """The client has authenticated. From now on `requests` handles what it sends."""
         if not self.core.has_ended:
             self.core.open()
             self._requests = requests
 
     def handled_by(self, requests: Requests) -> Requests | None:
-        """`requests` handles what the client sends from now on. Returns what did so until now; None: nothing does."""
+        """From now on `requests` handles what the client sends. Returns its predecessor; None means that no requests
+        are handled.
+        """
         if self.core.has_ended:
             return None
         before: Requests | None = self._requests
@@ -347,36 +356,36 @@ class Connection(asyncio.Protocol):
         return before
 
     def mute(self, throttle_ms: int) -> None:
-        """Handle nothing more for so long: what was sent was too much for a quota."""
+        """Handle no request for so long: the client has exceeded a quota."""
         core = self.core
         if core.state is not READY:
-            return  # it has ended
+            return  # the connection has ended
         core.happens(MUTE)
         self._limits.mute(self, throttle_ms)
         self._settle()
 
     def fail(self, reason: CloseConnection) -> None:
-        """The request at hand cannot be answered, and so the connection cannot go on."""
+        """End the connection: the present request cannot be answered."""
         if not self.core.has_ended:
             log.warning("closed a connection", peer=self.channel.peer, why=reason.reason, **reason.facts)
             self.close()
 
     def close(self) -> None:
-        """Send what is ready, then end."""
+        """Send the answers that are ready, then end the connection."""
         if not self.core.has_ended:
             self.core.close()
             self._write_all()
             self._transport.close()
 
     def abort(self) -> None:
-        """End now; what is unsent is lost."""
+        """End the connection now. Unsent bytes are lost."""
         self.core.abort()
         self._transport.abort()
 
     # ---- inside ----
 
     def _pump(self) -> None:
-        """Handle the waiting requests until one is parked or too much is unsent, then write all that is ready."""
+        """Handle waiting requests until one is parked or too much is unsent. Then write the ready answers."""
         if self._is_pumping:
             return
         self._is_pumping = True
@@ -405,7 +414,9 @@ class Connection(asyncio.Protocol):
             self._settle()
 
     def _write_out(self) -> None:
-        """Write what is ready; the rest of much follows in the next turns, as soon as the peer takes it."""
+        """Write the ready answers. The rest of a large answer follows in later iterations, when the peer has read
+        enough.
+        """
         core = self.core
         self._write(core.data_to_send(WRITTEN_AT_ONCE))
         if core.waits_for & (REST | PEER | NODE) == REST and not self._is_going_on:
@@ -430,7 +441,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(output)
 
     def _settle(self) -> None:
-        """Read on or pause; and when nothing waits any more, take the short way again."""
+        """Continue or pause reading. When nothing waits any more, use the fast path again."""
         core = self.core
         if self._is_pumping or core.has_ended:
             return
@@ -444,7 +455,7 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _account(self) -> None:
-        """queued.max.request.bytes: count what has come of large requests, and what is done with."""
+        """Count the received bytes of large requests, and the bytes not needed any more (queued.max.request.bytes)."""
         core = self.core
         if core.has_ended:
             return
@@ -454,7 +465,9 @@ class Connection(asyncio.Protocol):
 
 
 def _take_out_of_cycle(transport: Any) -> None:
-    """Transports of asyncio (not those of uvloop) keep methods of their own, also when they have ended."""
+    """Break the reference cycle of an asyncio transport, which keeps methods of its own after its end (uvloop's does
+    not).
+    """
     fields = getattr(transport, "__dict__", None)
     if fields is not None:
         for name in [name for name, value in fields.items() if getattr(value, "__self__", None) is transport]:

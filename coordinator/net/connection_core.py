@@ -1,8 +1,8 @@
-"""The rules of one connection, without asyncio, socket or clock: its states, what may happen in each, and its limits.
+"""The rules of one connection: its states, what may happen in each, and its limits. It has no asyncio, socket or clock.
 
-Bytes and events go in; requests, bytes to send and whether to read on come out. As on Kafka, a connection handles one
-request after the other: the next one is not looked at before the last one is answered, so answers leave in the order of
-their requests. `connection.Connection` does on a transport what is decided here.
+Its input is bytes and events. Its output is requests, bytes to send, and whether to continue reading. As on Kafka, a
+connection handles one request after the other. The next request begins after the last answer, so answers leave in the
+order of their requests. `connection.Connection` applies these decisions to a transport.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ INPUT_HIGH_BYTES: Final = 64 * 1024
 OUTPUT_HIGH_BYTES: Final = 256 * 1024
 """No further request is handled while this much of earlier answers is unsent."""
 SMALL_BYTES: Final = 64 * 1024
-"""Requests of no more bytes need no grant of memory: a heartbeat never waits for one."""
+"""Requests of at most so many bytes need no grant of memory: a heartbeat never waits for one."""
 
 WAITING: Final = "waiting"
-"""There are max.connections already: it is read a little, and nothing is handled, until another one ends."""
+"""The server already has max.connections. A little is read, and no request is handled until another connection ends."""
 HANDSHAKING: Final = "handshaking"
-"""It counts as a connection; TLS is being established."""
+"""It counts as a connection; its TLS handshake is in progress."""
 AUTHENTICATING: Final = "authenticating"
-"""The next request of the authentication may be handled; nothing else passes."""
+"""The next request of the authentication may be handled; no other request passes."""
 VERIFYING: Final = "verifying"
-"""Such a request is being answered."""
+"""A request of the authentication is being answered."""
 READY: Final = "ready"
 """The next request may be handled."""
 ANSWERING: Final = "answering"
 """A request is being answered."""
 MUTED: Final = "muted"
-"""The last request was answered, and said how long the client has to wait (quotas): until then nothing is handled, and
-nothing is read."""
+"""The last answer had a throttle time (quotas). Until it is over nothing is handled, and nothing is read."""
 CLOSING: Final = "closing"
-"""Nothing is handled any more; what was written is still sent."""
+"""No request is handled any more. Bytes that were written are still sent."""
 CLOSED: Final = "closed"
 STATES: Final = (WAITING, HANDSHAKING, AUTHENTICATING, VERIFYING, READY, ANSWERING, MUTED, CLOSING, CLOSED)
 
@@ -58,7 +57,7 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         AUTHENTICATION: {WAITING: AUTHENTICATING, HANDSHAKING: AUTHENTICATING},
         OPENED: {WAITING: READY, HANDSHAKING: READY, AUTHENTICATING: READY},
         REQUEST: {AUTHENTICATING: VERIFYING, READY: ANSWERING},
-        # what is answered after the end goes nowhere
+        # answers after the end of the connection are dropped
         ANSWERED: {VERIFYING: AUTHENTICATING, ANSWERING: READY, CLOSING: CLOSING, CLOSED: CLOSED},
         MUTE: {READY: MUTED},
         UNMUTE: {MUTED: READY},
@@ -66,39 +65,40 @@ TRANSITIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         LOST: dict.fromkeys(STATES[:-1], CLOSED),
     }
 )
-"""Event -> state -> the state after it; whatever is not here cannot happen."""
+"""Event -> state -> the next state. An event that is missing here cannot happen."""
 _NONE_WAIT: Final[deque[Frame]] = deque()
-"""Of all connections whose requests never wait: an empty deque of its own would take each of them 0.6 KB."""
+"""All connections whose requests never wait share it: an empty deque for each would take 0.6 KB."""
 _AFTER_REQUEST: Final = TRANSITIONS[REQUEST]
 _AFTER_ANSWER: Final = TRANSITIONS[ANSWERED]
 
 PEER: Final = 1
-"""The peer does not read as fast as it is answered."""
+"""The peer reads more slowly than the node answers."""
 MEMORY: Final = 2
-"""A large request has begun to come, and there is no memory for more of it yet."""
+"""A large request has begun to arrive, and the memory for more of it is not available yet."""
 INPUT: Final = 4
-"""Requests, or a part of one, wait for the one at hand or for their end."""
+"""Requests, or a part of one, wait for the present request or for their own end."""
 NODE: Final = 8
-"""The node stands still: nothing is read, handled or sent until it goes on."""
+"""The node is paused: nothing is read, handled or sent until it continues."""
 REST: Final = 16
-"""The rest of a large answer is written in the next turns of the loop."""
+"""The rest of a large answer is written in the next iterations of the event loop."""
 _OUTPUT: Final = PEER | REST
 
 
 class IllegalTransition(RuntimeError):
-    """A mistake of the program: `event` cannot happen to a connection in `state`. Nothing has changed."""
+    """A bug: `event` cannot happen to a connection in `state`. Nothing has changed."""
 
     def __init__(self, state: str, event: str) -> None:
         super().__init__(f"a connection is {state}: {event!r} cannot happen")
 
 
 class ConnectionCore:
-    """See the module. `state` is one of `STATES`; `waits_for` a sum of `PEER`, `MEMORY`, `INPUT`, `NODE` and `REST`, 0
-    when nothing waits in either direction. `counted_bytes`: of its large requests, see `large_requests`;
-    `output_bytes`: not sent yet.
+    """See the module. `state` is one of `STATES`. `waits_for` is a sum of `PEER`, `MEMORY`, `INPUT`, `NODE` and `REST`,
+    and 0 when nothing waits in either direction. `counted_bytes`: the counted bytes of its large requests, see
+    `large_requests`. `output_bytes`: the bytes that are not sent yet.
 
-    A shell may take the short way when the connection is `READY`, waits for nothing, and one chunk is one request: set
-    `state` to `ANSWERING`, handle it, set it back and send the answer. That is what the calls below would do.
+    A shell may use a fast path when the connection is `READY` and waits for nothing. One chunk must be one request. It
+    sets `state` to `ANSWERING`, handles the request, sets `state` back and sends the answer. The calls below would do
+    the same.
     """
 
     __slots__ = (
@@ -135,18 +135,18 @@ class ConnectionCore:
 
     @property
     def has_ended(self) -> bool:
-        """Nothing is handled any more."""
+        """Whether no request is handled any more."""
         return self.state is CLOSING or self.state is CLOSED
 
     @property
     def is_answering(self) -> bool:
-        """A request is at hand, or the client has to wait: it has a reason to be silent."""
+        """Whether a request is being answered, or the client has to wait. Then the client has a reason to be silent."""
         return self.state is ANSWERING or self.state is VERIFYING or self.state is MUTED
 
-    # ---- its beginning and its end
+    # ---- the start and the end of the connection
 
     def begin_authentication(self, max_request_bytes: int) -> None:
-        """Until `open`, only requests of so many bytes are taken."""
+        """Until `open`, requests may have at most so many bytes."""
         self.happens(AUTHENTICATION)
         self._splitter.limit = max_request_bytes
 
@@ -156,12 +156,12 @@ class ConnectionCore:
         self._splitter.limit = self.max_request_bytes
 
     def close(self) -> None:
-        """One side ends the connection; what is in `data_to_send` may still be sent."""
+        """One side ends the connection. The bytes in `data_to_send` may still be sent."""
         if not self.has_ended:
             self.happens(CLOSE)
 
     def abort(self) -> None:
-        """End the connection; what is unsent is lost."""
+        """End the connection. Unsent bytes are lost."""
         self.close()
         self.data_to_send()
 
@@ -176,9 +176,9 @@ class ConnectionCore:
     # ---- requests in
 
     def receive_data(self, data: bytes) -> None:
-        """Take the next bytes of the stream.
+        """Receive the next bytes of the stream.
 
-        Raises InvalidFrameSize when nothing behind them can be read; the requests before that place are kept.
+        Raises InvalidFrameSize when the bytes behind a place cannot be parsed. The requests before that place are kept.
         """
         if self.has_ended:
             return
@@ -199,7 +199,8 @@ class ConnectionCore:
     def next_request(self) -> Frame | None:
         """The next request: handle it, and call `answered`.
 
-        None: none has come, the last one is not answered yet, or the peer must read its answers first.
+        None means that no request has arrived, or that the last one is not answered yet. It also means that the peer
+        must read its answers first.
         """
         state = _AFTER_REQUEST.get(self.state)
         if state is None or not self._requests or self.waits_for & (_OUTPUT | NODE):
@@ -211,7 +212,7 @@ class ConnectionCore:
 
     @property
     def has_requests(self) -> bool:
-        """Whole requests wait for the one at hand, and for nothing else."""
+        """Whether whole requests wait only for the present one."""
         return bool(self._requests) and not self.waits_for & (_OUTPUT | NODE) and not self.has_ended
 
     @property
@@ -221,7 +222,7 @@ class ConnectionCore:
 
     @property
     def reads_on(self) -> bool:
-        """Whether more should be read as soon as there is memory for it."""
+        """Whether more should be read as soon as memory for it is available."""
         if self.waits_for & NODE or self.state is MUTED:
             return False
         if self.state in _AFTER_REQUEST and not self.waits_for & _OUTPUT:
@@ -229,7 +230,7 @@ class ConnectionCore:
         return self._requests_bytes + self._splitter.buffered < INPUT_HIGH_BYTES
 
     def settle(self) -> None:
-        """All requests that may be handled now are: see whether input still waits."""
+        """All requests that may be handled now are handled. Update whether input still waits."""
         if not self._requests and not self._splitter.buffered:
             self._requests = _NONE_WAIT
             self.waits_for &= ~INPUT
@@ -237,7 +238,7 @@ class ConnectionCore:
     # ---- answers out
 
     def answered(self, answer: Answer | None) -> None:
-        """The request at hand is answered (None: no answer is owed)."""
+        """The present request is answered (None: it gets no answer)."""
         state = _AFTER_ANSWER.get(self.state)
         if state is None:
             raise IllegalTransition(self.state, ANSWERED)
@@ -246,7 +247,7 @@ class ConnectionCore:
             self.keep(answer)
 
     def keep(self, answer: Answer) -> None:
-        """Send this, or some bytes of it, after what is to be sent already."""
+        """Send the answer, or a part of it, after the bytes that wait already."""
         if isinstance(answer, bytes):
             self._output.append(answer)
             self.output_bytes += len(answer)
@@ -255,7 +256,7 @@ class ConnectionCore:
             self.output_bytes += sum(map(len, answer))
 
     def data_to_send(self, most_bytes: int | None = None) -> list[bytes | memoryview]:
-        """What is to be sent now, in this order; each byte is given out once. Beyond `most_bytes` the rest is kept."""
+        """The bytes to send now, in order. Each byte is returned once. Bytes beyond `most_bytes` are kept."""
         if self.waits_for & NODE and not self.has_ended:
             return []
         output, left = self._output, most_bytes
@@ -275,31 +276,31 @@ class ConnectionCore:
         return [*output[:at], divided[:left]] if left else output[:at]
 
     def stand_still(self) -> None:
-        """The node does nothing for now."""
+        """The node is paused."""
         self.waits_for |= NODE
 
     def go_on(self) -> None:
-        """The node goes on."""
+        """The node continues."""
         self.waits_for &= ~NODE
 
     def peer_reads_slowly(self) -> None:
-        """Much of what was sent is not taken yet: no further request is handled."""
+        """The peer has not read much of what was sent: no further request is handled."""
         self.waits_for |= PEER
 
     def peer_caught_up(self) -> None:
-        """What was sent is taken."""
+        """The peer has read what was sent."""
         self.waits_for &= ~PEER
 
     # ---- memory for large requests (queued.max.request.bytes)
 
     @property
     def needs_memory(self) -> bool:
-        """Whether `large_requests` has anything to say."""
+        """Whether `large_requests` has any bytes."""
         return self.counted_bytes > 0 or self._splitter.awaited > SMALL_BYTES
 
     def large_requests(self) -> tuple[int, int, int]:
-        """Bytes of large requests: (of those that have come whole and are still needed, of the one that is coming, what
-        is missing of it).
+        """Bytes of large requests, in three numbers. The first is the whole requests that are still needed. Then follow
+        the received and the missing bytes of the request that is arriving.
         """
         whole = sum([end - start for _, start, end in self._requests if end - start > SMALL_BYTES])
         splitter = self._splitter
@@ -312,7 +313,9 @@ class ConnectionCore:
         return whole + self._being_read_bytes, came, awaited
 
     def counted(self, size: int, *, may_read_on: bool) -> None:
-        """So many bytes of its large requests are counted. If it may not read on, it waits for `memory_granted`."""
+        """So many bytes of its large requests are counted. If it may not continue reading, it waits for
+        `memory_granted`.
+        """
         self.counted_bytes = size
         if may_read_on:
             self.waits_for &= ~MEMORY
@@ -320,14 +323,16 @@ class ConnectionCore:
             self.waits_for |= MEMORY
 
     def memory_granted(self) -> None:
-        """It may read on."""
+        """The connection may continue reading."""
         self.waits_for &= ~MEMORY
 
     def being_read(self, size: int) -> None:
-        """The request at hand, of so many bytes, is still being read, in another thread; 0: it was."""
+        """The present request, of so many bytes, is still being decoded in another thread. 0 means that this
+        has ended.
+        """
         self._being_read_bytes = size if size > SMALL_BYTES else 0
 
     @property
     def is_being_read(self) -> bool:
-        """A large request is still being read, in another thread."""
+        """A large request is still being decoded in another thread."""
         return self._being_read_bytes > 0

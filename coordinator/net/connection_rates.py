@@ -1,5 +1,6 @@
-"""How fast connections may come: max.connection.creation.rate of the server and of each listener, and
-connection_creation_rate of addresses (KIP-612). Counts as Kafka's ConnectionQuotas; knows no socket.
+"""Limits of the rate of new connections. They are max.connection.creation.rate of the server and of each listener, and
+connection_creation_rate of addresses (KIP-612). This module counts as Kafka's ConnectionQuotas does, and knows no
+socket.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from muster.coordinator.quotas.rate import Rate, Windows
 from muster.coordinator.system.clock import Clock
 
 MOST_ADDRESSES: Final = 20_000
-"""Addresses with a quota whose connections are counted."""
+"""Connections of so many addresses with a quota are counted."""
 
 
 class _Limited:
@@ -26,19 +27,19 @@ class _Limited:
         self.most = most
 
     def record(self, now_ms: int) -> int:
-        """Another connection: after how long the next may come, at most a window."""
+        """Count another connection. Returns the time until the next one is allowed, at most a window."""
         self.rate.record(1, now_ms)
         if self.most == NO_LIMIT:
             return 0
         return min(self.rate.excess_ms(self.most, now_ms), self.rate.windows.size_ms)
 
     def take_back(self, now_ms: int) -> None:
-        """The connection does not come."""
+        """Do not count the connection: it was not accepted."""
         self.rate.record(-1, now_ms)
 
 
 class ConnectionRates:
-    """See the module. Of a server that has such a limit, or had one."""
+    """See the module. A server has it when it has such a limit, or had one."""
 
     __slots__ = ("_addresses", "_any_address", "_clock", "_counted", "_listeners", "_server", "_windows")
 
@@ -52,14 +53,16 @@ class ConnectionRates:
         self._counted: dict[str, _Limited] = {}
 
     def limit(self, most: int, listeners: Mapping[str, int]) -> None:
-        """So many connections in a second, of the server and of these listeners."""
+        """Set the limit of connections per second of the server, and of these listeners."""
         self._server.most = most
         for name, of_listener in listeners.items():
             self._of_listener(name).most = of_listener
 
     def limit_address(self, address: str | None, most: float | None) -> None:
-        """So many from an address, or from each (None) that has no limit of its own; `most` None: no limit any more."""
-        # no number is 0, as Java casts it: none may come
+        """Set the limit of an address, or of every address (None) without its own limit. `most` None removes
+        the limit.
+        """
+        # NaN becomes 0, as Java casts it: no connection is allowed
         limit = NO_LIMIT if most is None else 0 if math.isnan(most) else int(most)
         if address is None:
             self._any_address = limit
@@ -75,12 +78,14 @@ class ConnectionRates:
         return found
 
     def delay_ms(self, listener: str) -> int:
-        """Another connection has come to a listener: for how long it waits, and with it all that come behind it."""
+        """Count a new connection of a listener. Returns how long it waits, and with it all later ones."""
         now_ms = self._clock.mono_ms()
         return max(self._server.record(now_ms), self._of_listener(listener).record(now_ms))
 
     def refusal_ms(self, listener: str, address: str) -> int:
-        """It may be served now. 0: it is. Else its address has had too many: it is closed, after so long."""
+        """Count a connection that is about to be served. 0 means that it is allowed. Otherwise its address has exceeded
+        its limit, and the connection is closed after so many ms.
+        """
         most = self._addresses.get(address, self._any_address)
         if most == NO_LIMIT:
             return 0
@@ -90,7 +95,7 @@ class ConnectionRates:
             if len(self._counted) >= MOST_ADDRESSES:
                 del self._counted[next(iter(self._counted))]
             counted = _Limited(self._windows, most, now_ms)
-        self._counted[address] = counted  # the one that came longest ago is the first
+        self._counted[address] = counted  # the address whose last connection is oldest stands first
         counted.most = most
         refused_ms = counted.record(now_ms)
         if refused_ms:

@@ -1,4 +1,6 @@
-"""One document by HTTP, asked for or in answer to a form, bounded in size and time; blocks, so it is for a thread."""
+"""One document by HTTP, from a GET or in answer to a form. Size and time are limited. The call blocks, so it is for a
+thread.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,21 @@ from typing import Any, Final
 from muster.coordinator.system.clock import mono_ms
 
 TIMEOUT_S: Final = 20
-"""For a connection, and for each answer of the network; as jose4j's."""
+"""The timeout of a connection, and of each answer of the network; as jose4j's."""
 MOST_MS: Final = 60_000
-"""For the whole document."""
+"""The limit for the whole document."""
 _PIECE: Final = 16 << 10
 
 
 def http_get(url: str, context: ssl.SSLContext | None, most_bytes: int) -> bytes:
-    """The document. Raises OSError."""
+    """Fetch the document. Raises OSError."""
     return _exchanged(_request(url), _SameProtocol(), context, most_bytes)
 
 
 def http_post(
     url: str, form: Mapping[str, str], headers: Mapping[str, str], context: ssl.SSLContext | None, most_bytes: int
 ) -> bytes:
-    """What is answered to a form. Raises OSError, also where the answer leads to another address: what is sent may be
+    """The answer to a form. Raises OSError, also when the answer redirects to another address: the form may be
     secret.
     """
     request = _request(url)
@@ -69,7 +71,7 @@ def _exchanged(
 
 
 class _SameProtocol(urllib.request.HTTPRedirectHandler):
-    """As Java: who asks by https is not sent to http."""
+    """As in Java, a request by https is not redirected to http."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str

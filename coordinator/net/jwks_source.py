@@ -1,8 +1,8 @@
-"""Where the keys of an identity provider come from, for the tokens of OAUTHBEARER: a file, or a URL.
+"""The keys of an identity provider for the tokens of OAUTHBEARER, from a file or a URL.
 
-A file is read anew when it has changed. What is at a URL is fetched in a thread: at the start, every
-`sasl.oauthbearer.jwks.endpoint.refresh.ms`, and soon when a token names a key that is not there. Whatever cannot be
-had, or is no set of keys, leaves the keys as they were.
+A file is read again when it has changed. A thread fetches the document at a URL at the start and every
+`sasl.oauthbearer.jwks.endpoint.refresh.ms`. It also fetches soon after a token names an unknown key. If reading or
+parsing fails, the previous keys remain.
 """
 
 from __future__ import annotations
@@ -24,19 +24,21 @@ from muster.coordinator.system.jobs import Worker, outcome
 log = structlog.get_logger("muster.net")
 
 MOST_BYTES: Final = 512 << 10
-"""Of a document with keys, as jose4j reads."""
+"""The limit of a document with keys, as in jose4j."""
 MOST_MISSING: Final = 16
-"""Ids of keys that are not there which are remembered, as in Kafka."""
+"""So many ids of unknown keys are remembered, as in Kafka."""
 MISSING_MS: Final = 60_000
-"""How long it is not asked for such a key again."""
+"""A key that is unknown is not fetched again for so long."""
 LONGEST_ID: Final = 1_000
-"""Longer ids are not asked for."""
+"""Longer ids are not fetched."""
 SOONEST_MS: Final = 5_000
-"""Between two fetches for keys that are missing: clients cannot make the server ask faster, whatever ids they name."""
+"""The shortest time between two fetches for unknown keys. Clients cannot make the server fetch faster, whatever ids
+they name.
+"""
 
 
 class JwksFile:
-    """A `KeySource`."""
+    """A `KeySource` that reads a file."""
 
     def __init__(self, path: str) -> None:
         """Raises BadKeys."""
@@ -57,14 +59,14 @@ class JwksFile:
         return self._keys
 
     def missing(self, kid: str) -> None:
-        """See `KeySource`: there are no others."""
+        """See `KeySource`. A file has no other keys to fetch."""
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """See `KeySource`. This source has nothing to stop."""
 
 
 def read_file(path: str) -> JwkSet:
-    """Raises BadKeys."""
+    """The keys of a file. Raises BadKeys."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -88,8 +90,8 @@ def _why(error: Exception) -> str:
 
 
 class Aside:
-    """A `Worker` whose work nobody waits for, not even the end of the process: a server that does not answer may take
-    its time.
+    """A `Worker` whose work may take any time, for a server that does not answer. Even the end of the process does not
+    wait for it.
     """
 
     def __init__(self, post: Callable[[Callable[[], object]], object]) -> None:
@@ -111,8 +113,8 @@ class Aside:
 
 
 class Pace(NamedTuple):
-    """How often is fetched, and again after a failure: first after `backoff_ms`, then after twice as long, at most for
-    `backoff_most_ms` in all.
+    """How often the keys are fetched. After a failure the first retry is after `backoff_ms`. Each further delay is
+    twice as long, up to `backoff_most_ms` in all.
     """
 
     refresh_ms: int
@@ -121,7 +123,7 @@ class Pace(NamedTuple):
 
 
 class JwksUrl:
-    """A `KeySource`."""
+    """A `KeySource` that fetches from a URL."""
 
     def __init__(self, url: str, fetch: Callable[[], bytes], pace: Pace, clock: Clock, worker: Worker) -> None:
         self._url = url
@@ -143,7 +145,7 @@ class JwksUrl:
         return self._keys
 
     def missing(self, kid: str) -> None:
-        """See `KeySource`: fetch soon, unless that was done a moment ago."""
+        """See `KeySource`. Fetches soon, unless it has just fetched."""
         now_ms = self._clock.mono_ms()
         if len(kid) > LONGEST_ID or self._missing.get(kid, 0) > now_ms or self._not_before_ms > now_ms:
             return
@@ -155,7 +157,7 @@ class JwksUrl:
         self._refresh()
 
     def stop(self) -> None:
-        """Fetch no more."""
+        """Stop fetching."""
         self._worker.close()
         self._is_busy = True
         if self._next is not None:
@@ -192,7 +194,7 @@ class JwksUrl:
         if left_ms > 0 and wait_ms > 0:
             self._call_in(min(wait_ms, left_ms), lambda: self._try(until_ms, 2 * wait_ms))
         else:
-            # without any keys nobody could come in until the next regular time
+            # without any keys, no client could authenticate until the next regular fetch
             most_ms = max(self._pace.backoff_most_ms, SOONEST_MS)
             self._rest(self._pace.refresh_ms if self._keys is not None else min(most_ms, self._pace.refresh_ms))
 

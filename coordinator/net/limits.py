@@ -1,7 +1,7 @@
-"""How many connections one server has, and how long each may be silent. `request_memory` limits the bytes of unfinished
-requests, `api.unsent` those of answers that are not read.
+"""The limits of connections: how many one server has, and how long each may be silent. `request_memory` limits the
+bytes of unfinished requests, and `api.unsent` the bytes of unread answers.
 
-May not read or write a socket: it counts, and tells connections to begin, go on or close.
+This module may not read or write a socket. It counts, and calls connections to begin, continue or close.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ log = structlog.get_logger("muster.net")
 NO_LISTENERS: Final[Mapping[str, int]] = MappingProxyType({})
 
 IDLE_STEPS: Final = 8
-"""Idle time is counted in this many steps: a request costs one assignment, and no reading of the clock."""
+"""Idle time is counted in so many steps. So a request costs one assignment, and does not read the clock."""
 
 
 class LimitedConnection(Holder, Reader, Protocol):
-    """A connection, as the limits know it. `host`: the peer's numeric address; `alive`: set at each sign of life, taken
-    back by the limits when they have seen it.
+    """A connection, as the limits see it. `host`: the peer's numeric address. `alive`: set at each sign of life; the
+    limits reset it when they have seen it.
     """
 
     host: str
@@ -44,36 +44,36 @@ class LimitedConnection(Holder, Reader, Protocol):
     channel: Channel
 
     def wrap(self, wrap: Callable[[Any, Any], Any]) -> None:
-        """From now on this stands before the requests of the API."""
+        """From now on this handles requests before the API does."""
 
     @property
     def descriptor(self) -> int:
-        """Of the socket that it reads; negative when it reads none now."""
+        """The descriptor of the socket while it is read, otherwise negative."""
 
     @property
     def socket_descriptor(self) -> int:
-        """Of its socket, whether it is read or not; negative when it is gone."""
+        """The descriptor of its socket, whether it is read or not. It is negative when the socket is closed."""
 
     def close_idle(self) -> None:
-        """It was silent for `connections.max.idle.ms`."""
+        """Close the connection, which was silent for `connections.max.idle.ms`."""
 
     def admit_or_wait(self) -> None:
-        """There may be a place for it now, which waits for one."""
+        """Check again whether this waiting connection can be admitted."""
 
     def stand_still(self) -> None:
-        """The node does nothing for now."""
+        """The node is paused."""
 
     def go_on(self) -> None:
-        """The node goes on."""
+        """The node continues."""
 
     def unmute(self) -> None:
-        """The time that its client had to wait is over."""
+        """The throttle time of the client is over."""
 
     def close(self) -> None:
-        """The server stops: send what is ready, then end."""
+        """The server stops: send the answers that are ready, then end."""
 
     def abort(self) -> None:
-        """The server cannot wait any longer."""
+        """The server cannot wait any longer: end now."""
 
 
 LookUp = Callable[[str, Callable[[str | None], object]], object]
@@ -90,22 +90,22 @@ class Limits:
         unsent: Unsent | None = None,
         look_up: LookUp | None = None,
     ) -> None:
-        """`max_files`: for how many connections the process has file descriptors now; `unsent`: shared with the
-        handlers of large answers; `look_up`: tells the address of a host, now or later; without it there are only
-        numeric ones.
+        """`max_files`: for how many connections the process has file descriptors now. `unsent`: shared with the
+        handlers of large answers. `look_up`: reports the address of a host, now or later. Without it, only numeric
+        addresses are known.
 
-        Raises ValueError for a `max.connections.per.ip.overrides` that cannot be read.
+        Raises ValueError for a malformed `max.connections.per.ip.overrides`.
         """
         self._max_files = max_files
         self._waiting: deque[LimitedConnection] = deque()
         self._muted: dict[LimitedConnection, Timer] | None = None
-        """Those that a quota has muted; None: there was none yet."""
+        """Connections that a quota has muted. None means that this has never happened."""
         self._idle_steps: dict[LimitedConnection, int] = {}
         self._by_listener: dict[str, int] = {}
-        """How many connections there are of a listener with a limit of its own."""
+        """How many connections each listener with its own limit has."""
         self._by_host: dict[str, int] = {}
         self.rates: ConnectionRates | None = None
-        """How fast connections may come; None: as fast as they come."""
+        """The limits of the rate of new connections. None means no limit."""
         self._look_up = look_up
         self._listeners_most = NO_LISTENERS
         self.set_most(settings)
@@ -118,11 +118,11 @@ class Limits:
         self._max_waiting = settings.socket_listen_backlog_size
         self._when_empty: Callable[[], object] | None = None
         self.stand_still = False
-        """The node does nothing for now; also the connections that come do not."""
+        """The node is paused. This holds for new connections too."""
 
     def set_most(self, settings: NetSettings, listeners: Mapping[str, int] = NO_LISTENERS) -> None:
-        """Allow so many connections from now on, and so many of these listeners. As on Kafka, of those that are open
-        and too many in all the ones are closed that have been silent for the longest time. Raises ValueError.
+        """Set the limit of connections, and the limits of these listeners. If more connections are open in all, the
+        ones that have been silent longest are closed, as on Kafka. Raises ValueError.
         """
         overrides: dict[str, int] = {}
         self._overrides = overrides
@@ -161,16 +161,16 @@ class Limits:
         return self._most if self._max_files is None else min(self._most, self._max_files())
 
     def __len__(self) -> int:
-        """How many connections were admitted and have not ended."""
+        """How many admitted connections are open."""
         return len(self._idle_steps)
 
     @property
     def connections(self) -> tuple[LimitedConnection, ...]:
-        """All connections: those that were admitted, oldest first, then those that wait."""
+        """All connections: the admitted ones, oldest first, and then the waiting ones."""
         return (*self._idle_steps, *self._waiting)
 
     def refusal(self, host: str, listener: str = "") -> str | None:
-        """Why a connection from `host` to a listener cannot be admitted now; None: it can."""
+        """Why a connection from `host` to a listener cannot be admitted now. None means that it can."""
         if len(self._idle_steps) >= self.max_connections:
             return f"there are {self.max_connections} connections already (max.connections, open files)"
         if self._is_full(listener):
@@ -181,10 +181,10 @@ class Limits:
         return None
 
     def wait(self, connection: LimitedConnection) -> bool:
-        """Let a connection wait until another one ends, as Kafka lets it wait in the backlog; it is told by
-        `admit_or_wait`.
+        """Let a connection wait until another one ends, as Kafka lets it wait in the backlog. `admit_or_wait` is called
+        then.
 
-        False when its address has too many (Kafka closes it at once), or when as many wait as fit into a backlog.
+        False when its address has too many connections (Kafka closes it at once), or when the backlog is full.
         """
         full = len(self._idle_steps) >= self.max_connections or self._is_full(connection.channel.listener)
         if not full or self._has_too_many(connection.host) or len(self._waiting) >= self._max_waiting:
@@ -193,7 +193,7 @@ class Limits:
         return True
 
     def set_stand_still(self, *, stand_still: bool) -> None:
-        """All connections stand still, or go on."""
+        """Pause all connections, or let them continue."""
         self.stand_still = stand_still
         for connection in self.connections:
             if stand_still:
@@ -219,7 +219,7 @@ class Limits:
             self._arm()
 
     def leave(self, connection: LimitedConnection) -> None:
-        """A connection has ended; harmless for one that was never admitted."""
+        """A connection has ended. The call has no effect for one that was never admitted."""
         self.memory.leave(connection)
         if self._muted:
             muted = self._muted.pop(connection, None)
@@ -242,8 +242,8 @@ class Limits:
             self._when_empty()
 
     def _admit_waiting(self) -> None:
-        """Let those that wait be admitted in their order, while there may be more."""
-        # each once: one whose listener is full waits on, behind the others
+        """Admit waiting connections in their order, up to the limit."""
+        # each is tried once: a connection whose listener is full waits on, behind the others
         for _ in range(len(self._waiting)):
             if not self._waiting or len(self._idle_steps) >= self.max_connections:
                 return
@@ -262,7 +262,7 @@ class Limits:
         muted[connection] = self.clock.call_at(self.clock.mono_ms() + throttle_ms, unmute)
 
     def input_waits(self, listening: Iterable[int]) -> bool:
-        """Whether clients have sent anything that is not read or handled yet; `listening`: descriptors of the sockets
+        """Whether clients have sent bytes that are not read or handled yet. `listening`: descriptors of the sockets
         that accept.
         """
         if any(connection.core.has_requests for connection in self._idle_steps):
@@ -270,13 +270,13 @@ class Limits:
         return _any_readable(chain(listening, (connection.descriptor for connection in self._idle_steps)))
 
     def when_empty(self, callback: Callable[[], object]) -> None:
-        """Call back as soon as no connection is admitted (at once when none is)."""
+        """Call back as soon as no admitted connection is open (at once if none is)."""
         self._when_empty = callback
         if not self._idle_steps:
             callback()
 
     def stop(self) -> None:
-        """No timer rings from now on."""
+        """Stop all timers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -302,8 +302,8 @@ class Limits:
 
 
 def _any_readable(descriptors: Iterable[int]) -> bool:
-    """Whether something lies in one of these sockets; negative ones are none."""
-    if not hasattr(select, "poll"):  # not on Windows
+    """Whether one of these sockets has bytes to read. Negative descriptors are skipped."""
+    if not hasattr(select, "poll"):  # Windows does not have it
         return False
     looked = select.poll()
     for descriptor in descriptors:
@@ -319,7 +319,9 @@ def _override(overrides: dict[str, int], most: int, address: str | None) -> None
 
 
 def parse_overrides(text: str) -> dict[str, int]:
-    """max.connections.per.ip.overrides ("10.0.0.1:100,::1:5") as limits by address; ValueError names a bad piece."""
+    """max.connections.per.ip.overrides ("10.0.0.1:100,::1:5") as limits by address. A ValueError names the malformed
+    part.
+    """
     limits: dict[str, int] = {}
     for piece in filter(None, (word.strip() for word in text.split(","))):
         host, colon, count = piece.rpartition(":")

@@ -1,7 +1,7 @@
-"""One listener: a port, and the connections that come in on it. Knows sockets, but not what is sent on them.
+"""One listener: a port, and the connections that it accepts. This module knows sockets, but not the bytes on them.
 
-It accepts by itself, many in one turn of the loop: uvloop's own servers take one connection in each turn, so that a
-thousand members that connect together would come in one by one, each with a rebalance of its own.
+It accepts many connections in one iteration of the event loop. uvloop's own servers accept one in each iteration. Then
+a thousand members that connect together would join one by one, each with its own rebalance.
 """
 
 from __future__ import annotations
@@ -40,15 +40,19 @@ _SYSTEM_CHOICE: Final = (-1, 102_400)
 _DEFAULT_BACKLOG: Final = 50
 _BACKLOG: Final = 1_024
 ACCEPTED_AT_ONCE: Final = 100
-"""How many connections are accepted in one turn of the loop: some 10 ms."""
+"""So many connections are accepted in one iteration of the event loop: some 10 ms."""
 MOST_REFUSED: Final = 1_000
-"""Connections of one listener that wait to be closed since their addresses had too many (connection_creation_rate)."""
+"""So many connections of one listener wait to be closed because their addresses have exceeded
+connection_creation_rate.
+"""
 PAUSE_MS: Final = 1_000
-"""How long none is accepted when there is no file or memory for one."""
+"""Accepting pauses for so long when files or memory for a connection are missing."""
 
 
 class ListenerAddress(NamedTuple):
-    """Where to listen, and what to tell clients; `advertised_*` None: the local address of each connection."""
+    """The address to listen at, and the address for clients. `advertised_*` None: the local address of each
+    connection.
+    """
 
     name: str
     host: str
@@ -58,14 +62,14 @@ class ListenerAddress(NamedTuple):
 
 
 class Security(NamedTuple):
-    """Kafka's security protocol of a listener: TLS when there is one, SASL when clients must authenticate."""
+    """Kafka's security protocol of a listener: whether it has TLS, and SASL when clients must authenticate."""
 
     tls: ListenerTls | None = None
     sasl: SaslListener | None = None
 
     @property
     def authenticates(self) -> bool:
-        """Clients have to say who they are before anything else."""
+        """Whether clients have to authenticate first."""
         return self.sasl is not None
 
 
@@ -83,7 +87,9 @@ class Listener:
         open_requests: Callable[[Channel, Sink], RequestsWithSink],
         security: Security = PLAINTEXT,
     ) -> None:
-        """`limits` are shared by all listeners; `open_requests` makes what answers a connection's requests."""
+        """`limits` are shared by all listeners. `open_requests` makes the object that answers a connection's
+        requests.
+        """
         self.address = address
         self._settings = settings
         self._limits = limits
@@ -110,14 +116,14 @@ class Listener:
         self._socket: socket.socket | None = None
         self._pause: Timer | None = None
         self._held: socket.socket | None = None
-        """The connection that waits until another one may come (max.connection.creation.rate)."""
+        """The connection that waits until another one is allowed (max.connection.creation.rate)."""
         self._refused: dict[socket.socket, Timer] = {}
         self._opening: dict[asyncio.Task[None], PlainSocket | None] = {}
         self._stands_still = False
         self.port = address.port
 
     async def start(self) -> None:
-        """Bind and accept; `port` is the real one afterwards. Raises CannotListen."""
+        """Bind and accept. After that `port` is the real one. Raises CannotListen."""
         host = self.address.host.removeprefix("[").removesuffix("]")
         try:
             bound = self._socket = _bind(host, self.address.port)
@@ -131,7 +137,7 @@ class Listener:
         self._loop.add_reader(bound, self._accept)
 
     def close(self) -> None:
-        """Accept no more; connections that are open stay so, and handshakes of TLS that are under way are given up."""
+        """Stop accepting. Open connections stay open, and TLS handshakes in progress are given up."""
         if self._socket is None:
             return
         if self._pause is not None:
@@ -150,24 +156,24 @@ class Listener:
                 plain.abort()
 
     def stand_still(self) -> None:
-        """Accept none for now: those that come wait in the backlog."""
+        """Pause accepting: new connections wait in the backlog."""
         self._stands_still = True
         if self._socket is not None:
             self._loop.remove_reader(self._socket)
 
     def go_on(self) -> None:
-        """Accept them again."""
+        """Continue accepting."""
         self._stands_still = False
         if self._socket is not None and self._pause is None:
             self._loop.add_reader(self._socket, self._accept)
 
     async def settled(self) -> None:
-        """After `close`: every connection that had come is open, or closed."""
+        """After `close`: wait until every accepted connection is open or closed."""
         if self._opening:
             await asyncio.wait(self._opening)
 
     def _accept(self) -> None:
-        """Accept the connections that have come."""
+        """Accept the waiting connections."""
         for _ in range(ACCEPTED_AT_ONCE):
             if self._socket is None:
                 return
@@ -205,7 +211,7 @@ class Listener:
             assert self._security.tls is not None
             await plain.serve(self._connection(), self._security.tls, self._handshakes, self._limits.clock)
         else:
-            # never cancelled: uvloop might close the transport without telling the connection, which would stay
+            # never cancelled: uvloop might close the transport without a call to the connection, which would stay
             await self._loop.connect_accepted_socket(self._connection, accepted)
 
     def _go_on(self) -> None:
@@ -219,7 +225,7 @@ class Listener:
         self._loop.add_reader(self._socket, self._accept)
 
     def _hold(self, accepted: socket.socket, wait_ms: int) -> None:
-        """Connections come too fast: this one waits, and those behind it in the backlog do."""
+        """Connections arrive too fast: this one waits, and those behind it in the backlog wait too."""
         assert self._socket is not None
         self._held = accepted
         self._loop.remove_reader(self._socket)
@@ -227,11 +233,13 @@ class Listener:
         self._pause = clock.call_at(clock.mono_ms() + wait_ms, self._go_on)
 
     def _refuses(self, rates: ConnectionRates, accepted: socket.socket) -> bool:
-        """Whether its address has had too many: then it is closed, but not at once, or it would come again at once."""
+        """Whether its address has exceeded its limit. Then it is closed, but after a delay, because it would reconnect
+        at once.
+        """
         try:
             host, _ = host_and_port(accepted.getpeername())
         except OSError:
-            return False  # the peer has gone
+            return False  # the peer has disconnected
         refused_ms = rates.refusal_ms(self.address.name, client_host(host)[1:])
         if not refused_ms:
             return False
@@ -248,22 +256,22 @@ class Listener:
         accepted.close()
 
     def guard(self, guard: Callable[[Any, Callable[[], object]], Any]) -> None:
-        """New connections use the transport that `guard` gives, see `Shared`."""
+        """New connections use the transport that `guard` returns, see `Shared`."""
         self._shared = self._shared._replace(guard=guard)
 
     def set_sasl(self, sasl: SaslListener) -> None:
-        """New connections are asked for this; those that are open stay as they are."""
+        """New connections use these settings of SASL. Open connections keep theirs."""
         self._security = self._security._replace(sasl=sasl)
 
     @property
     def descriptor(self) -> int:
-        """Of the socket that accepts; negative when it accepts none now."""
+        """The descriptor of the socket that accepts. It is negative while the listener does not accept."""
         is_reading = self._socket is not None and self._pause is None and not self._stands_still
         return self._socket.fileno() if is_reading and self._socket is not None else -1
 
     @property
     def bound_descriptor(self) -> int:
-        """Of the socket that is bound; negative when there is none."""
+        """The descriptor of the bound socket. It is negative when none is bound."""
         return -1 if self._socket is None else self._socket.fileno()
 
     def _connection(self) -> Connection:
@@ -286,7 +294,7 @@ class Listener:
         return Channel(address.name, endpoint, peer, client_host(peer_host), authentication)
 
     def _identify(self, channel: Channel, transport: Any) -> None:
-        """TLS is established: the client is who its certificate says. Raises CloseConnection."""
+        """The TLS handshake is complete: set the client's principal from its certificate. Raises CloseConnection."""
         assert self._security.tls is not None
         from muster.coordinator.security.ssl_principal import NoName
 
@@ -307,7 +315,7 @@ class Listener:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """A bound socket; one that takes both families when all addresses are meant."""
+    """A bound socket. It accepts both families when all addresses are meant."""
     if host in WILDCARDS and host != "0.0.0.0" and socket.has_dualstack_ipv6():
         try:
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)

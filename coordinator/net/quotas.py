@@ -1,5 +1,5 @@
-"""Puts quotas into force: those of users and client ids before the requests of connections, those of addresses and
-listeners before new connections. Made at the first quota or limit of this kind; most servers have none.
+"""Puts quotas into force. Quotas of users and client ids apply to the requests of connections. Quotas of addresses and
+listeners apply to new connections. It is made at the first such quota or limit, because most servers have none.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Change = tuple[Entity, str, float | None]
 
 
 class Quotas:
-    """See the module. `rates`: of new connections; None: none are limited."""
+    """See the module. `rates`: the limits of new connections. None means that no limit exists."""
 
     def __init__(self, settings: QuotaSettings, node: Node, throttled: Callable[[Any, Any], Any]) -> None:
-        """`throttled`: puts before the requests of a connection what counts them."""
+        """`throttled`: wraps the requests of a connection with the counting for quotas."""
         self._node = node
         self._throttled = throttled
         self._windows = Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1000)
@@ -40,7 +40,7 @@ class Quotas:
         self.rates: ConnectionRates | None = None
 
     def load(self, quotas: Mapping[Entity, Mapping[str, float]]) -> None:
-        """Those that there are at a start."""
+        """Load the quotas that exist at a start."""
         self._take_in([(entity, key, value) for entity, values in quotas.items() for key, value in values.items()])
 
     def changed(self, records: Iterable[Any]) -> None:
@@ -57,7 +57,7 @@ class Quotas:
         )
 
     def limit_connections(self, limits: Limits, most: int, listeners: Mapping[str, int]) -> None:
-        """There are connections now, and so many may come in a second, to these listeners."""
+        """Set the limit of new connections per second, of all connections and of these listeners."""
         self._limits = limits
         if self.rates is None and (most != NO_LIMIT or any(each != NO_LIMIT for each in listeners.values())):
             self.rates = ConnectionRates(self._windows, self._node.clock.machine)

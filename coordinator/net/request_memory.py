@@ -1,8 +1,8 @@
-"""The memory of large requests (queued.max.request.bytes): how much is used, and who may send more. When others need
-it, this module decides which connection ends.
+"""The memory of large requests (queued.max.request.bytes): how much is used, and which connections may send more. When
+others need it, this module decides which connection ends.
 
-Only bytes that have come are counted, not those that a request has announced. So nobody waits for what a stranger has
-not sent. This module counts, and lets connections go on or end; it reads no socket. `api.unsent` has the budget of
+It only counts received bytes, not the announced size of a request. So no client waits for bytes that another one has
+not sent. This module counts, and lets connections continue or end. It reads no socket. `api.unsent` has the limit of
 answers.
 """
 
@@ -19,42 +19,44 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.coordinator.system.malloc import expect
 
 FINISHING_PART: Final = 4
-"""One part in so many of the memory is kept to finish requests that have more than their share. One of these gets the
-same part of that."""
+"""The divisor of the memory that is kept to finish requests beyond their share. One such request gets the same fraction
+of that memory.
+"""
 MOST_OVER: Final = 256 << 20
-"""The memory may be exceeded by so much: each connection reads its next bytes before it waits. Beyond that, connections
-end."""
+"""The memory may be exceeded by so much, because each connection reads its next bytes before it waits. Beyond that,
+connections end.
+"""
 CHECK_EVERY_MS: Final = 1_000
 STALLED_MS: Final = 5_000
 STALLED_BYTES: Final = 64 * 1024
-"""While others wait: a connection that has sent less than this of its request in `STALLED_MS` ends."""
+"""While others wait, a connection ends that has sent less than this of its request in `STALLED_MS`."""
 PATIENCE_MS: Final = 5_000
 BYTES_PER_MS: Final = 1_000
-"""While others wait: a request that is to be finished gets `PATIENCE_MS`, and a millisecond for so many bytes."""
+"""While others wait, a request that is being finished gets `PATIENCE_MS`, and a millisecond for so many bytes."""
 BEHIND_MS: Final = 30_000
-"""While others wait and whole requests fill the memory: one may stand so long behind another request of its connection.
+"""A request may wait so long behind another one of its connection, while others wait and whole requests fill memory.
 """
 VOID_ENTRIES: Final = 16
-"""Entries of an address that stay although they are void, besides as many as are not."""
+"""An address may keep so many void entries, besides as many as its valid entries."""
 AT_ONCE: Final = 100
-"""Connections that go on, or end, in one turn of the event loop."""
+"""So many connections continue or end in one iteration of the event loop."""
 
 
 class Holder(Protocol):
-    """A connection with large requests (more than `connection_core.SMALL_BYTES`; smaller ones are not counted)."""
+    """A connection with large requests (more than `connection_core.SMALL_BYTES`). Smaller ones are not counted."""
 
     core: ConnectionCore
     host: str
 
     def memory_granted(self) -> None:
-        """It may read on."""
+        """The connection may continue reading."""
 
     def close_stalled(self) -> None:
-        """Others wait for the memory that it has: it ends."""
+        """End the connection: others wait for its memory."""
 
 
 class _Address:
-    """The connections of one address that have large requests. Of an IPv6 address all of its network are one."""
+    """The connections of one address that have large requests. A whole IPv6 network counts as one address."""
 
     __slots__ = ("accounts", "held", "name", "number_waiting", "waiting")
 
@@ -64,15 +66,16 @@ class _Address:
         self.accounts: dict[_Account, None] = {}
         self.number_waiting = 0
         self.waiting: list[tuple[int, int, _Account]] = []
-        """A heap of (missing bytes, number, account); an entry with another number than its account is void."""
+        """A heap of (missing bytes, number, account). An entry is void if its number differs from its account's."""
 
 
 class _Account:
-    """What one connection has in memory: bytes of requests that are `whole`, and those that `came` of its next request.
-    Other bytes of that one are `missing`.
+    """The bytes of one connection in memory: `whole` requests, and the bytes that `came` of its next request. The other
+    bytes of that request are `missing`.
 
-    `number`: of its entry among those that wait; 0: it does not wait. `deadline_ms`: until then its request is to be
-    finished; 0: that is not asked of it. `moved`, `since_ms`: how many bytes have come or gone since then.
+    `number`: the number of its entry among the waiting ones; 0 means that it does not wait. `deadline_ms`: when its
+    request must be finished; 0 means no deadline. `moved`, `since_ms`: how many bytes have arrived or were freed since
+    then.
     """
 
     __slots__ = ("address", "came", "deadline_ms", "holder", "missing", "moved", "number", "since_ms", "whole")
@@ -86,13 +89,13 @@ class _Account:
 
 
 class RequestMemory:
-    """Who may read more of a large request.
+    """Which connections may read more of a large request.
 
-    A connection may while it has no more than what is left, and its address no more than twice that. So whoever comes
-    finds something left, however much the others have. Beyond its share a request waits to be finished. The one that
-    has waited longest is always finished, so half-sent requests do not wait for each other. Those that miss little are
-    finished beside it, address by address, those that miss least first. Who does not send what is missing in time ends,
-    but only while others wait.
+    A connection may read while it has no more than the remaining memory. Its address may have twice that. So a new
+    client finds memory, however much the others have. Beyond its share a request waits to be finished. The one that has
+    waited longest is always finished, so half-sent requests do not wait for each other. Requests with few missing bytes
+    are finished beside it, address by address, the fewest missing bytes first. A connection that does not send the
+    missing bytes in time ends, but only while others wait.
     """
 
     def __init__(self, clock: Clock, most_bytes: int) -> None:
@@ -101,29 +104,29 @@ class RequestMemory:
         self._finishing_most = most_bytes // FINISHING_PART
         self._held = self._whole = 0
         self._oldest: _Account | None = None
-        """The one that has waited longest, and is to be finished."""
+        """The account that has waited longest. Its request is being finished."""
         self._missing = 0
-        """Bytes of those that are to be finished beside it."""
+        """The missing bytes of the requests that are finished beside it."""
         self._accounts: dict[Holder, _Account] = {}
         self._addresses: dict[str, _Address] = {}
         self._waiting: dict[_Account, None] = {}
-        """Those that wait, in the order in which they began to."""
+        """Waiting accounts, in the order in which they began to wait."""
         self._queue: dict[_Address, None] = {}
-        """Addresses with connections that wait; the one that was served last is the last."""
+        """Addresses with waiting connections. The address that was served last is at the end."""
         self._refused = 0
-        """Of these, how many of the last were asked and cannot go on."""
+        """How many addresses at the end were tried and cannot continue."""
         self._numbers = count(1)
         self._timer: Timer | None = None
         self._serves_soon = False
 
     @property
     def left(self) -> int:
-        """Bytes that nobody has; negative when there are more than there should be."""
+        """The remaining bytes. They are negative when the memory is exceeded."""
         return self._most - self._held
 
     def charge(self, holder: Holder, whole: int, came: int, missing: int) -> bool:
-        """What `holder` has now, see `ConnectionCore.large_requests`. Returns whether it may read on; if not, its
-        `memory_granted` is called when it may.
+        """Set the present bytes of `holder`, see `ConnectionCore.large_requests`. Returns whether it may continue
+        reading. If not, its `memory_granted` is called later.
         """
         account = self._accounts.get(holder)
         if account is None:
@@ -150,14 +153,14 @@ class RequestMemory:
         return False
 
     def leave(self, holder: Holder) -> None:
-        """It has ended; harmless when it holds nothing."""
+        """The connection has ended. The call has no effect if it has no bytes."""
         account = self._accounts.get(holder)
         if account is not None:
             self._close(account)
             self._serve_soon()
 
     def stop(self) -> None:
-        """No timer rings from now on."""
+        """Stop all timers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -174,8 +177,8 @@ class RequestMemory:
         return account
 
     def _set(self, account: _Account, whole: int, came: int, missing: int) -> int:
-        """Returns by how much its bytes have changed."""
-        if not missing or missing > account.missing:  # it is finished, or another one has begun
+        """Set the bytes. Returns by how much they have changed."""
+        if not missing or missing > account.missing:  # its request is finished, or another one has begun
             self._stop_waiting(account)
             self._stop_finishing(account)
         change = whole + came - account.whole - account.came
@@ -201,10 +204,10 @@ class RequestMemory:
     def _has_share(self, account: _Account) -> bool:
         left = self._most - self._held - self._finishing_most
         if self._oldest is not None:
-            left += self._oldest.came  # this one may exceed the memory
+            left += self._oldest.came  # this request may exceed the memory
         return account.whole + account.came <= left and account.address.held <= 2 * left
 
-    # ---- those that wait, and those that are to be finished
+    # ---- waiting requests, and those that are being finished
 
     def _wait(self, account: _Account) -> None:
         account.number = next(self._numbers)
@@ -227,11 +230,11 @@ class RequestMemory:
                 heapq.heapify(address.waiting)
 
     def _may_go_on(self, account: _Account) -> bool:
-        """Whether it may, within its share or to be finished."""
-        # one that does not read for a reason of its own asks again when it does
+        """Whether the connection may continue, within its share or to be finished."""
+        # a connection that does not read for its own reason asks again when it reads
         if account.holder.core.reads_on and not self._has_share(account):
             if self._whole > self._most:
-                return False  # these go by themselves
+                return False  # whole requests release their memory by themselves
             if self._is_small(account):
                 self._missing += account.missing
             elif self._oldest is None and account is next(iter(self._waiting), account):
@@ -257,14 +260,14 @@ class RequestMemory:
             self._serve_soon()
 
     def _serve_soon(self) -> None:
-        """Memory was given back: serve those that wait, in a turn of its own."""
+        """Memory was released: serve the waiting ones, in a separate iteration of the event loop."""
         self._refused = 0
         if self._queue and not self._serves_soon:
             self._serves_soon = True
             self._clock.call_soon(self._serve)
 
     def _serve(self) -> None:
-        """Let those go on that may: the oldest, then the addresses one after the other, until none of them can."""
+        """Let connections continue: the oldest first, then address by address, until none of them can."""
         self._serves_soon = False
         if self._oldest is None and self._waiting:
             self._try(next(iter(self._waiting)))
@@ -286,7 +289,7 @@ class RequestMemory:
             account.holder.memory_granted()
         return goes_on
 
-    # ---- those that do not go on
+    # ---- connections that do not continue
 
     def _arm(self, in_ms: int) -> None:
         self._timer = self._clock.call_at(self._clock.mono_ms() + in_ms, self._check)
@@ -310,7 +313,7 @@ class RequestMemory:
                 elif silent_ms >= BEHIND_MS and self._whole > self._most:
                     yield account
             elif account.number or not core.reads_on:
-                # that nothing comes is not its client's fault
+                # it is not its client's fault that no bytes arrive
                 account.moved, account.since_ms = 0, now_ms
                 self._stop_finishing(account)
             elif 0 < account.deadline_ms <= now_ms:
@@ -326,14 +329,16 @@ class RequestMemory:
         holder.close_stalled()
 
     def _end_largest(self) -> None:
-        """There is far too much: of the address that has most, a connection whose request misses most ends."""
+        """The memory is far exceeded: end a connection of the address with most bytes. It is the one with most missing
+        bytes.
+        """
         address = max(self._addresses.values(), key=lambda one: one.held)
         some = islice(address.accounts, AT_ONCE)
         self._end(max(some, key=lambda one: (one.missing > 0, not one.deadline_ms, one.missing)))
 
 
 def _next_of(address: _Address) -> _Account | None:
-    """Of its connections that wait: the one whose request misses the fewest bytes."""
+    """The waiting connection of the address with the fewest missing bytes."""
     waiting = address.waiting
     while waiting:
         _, number, account = waiting[0]

@@ -1,5 +1,5 @@
-"""What a connection asks of its other side: the API (`api.dispatch`), what counts its requests for quotas, or the gate
-before authentication.
+"""The side of a connection that handles its frames. It is the API (`api.dispatch`), the counting for quotas, or the
+gate before authentication.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ from typing import Any, Protocol
 from muster.coordinator.api.sink import Answer
 
 Wrap = Callable[[Any, Any], Any]
-"""Puts something before the requests of a connection, given these and where their answers go."""
+"""Wraps the requests of a connection. The arguments are these requests and the sink of their answers."""
 
 
 class Requests(Protocol):
-    """The other side of a connection: what its frames mean."""
+    """What handles the frames of a connection."""
 
     @property
     def is_reading(self) -> bool:
-        """The bytes of the request at hand are still needed: `Connection.was_read` says when they are not."""
+        """Whether the bytes of the present request are still needed. `Connection.was_read` reports their release."""
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Take on the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
+        """Handle the request in data[start:end]: return its answer, or call `Connection.answer` for it once, now or
         later.
 
-        Raises `CloseConnection` when the frame is no request that can be answered.
+        Raises `CloseConnection` when the frame is not a request that can be answered.
         """
 
     def closed(self) -> None:
-        """The connection has ended: no request is owed an answer any more."""
+        """The connection has ended: no request needs an answer any more."""
 
     def wrapped(self, wrap: Wrap) -> Requests:
-        """What handles the requests of the connection when `wrap(requests, sink)` is put before those of the API."""
+        """The handler of the connection's requests after `wrap(requests, sink)` was put before those of the API."""

@@ -1,4 +1,4 @@
-"""What the operating system has not delivered yet of the bytes that a socket was given."""
+"""The bytes that a socket was given and that the operating system has not delivered yet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import struct
 try:
     import fcntl
     import termios
-except ImportError:  # Windows: what was given to the system counts as delivered
+except ImportError:  # Windows: bytes that the system has count as delivered
     fcntl = None  # type: ignore[assignment]
 
 
 def undelivered_bytes(descriptor: int) -> int:
-    """Bytes that the peer's system has not confirmed; 0 where that cannot be asked, or for a negative descriptor."""
+    """The bytes that the peer's system has not confirmed. 0 where the system does not report it, or for a negative
+    descriptor.
+    """
     if fcntl is None or descriptor < 0:
         return 0
     try:

@@ -1,6 +1,7 @@
-"""What a client may do that has to authenticate again (KIP-368): everything until its time is over, then only that.
+"""What a client may do that has to re-authenticate (KIP-368). Until its session expires, everything is allowed; after
+that, only re-authentication.
 
-While there is time the requests of the connection go to where they always go, so that this costs them nothing.
+Until then the requests of the connection take their usual path, so that this costs them nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from muster.coordinator.system.clock import Clock, Timer
 from muster.protocol.api import ApiKey
 
 MOST_MS: Final = 10 * 365 * 86_400_000
-"""A timer of the system cannot be set to the end of all times."""
+"""The longest timer: the system cannot set a timer to the end of all times."""
 
 
 class Session:
-    """See the module; the `Requests` of the connection when its time is over."""
+    """See the module. It is the `Requests` of the connection after the session has expired."""
 
     def __init__(self, channel: Channel, connection: Connection, requests: Requests, clock: Clock) -> None:
         self._authentication = channel.authentication
@@ -68,7 +69,7 @@ class Session:
         return self._requests.is_reading
 
     def handle(self, data: bytes, start: int, end: int) -> Answer | None:
-        """Let the request through if it is one of an authentication, or raise `CloseConnection`."""
+        """Let the request pass if it is one of an authentication, or raise `CloseConnection`."""
         api_key = int.from_bytes(data[start : start + 2], "big", signed=True) if end - start >= 2 else -1
         again = self._authentication.state is REAUTHENTICATE
         if api_key == ApiKey.SASL_HANDSHAKE or (again and api_key == ApiKey.SASL_AUTHENTICATE):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 _QUEUED_BYTES = 256 << 20
 NO_LIMIT = 2_147_483_647
-"""Kafka's default of what limits connections."""
+"""Kafka's default of limits for connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,12 +14,16 @@ class NetSettings:
     """Kafka's defaults. Sizes in bytes, times in ms.
 
     `socket_send_buffer_bytes`, `socket_receive_buffer_bytes`: -1 and Kafka's default of 102,400 leave the choice to the
-    operating system, which grows its buffers with the connection's speed. `socket_listen_backlog_size`: Kafka's default
-    of 50 is too short for a fleet that starts at once beside one event loop (a connection dropped there comes back a
-    second later) and stands for 1,024. `queued_max_request_bytes`: how much
-    of large requests may lie in memory before the rest of them is left in their sockets; Kafka's default of -1, which
-    limits nothing there, stands for 256 MB (see `request_memory`). `muster_queued_max_response_bytes`: how much of
-    unsent answers; -1 is no limit.
+    operating system. It increases its buffers with the connection's speed.
+
+    `socket_listen_backlog_size`: Kafka's default of 50 is too short for many clients that start at once beside one
+    event loop. A connection that is dropped there retries a second later. So 50 means 1,024.
+
+    `queued_max_request_bytes`: how much of large requests may be in memory. The rest waits in the sockets. Kafka's
+    default of -1 is no limit there, and means 256 MB here (see `request_memory`).
+
+    `muster_queued_max_response_bytes`: how many bytes of unsent answers may be in memory. -1 is no limit.
+
     `connections_max_idle_ms`: negative is no limit.
     """
 
@@ -37,7 +41,9 @@ class NetSettings:
 
     @property
     def request_memory(self) -> int:
-        """The bytes of unfinished requests: given, or 256 MB, or two of the largest requests where these are more."""
+        """The limit for unfinished requests in bytes. It is the given value, or 256 MB, or two of the largest requests
+        if these are more.
+        """
         if self.queued_max_request_bytes > 0:
             return self.queued_max_request_bytes
         return max(_QUEUED_BYTES, 2 * self.socket_request_max_bytes)

@@ -159,8 +159,8 @@ def take(node: Node, context: RequestContext, request: ProduceRequest, respond: 
 
 
 def _topic(node: Node, context: RequestContext, key: str | bytes, transactional_id: str) -> Topic | None:
-    """A topic that is not internal, if the client may write to it in transactions of this id. The coordinator must be
-    on this node.
+    """A topic that is not internal, if the client may write to it in transactions of this id. The topic of the
+    transactional ids must exist.
     """
     topics, allows = node.topics, node.authorizer.allows
     topic = topics.by_id.get(key) if isinstance(key, bytes) else topics.by_name.get(key)

@@ -1,1 +1,1 @@
-"""TLS of a listener: keys and certificates, and the beginning of its connections. Imported when a listener has it."""
+"""The TLS of a listener: keys, certificates and handshakes. It is imported when a listener has TLS."""

@@ -1,5 +1,5 @@
-"""Names of cipher suites: Java and Kafka have those of the standard (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384), OpenSSL
-its own (ECDHE-RSA-AES256-GCM-SHA384).
+"""Names of cipher suites. Java and Kafka use the names of the standard (TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384). OpenSSL
+has its own (ECDHE-RSA-AES256-GCM-SHA384).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 TLS_1_3: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-"""The suites of TLS 1.3 that OpenSSL offers; their names are the same."""
+"""The suites of TLS 1.3 that OpenSSL offers. Their names are the same."""
 _NAME: Final = re.compile(
     r"TLS_(ECDHE_ECDSA|ECDHE_RSA|DHE_RSA|DHE_DSS|RSA)_WITH_"
     r"(?:(AES)_(128|256)_(GCM|CBC|CCM_8|CCM)(?:_(SHA|SHA256|SHA384))?|(CHACHA20_POLY1305)_SHA256)",
@@ -25,7 +25,7 @@ def is_name(name: str) -> bool:
 
 
 def openssl_name(name: str) -> str | None:
-    """OpenSSL's name of a suite of TLS 1.2; None when it has none."""
+    """OpenSSL's name of a suite of TLS 1.2, or None if OpenSSL does not have it."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The `ssl` context of a listener, made of its settings."""
+"""The `ssl` context of a listener, made from its settings."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from muster.coordinator.net.tls.ssl_object import ListenerSSLObject
 from muster.coordinator.security.ssl_principal import InvalidRules, SslPrincipalMapper
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""What can be spoken; Java has switched the older ones off too."""
+"""The supported versions. Java has disabled the older ones too."""
 OLD: Final = ("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1")
 _ANY: Final = ("TLS", "SSL", "Default")
 _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 class TlsContext(NamedTuple):
-    """What the connections of a listener need. `certificate`: the server's, in DER; `notes`: sentences that the log
-    should show; `mapper` gives clients with certificates their names.
+    """What the connections of a listener need. `certificate`: the server's certificate, in DER. `notes`: sentences that
+    the log should have. `mapper` maps certificates to principal names.
     """
 
     context: ssl.SSLContext
@@ -38,7 +38,7 @@ def build(settings: TlsSettings) -> TlsContext:
     """Read keys and certificates. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = ListenerSSLObject
-    # as with Java: a client cannot renegotiate; and any certificate of the trust store ends a chain
+    # As with Java, a client cannot renegotiate, and any certificate of the trust store ends a chain.
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     notes = [*_set_versions(context, settings), *_set_ciphers(context, settings)]
@@ -61,7 +61,7 @@ def build(settings: TlsSettings) -> TlsContext:
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Of a client: whom it trusts, and its own key if there is one. Raises TlsError."""
+    """The context of a client: the certificates that it trusts, and its own key if it has one. Raises TlsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     found = stores.trusted(settings)
     if found is None:
@@ -133,9 +133,11 @@ def _set_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> Iterator[str
 
 
 def _load_key(context: ssl.SSLContext, pair: stores.KeyPair) -> None:
-    """`ssl` reads keys from files only: this one has no name and is never on a disk, where there is such a thing."""
+    """Load the key from an anonymous file: `ssl` reads keys from files only. Where the system supports it, the file is
+    never on a disk.
+    """
     text = pair.key + "".join(ssl.DER_cert_to_PEM_cert(one) for one in pair.chain)
-    # never asks on the terminal, as OpenSSL would
+    # it never asks on the terminal, as OpenSSL would
     password = pair.password or ""
     try:
         with _file(text) as path:

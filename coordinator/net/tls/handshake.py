@@ -1,11 +1,11 @@
-"""The beginning of a TLS connection: its plain socket until TLS is established.
+"""The start of a TLS connection: its plain socket until the TLS handshake is complete.
 
-A connection counts, waits and is refused before its handshake, as one without TLS does before its first request: so
-clients that never finish a handshake cannot have more of them than max.connections and max.connections.per.ip allow.
+A connection counts, waits and is refused before its handshake, as one without TLS is before its first request. So the
+limits max.connections and max.connections.per.ip include clients that never finish a handshake.
 
-A handshake costs the server a signature, some 1 ms, and its end some 0.3 ms. It begins when the client has sent
-something, and only so many steps of handshakes are done in one turn of the loop: however many clients come together,
-and whatever they hold back to send it all at once, the others' requests are handled in between.
+A handshake costs the server a signature, some 1 ms, and its end some 0.3 ms. It begins when the client has sent bytes.
+One iteration of the event loop does only so many steps of handshakes. So the requests of others are handled in between,
+however many clients connect or send their bytes together.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ if TYPE_CHECKING:
 log = structlog.get_logger("muster.net")
 
 HANDSHAKE_S: Final = 30
-"""A handshake that takes longer is given up; so is a client that sends nothing for so long."""
+"""A handshake that takes longer is given up, and so is a client that sends nothing for so long."""
 SHUTDOWN_S: Final = 2.0
-"""How long a connection that closes waits for the peer to say so too."""
+"""How long a closing connection waits for the peer's close."""
 MOST_HANDSHAKES: Final = 1_000
-"""Of one listener at the same time: for another one the oldest is given up."""
+"""The limit of concurrent handshakes of one listener. Beyond it the oldest is given up."""
 MOST_IN_ONE_TURN: Final = 10
-"""Steps of one listener's handshakes that are done in one turn of the loop: a beginning, what a client has sent."""
+"""So many steps of one listener's handshakes are done in one iteration of the event loop. A step is the start of a
+handshake or the handling of received bytes.
+"""
 _TLS_RECORD: Final = b"\x16"
-"""The first byte of every TLS connection; no request of Kafka's begins so, that would be one of 369 MB."""
+"""The first byte of every TLS connection. No request of Kafka's begins with it: its size would be 369 MB."""
 
 
 class Handshakes:
-    """Those of one listener that are under way: see `MOST_HANDSHAKES` and `MOST_IN_ONE_TURN`."""
+    """The handshakes of one listener in progress: see `MOST_HANDSHAKES` and `MOST_IN_ONE_TURN`."""
 
     def __init__(self) -> None:
         self._under_way: dict[PlainSocket, None] = {}
@@ -53,7 +55,7 @@ class Handshakes:
         return len(self._under_way)
 
     def enter(self, plain: PlainSocket) -> None:
-        """Another one, which was admitted."""
+        """Add a handshake of a connection that was admitted."""
         if len(self._under_way) >= MOST_HANDSHAKES:
             oldest = next(iter(self._under_way))
             del self._under_way[oldest]
@@ -61,17 +63,19 @@ class Handshakes:
         self._under_way[plain] = None
 
     def leave(self, plain: PlainSocket) -> None:
-        """It is done, or has failed."""
+        """Remove a handshake that is complete or has failed."""
         self._under_way.pop(plain, None)
 
     async def turn(self) -> None:
-        """Return when a step may be done."""
+        """Wait until a step may be done."""
         comes: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self.is_turn(partial(_come, comes)):
             await comes
 
     def is_turn(self, comes: Callable[[], object]) -> bool:
-        """May a step be done now? If not, `comes` is called in the turn of the loop in which it may be."""
+        """Whether a step may be done now. If not, `comes` is called in the iteration of the event loop in
+        which it may.
+        """
         if self._done >= MOST_IN_ONE_TURN:
             self._in_turn.append(comes)
             return False
@@ -89,13 +93,13 @@ class Handshakes:
 
 
 class PlainSocket:
-    """The transport of a connection until TLS is established on its socket. It is an `UnderWay`."""
+    """The transport of a connection until its TLS handshake is complete. It is an `UnderWay`."""
 
     def __init__(self, accepted: socket.socket) -> None:
         self.socket = accepted
         self.came = b""
         self._about: dict[str, Any] = {"socket": accepted}
-        with contextlib.suppress(OSError):  # the peer has gone already
+        with contextlib.suppress(OSError):  # the peer has disconnected already
             self._about |= {"sockname": accepted.getsockname(), "peername": accepted.getpeername()}
         self._may_establish: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._why: str | None = None
@@ -104,15 +108,15 @@ class PlainSocket:
         self._is_turn = self._waits = False
 
     def get_extra_info(self, name: str) -> Any:
-        """What asyncio's transports tell."""
+        """The values that asyncio's transports have under these names."""
         return self._about.get(name)
 
     def establish_tls(self) -> None:
-        """The connection was admitted."""
+        """The connection was admitted: begin the handshake."""
         self._may_establish.set_result(True)
 
     def abort(self) -> None:
-        """End the connection; a handshake that is under way fails."""
+        """End the connection. A handshake in progress fails."""
         if not self._may_establish.done():
             self._may_establish.set_result(False)
         with contextlib.suppress(OSError):  # it has ended already
@@ -121,7 +125,7 @@ class PlainSocket:
     close = abort
 
     def give_up(self, why: str) -> None:
-        """`abort`, with the reason that the log shall show."""
+        """`abort`, with the reason for the log."""
         self._why = self._why or why
         self.abort()
 
@@ -137,14 +141,14 @@ class PlainSocket:
 
     def _go_on(self) -> None:
         self._waits = False
-        if self._below is not None:  # it is still under way
+        if self._below is not None:  # the handshake is still in progress
             self._is_turn = True
-            # what has come lies in the protocol of `ssl`: no further bytes, and it looks at them
+            # the received bytes are in the protocol of `ssl`: this call adds none, and the protocol handles them
             self._below.get_protocol().buffer_updated(0)  # type: ignore[attr-defined]  # a BufferedProtocol
             self._is_turn = False
 
     async def serve(self, connection: Connection, tls: ListenerTls, handshakes: Handshakes, clock: Clock) -> None:
-        """Establish TLS as soon as `connection` is admitted, and hand it the transport; end it if that fails."""
+        """Begin TLS as soon as `connection` is admitted, and give it the transport. End it if that fails."""
         loop = asyncio.get_running_loop()
         connection.connection_made(self)  # type: ignore[arg-type]  # as much of a transport as it needs until then
         if not await self._may_establish:
@@ -155,7 +159,7 @@ class PlainSocket:
         try:
             if await self._speaks_tls(clock):
                 await handshakes.turn()
-                OF_THIS_TASK.set(self)  # of this task, and of what it starts
+                OF_THIS_TASK.set(self)  # for this task, and for the tasks that it starts
                 self._handshakes = handshakes
                 self._below, below = await loop.connect_accepted_socket(_Below, self.socket)
                 if below.has_ended:
@@ -171,11 +175,11 @@ class PlainSocket:
                     ssl_handshake_timeout=HANDSHAKE_S,
                     ssl_shutdown_timeout=SHUTDOWN_S,
                 )
-                assert transport is not None  # it is when the handshake has not failed
+                assert transport is not None  # this holds unless the handshake has failed
                 early.hand_over(transport, connection)
                 return
             self.socket.close()
-        except OSError as error:  # as are all of ssl
+        except OSError as error:  # the errors of ssl are OSErrors too
             self._why = self._why or str(error) or "the client has ended it"
         finally:
             self._below = None
@@ -186,7 +190,7 @@ class PlainSocket:
         connection.connection_lost(None)
 
     async def _speaks_tls(self, clock: Clock) -> bool:
-        """Wait for the first byte, which stays in the socket; no other protocol is answered."""
+        """Wait for the first byte, which stays in the socket. Other protocols get no answer."""
         loop = asyncio.get_running_loop()
         came: asyncio.Future[None] = loop.create_future()
         loop.add_reader(self.socket, _come, came)
@@ -210,9 +214,10 @@ def _come(came: asyncio.Future[None]) -> None:
 
 
 class _Below(asyncio.Protocol):
-    """Of the plain transport until `ssl` has it: keeps what comes.
+    """The protocol of the plain transport until `ssl` has it. It keeps received bytes.
 
-    A transport of asyncio reads nothing then. One of uvloop begins to read behind `connection_made` all the same.
+    A transport of asyncio reads nothing then. A transport of uvloop begins to read after `connection_made` all the
+    same.
     """
 
     def __init__(self) -> None:
@@ -228,17 +233,17 @@ class _Below(asyncio.Protocol):
         self.data += data
 
     def eof_received(self) -> bool:
-        """The client has gone already; who made the transport closes it."""
+        """The client has disconnected already. The maker of the transport closes it."""
         self.has_ended = True
         return True
 
     def connection_lost(self, _: Exception | None) -> None:
-        """It has gone at once."""
+        """The transport has ended at once."""
         self.has_ended = True
 
 
 class _Early(asyncio.Protocol):
-    """Keeps what comes right behind a handshake until its connection has the transport."""
+    """Keeps bytes that arrive right behind a handshake until the connection has the transport."""
 
     def __init__(self) -> None:
         self._data: list[bytes] = []
@@ -246,15 +251,15 @@ class _Early(asyncio.Protocol):
         self._error: Exception | None = None
 
     def data_received(self, data: bytes) -> None:
-        """The client's first request, as a rule."""
+        """Keep the bytes: usually the client's first request."""
         self._data.append(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone already."""
+        """The client has disconnected already."""
         self._is_lost, self._error = True, exc
 
     def hand_over(self, transport: asyncio.Transport, connection: Connection) -> None:
-        """From now on it is the connection's."""
+        """From now on the transport belongs to the connection."""
         transport.set_protocol(connection)
         connection.connection_made(transport)
         for data in self._data:

@@ -1,6 +1,6 @@
-"""Java's key store format JKS, read: private keys and certificates. (keytool writes PKCS12 unless told otherwise.)
+"""Reads Java's key store format JKS: private keys and certificates. (keytool writes PKCS12 by default.)
 
-Its protection is Java's own, of SHA-1; no library that is kept up reads it. The one for Python (pyjks) has had no
+The protection of keys is Java's own, with SHA-1. No maintained library reads it: the one for Python (pyjks) has had no
 release since 2020.
 """
 
@@ -20,12 +20,12 @@ _SHA1_BYTES: Final = 20
 
 
 class BadStore(ValueError):
-    """No key store in this format, or the password is another one. Its text has no secret in it."""
+    """The bytes are not a key store in this format, or the password is wrong. The text has no secret in it."""
 
 
 class JavaKeyStore(NamedTuple):
-    """What is in a store. `keys`: (key as it is protected, chain in DER), in the order of the store; `trusted`:
-    certificates in DER.
+    """The content of a store. `keys`: (protected key, chain in DER), in the order of the store. `trusted`: certificates
+    in DER.
     """
 
     keys: tuple[tuple[bytes, tuple[bytes, ...]], ...]
@@ -57,7 +57,7 @@ class _Reader:
 
 
 def load(data: bytes, password: str | None) -> JavaKeyStore:
-    """Read a store. Without a password it is not checked, as in Java. Raises BadStore."""
+    """Read a store. Without a password its integrity is not checked, as in Java. Raises BadStore."""
     if password is not None:
         digest = hashlib.sha1(_bytes(password) + _WHITENER + data[:-_SHA1_BYTES], usedforsecurity=False).digest()
         if not hmac.compare_digest(digest, data[-_SHA1_BYTES:]):

@@ -1,4 +1,6 @@
-"""The TLS of one listener as it is now: read anew when files or properties change, and kept when the new is bad."""
+"""The present TLS of one listener. It is read again when files or properties change. If the new one is invalid, the old
+one remains.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ class ListenerTls:
             log.warning(note, listener=listener)
 
     def renew(self, settings: TlsSettings | None = None) -> None:
-        """Read everything again if a file or a setting is another one; connections that are open keep theirs."""
+        """Read everything again if a file or a setting has changed. Open connections keep their TLS."""
         settings = settings or self._settings
         stamps = _stamps(settings)
         if settings == self._settings and stamps == self._seen:
@@ -41,7 +43,7 @@ class ListenerTls:
         log.info("certificates were read anew", listener=self._listener, subject=subject(self.now.certificate))
 
     def check(self, settings: TlsSettings) -> None:
-        """May these be the settings from now on? Raises TlsError with Kafka's reasons (SslFactory)."""
+        """Check whether these may be the settings from now on. Raises TlsError with Kafka's reasons (SslFactory)."""
         if settings == self._settings and _stamps(settings) == self._seen:
             return
         new, old = build(settings), self.now
@@ -60,7 +62,7 @@ def _check_names(new: TlsContext, old: TlsContext, settings: TlsSettings) -> Non
 
 
 def _stamps(settings: TlsSettings) -> tuple[object, ...]:
-    """What tells whether the files are the same as before; a link that leads elsewhere is another file."""
+    """A value that changes when one of the files changes. A link to another place counts as another file."""
     stamps: list[object] = []
     for path in settings.files:
         try:

@@ -1,4 +1,4 @@
-"""The settings of TLS of one listener; field names are Kafka's property names with "." -> "_"."""
+"""The settings of TLS of one listener. Field names are Kafka's property names with "." -> "_"."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 
 class TlsError(Exception):
-    """TLS cannot be had with these settings. Its text is one sentence that names the property and no secret."""
+    """TLS is not possible with these settings. The text is one sentence that names the property and no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Kafka's defaults. Passwords, keys and certificates do not show when it is printed."""
+    """Kafka's defaults. Printing this shows no passwords, keys or certificates."""
 
     ssl_keystore_type: str = "JKS"
     ssl_keystore_location: str | None = None
@@ -36,12 +36,12 @@ class TlsSettings:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files that it is read from."""
+        """The files that these settings name."""
         return tuple(filter(None, (self.ssl_keystore_location, self.ssl_truststore_location)))
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> TlsSettings:
-        """Of the texts whose names begin with ssl; others do not count."""
+        """The settings from properties whose names begin with ssl. Other properties are ignored."""
         values: dict[str, Any] = {}
         for one in dataclasses.fields(cls):
             text = properties.get(one.name.replace("_", "."))

@@ -1,4 +1,4 @@
-"""What a handshake does beside OpenSSL's part: it waits for its turn, and tells the client why it fails."""
+"""An `SSLObject` with two additions: its handshake may wait, and the client gets an alert when the handshake fails."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any, Final, Protocol
 
 
 class UnderWay(Protocol):
-    """The handshake that an object is for."""
+    """The handshake of an object."""
 
     @property
     def socket(self) -> socket.socket:
-        """The plain one."""
+        """The plain socket."""
 
     @property
     def came(self) -> bytes:
-        """What was read of it before `ssl` had the transport."""
+        """The bytes that were read from it before `ssl` had the transport."""
 
     def may_go_on(self) -> bool:
-        """Is it its turn? If not, `ssl` is asked for it again when it is."""
+        """Whether the next step may be done. If not, `ssl` is called again when it may."""
 
 
 OF_THIS_TASK: Final[ContextVar[UnderWay | None]] = ContextVar("a handshake", default=None)
-"""The handshake that a task, and what it starts, is about."""
+"""The handshake that a task, and the tasks that it starts, are for."""
 
 
 class ListenerSSLObject(ssl.SSLObject):
-    """See the module. Java tells a client why its handshake fails, too: asyncio and uvloop only close the connection
-    then, and the client would take that for a fault of the network and try again.
+    """See the module. Java also sends a client the reason of a failed handshake. asyncio and uvloop only close the
+    connection. The client would take that for a network error and retry.
     """
 
     _incoming: ssl.MemoryBIO
@@ -46,7 +46,7 @@ class ListenerSSLObject(ssl.SSLObject):
         return made
 
     def do_handshake(self) -> None:
-        """Go on with it, if it is its turn; when it fails send the alert."""
+        """Do the next step if it may be done. When the handshake fails, send the alert."""
         under_way = self._under_way
         if under_way is not None and self._incoming.pending and not under_way.may_go_on():
             raise ssl.SSLWantReadError
@@ -56,7 +56,7 @@ class ListenerSSLObject(ssl.SSLObject):
             raise
         except ssl.SSLError:
             if under_way is not None:
-                with contextlib.suppress(OSError):  # the client has gone, or reads nothing
+                with contextlib.suppress(OSError):  # the client has disconnected, or does not read
                     under_way.socket.send(self._answers.read())
             raise
         self._under_way = None

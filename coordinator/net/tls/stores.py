@@ -1,6 +1,6 @@
 """Key stores and trust stores of the types PEM, PKCS12 and JKS, as Kafka's DefaultSslEngineFactory reads them.
 
-Java reads a PKCS12 file where JKS is said and the other way round: so the content says which it is.
+Java reads a PKCS12 file with the type JKS, and a JKS file with the type PKCS12. So the content decides.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.coordinator.net.tls.settings import TlsError, TlsSettings
 
 TYPES: Final = ("PEM", "PKCS12", "JKS")
 MOST_BYTES: Final = 16 << 20
-"""Of a file."""
+"""The largest file, in bytes."""
 _JCEKS: Final = bytes.fromhex("cececece")
 _ENTRY: Final = re.compile(
     r"-+BEGIN\s*(?P<label>[^-\n]*?(?P<kind>CERTIFICATE|PRIVATE\s+KEY))[^-]*-+\s+"
@@ -25,7 +25,9 @@ _ENTRY: Final = re.compile(
 
 
 class KeyPair(NamedTuple):
-    """The server's key and certificates, in PEM. `password`: of the key; None: it is not protected."""
+    """The server's key and certificates, in PEM. `password`: the password of the key; None means that the key is not
+    protected.
+    """
 
     key: str
     chain: tuple[bytes, ...]
@@ -33,7 +35,7 @@ class KeyPair(NamedTuple):
 
 
 def key_pair(settings: TlsSettings) -> KeyPair:
-    """The server's own. Raises TlsError."""
+    """The server's own key and certificates. Raises TlsError."""
     one = settings
     _check_type("ssl.keystore.type", one.ssl_keystore_type)
     is_pem = one.ssl_keystore_type == "PEM"
@@ -71,7 +73,7 @@ def key_pair(settings: TlsSettings) -> KeyPair:
 
 
 def trusted(settings: TlsSettings) -> tuple[bytes, ...] | None:
-    """The certificates in DER that clients' ones must come from; None: those that the system trusts.
+    """The certificates in DER that clients' certificates must be signed by. None means those that the system trusts.
 
     Raises TlsError.
     """
@@ -180,7 +182,7 @@ def _java_pair(data: bytes, password: str, key_password: str, where: str) -> Key
 
 
 def _java_trusted(data: bytes, password: str | None, where: str) -> tuple[bytes, ...]:
-    """Java trusts the trusted certificates of a store, and the first one of each key's chain."""
+    """Java trusts the trusted certificates of a store, and the first certificate of each key's chain."""
     if data.startswith(jks.MAGIC):
         try:
             store = jks.load(data, password)
@@ -192,7 +194,7 @@ def _java_trusted(data: bytes, password: str | None, where: str) -> tuple[bytes,
     store = _pkcs12(data, password, where, "ssl.truststore.password")
     others = [other.certificate for other in store.additional_certs]
     if store.cert is not None:
-        # of a key's own chain only the first one; what stands beside it
+        # of a key's own chain only the first certificate, and all certificates outside of the chain
         chain = {store.cert.certificate.issuer}
         for _ in others:
             chain |= {other.issuer for other in others if other.subject in chain}
